@@ -1,0 +1,1 @@
+//! Documents from markdown and HTML: PDF, PNG, DOCX, PPTX.

@@ -1,0 +1,1 @@
+//! The only place that acts: Agent, Session and the turn driver.

@@ -1,0 +1,1 @@
+//! Side effects behind walls: commands, files and code as data.

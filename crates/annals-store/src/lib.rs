@@ -1,0 +1,1 @@
+//! Durable block log and content-addressed artifacts.

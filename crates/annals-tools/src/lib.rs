@@ -1,0 +1,1 @@
+//! The Tool trait, the tool table, and every built-in tool.

@@ -1,0 +1,1 @@
+//! Agent runtime with a durable timeline, stable paths and a sandbox.

@@ -1,0 +1,2 @@
+//! The `annals` binary.
+fn main() {}
