@@ -1,0 +1,157 @@
+//! What a tool hands back: data, from which [`round`](super::round) makes blocks. A tool never writes blocks.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::block::{Blob, FileMeta, NewBlock, SafeDigest, ShownError};
+use crate::path::LogicalPath;
+use crate::sources::SourceRow;
+
+/// What went wrong with a call, or was changed for it: the text of a `react.notice` block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Notice {
+    /// A stable code such as `protocol_violation.path_rewritten`.
+    pub code: String,
+    /// One sentence for the model.
+    pub message: String,
+    /// Further facts, flat beside the two.
+    #[serde(flatten)]
+    pub facts: Map<String, Value>,
+}
+
+impl Notice {
+    /// A notice with this code and message.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Notice { code: code.into(), message: message.into(), facts: Map::new() }
+    }
+
+    /// With a further fact.
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.facts.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+/// Everything a finished tool call wants on the timeline.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Written before the results.
+    pub notices: Vec<Notice>,
+    /// What the call itself answered.
+    pub output: Output,
+    /// Files and displays, each with its metadata, in order.
+    pub artifacts: Vec<Artifact>,
+    /// Rows that enter the sources pool before the results are written.
+    pub sources: Vec<SourceRow>,
+    /// Why it failed; shown in the status line.
+    pub error: Option<ShownError>,
+    /// Paths to hide from here on.
+    pub hides: Vec<HideItem>,
+    /// Further blocks: `react.note`, `react.plan`, `stage.clarification`; written after the results.
+    pub beside: Vec<NewBlock>,
+    /// Whether the turn goes on.
+    pub then: Then,
+}
+
+/// Whether the turn goes on after a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Then {
+    /// The model is asked again.
+    #[default]
+    Continue,
+    /// The turn ends with outcome `clarify`.
+    Clarify,
+}
+
+/// What a call itself answers, beside its artifacts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Output {
+    /// Nothing: the artifacts' metadata blocks are the result (write, rendering).
+    #[default]
+    Artifacts,
+    /// A payload at the call's result path, before any artifacts: plain tools' values, exec reports, read's
+    /// status.
+    Payload(Payload),
+    /// Rows of the sources pool: written after they were merged, so that the SIDs shown are the pool's.
+    Sources(SourcesOutput),
+}
+
+/// A text that answers a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Payload {
+    /// `application/json`, `text/markdown`, …
+    pub mime: String,
+    /// What the model gets, already within the caps.
+    pub text: Arc<str>,
+    /// The whole value, when `text` is a cut of it.
+    pub whole: Option<Blob>,
+}
+
+impl Payload {
+    /// JSON.
+    pub fn json(value: &impl Serialize) -> Self {
+        let text = serde_json::to_string(value).expect("plain data always serialises to JSON");
+        Payload { mime: "application/json".into(), text: text.into(), whole: None }
+    }
+
+    /// Markdown.
+    pub fn markdown(text: impl Into<Arc<str>>) -> Self {
+        Payload { mime: "text/markdown".into(), text: text.into(), whole: None }
+    }
+}
+
+/// How rows of the pool answer a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourcesOutput {
+    /// The rows found, in order; merged into the pool before they are shown.
+    pub rows: Vec<SourceRow>,
+    /// List with snippets, or whole contents by URL.
+    pub form: SourcesForm,
+}
+
+/// The two shapes of a web result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourcesForm {
+    /// `[{sid, title, url, text}]`, text cut to a snippet.
+    Search,
+    /// `{url: {sid, title, content}}`, content capped.
+    Fetch,
+}
+
+/// One version of a file or display, with what its blocks need.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Artifact {
+    /// What the model may know of it. `edited`, `tokens` and `tool_call_id` are filled in when the blocks are made.
+    pub digest: SafeDigest,
+    /// What the content block carries.
+    pub content: Content,
+    /// Hosting facts for the content block.
+    pub file: FileMeta,
+}
+
+/// What the content block of an artifact carries.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// Text, already within the caps.
+    Text(Arc<str>),
+    /// An image or a PDF in the artifact store.
+    Blob(Blob),
+    /// A content block without content: other binaries.
+    Bare,
+    /// No content block at all: the file was not produced.
+    Absent,
+}
+
+/// One path to hide and what to say in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HideItem {
+    /// What to hide.
+    pub path: LogicalPath,
+    /// What stands in its place.
+    pub replacement: String,
+    /// Blocks before this one stay as they are, so that the cached prefix stays too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_seq: Option<crate::ids::Seq>,
+}
