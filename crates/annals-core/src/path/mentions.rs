@@ -195,7 +195,12 @@ c = open(f"{OUT_DIR}/turn_3/files/x/y (final).txt")
 d = fetch_ctx('fi:turn_4.files/notes.md')
 e = pd.read_csv("turn_1/files/sales 2026.csv")
 "#;
-        insta::assert_snapshot!(found(code).join("\n"), @"");
+        insta::assert_snapshot!(found(code).join("\n"), @r"
+        fi:turn_1.files/sales 2026.csv
+        fi:turn_2.user.attachments/menu.pdf
+        fi:turn_3.files/x/y (final).txt
+        fi:turn_4.files/notes.md
+        ");
     }
 
     #[test]
@@ -204,7 +209,19 @@ e = pd.read_csv("turn_1/files/sales 2026.csv")
                     [a](<turn_1/files/a b.md>) `fi:turn_2.user.attachments/x.png` | turn_1/files/t.csv | \
                     see turn_1/files/end.md. Also (turn_1/files/in (1).txt) or turn_1/files/a(1).txt, \
                     fi:turn_2.files/r.md#L3-9: cat turn_1/files/z.txt;\n\"turn_1/files/unclosed.md\nnext";
-        insta::assert_snapshot!(found(text).join("\n"), @"");
+        insta::assert_snapshot!(found(text).join("\n"), @r"
+        fi:turn_1.files/chart.png
+        fi:turn_1.user.attachments/my photo.jpg
+        fi:turn_1.files/a b.md
+        fi:turn_2.user.attachments/x.png
+        fi:turn_1.files/t.csv
+        fi:turn_1.files/end.md
+        fi:turn_1.files/in
+        fi:turn_1.files/a(1).txt
+        fi:turn_2.files/r.md
+        fi:turn_1.files/z.txt
+        fi:turn_1.files/unclosed.md
+        ");
     }
 
     #[test]

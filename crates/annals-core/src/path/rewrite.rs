@@ -146,7 +146,38 @@ mod tests {
             .iter()
             .map(|input| format!("{input:34} -> {}", shape(input)))
             .collect();
-        insta::assert_snapshot!(table.join("\n"), @"");
+        insta::assert_snapshot!(table.join("\n"), @r"
+        draft.md                           -> draft.md
+        files/draft.md                     -> draft.md
+        files/files/draft.md               -> draft.md
+        ./a/./b.md                         -> a/b.md
+        turn_999/files/draft.md            -> draft.md
+        turn_999/files/files/draft.md      -> draft.md
+        fi:turn_999.files/a/b.md           -> a/b.md
+        fi:turn_999.files/files/b.md       -> b.md
+        turn_123/files/output.csv          -> output.csv (rewritten)
+        files/turn_123/files/output.csv    -> output.csv (rewritten)
+        fi:turn_123.files/output.csv       -> output.csv (rewritten)
+        turn_123/attachments/menu.pdf      -> menu.pdf (rewritten)
+        fi:turn_123.user.attachments/menu.pdf -> menu.pdf (rewritten)
+        turn_999/attachments/menu.pdf      -> menu.pdf (rewritten)
+        ar:turn_123.artifacts.notes.md     -> notes.md (rewritten)
+        turn_123/notes.md                  -> turn_123/notes.md
+        filesystem/a                       -> filesystem/a
+        ../x                               -> unsafe_path
+        /etc/passwd                        -> unsafe_path
+        .//etc/passwd                      -> unsafe_path
+        files/                             -> unsafe_path
+        turn_123/files/../../x             -> unsafe_path
+        turn_123/files                     -> unsafe_path
+        a\b                                -> unsafe_path
+                                           -> unsafe_path
+        .                                  -> unsafe_path
+        fi:turn_123.code.c1                -> invalid_path
+        tc:turn_123.c1.result              -> invalid_path
+        so:sources_pool[1]                 -> invalid_path
+        fi:../x                            -> invalid_path
+        ");
     }
 
     proptest! {
