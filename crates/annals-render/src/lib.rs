@@ -1,1 +1,34 @@
 //! Documents from markdown and HTML: PDF, PNG, DOCX, PPTX.
+//!
+//! Start at [`Renderer`]: it takes a [`Request`] and gives back [`Rendered`]. Inside, a reader ([`markdown`],
+//! [`html`]) fills the model ([`doc`]), a writer ([`typst`]) prints it; readers and writers do not know each
+//! other.
+//!
+//! **Invariants.** Text is never interpreted as Typst. Nothing is fetched and no script runs in the embedded
+//! engine. The crate opens no file of the caller: pictures come through [`Assets`].
+
+mod request;
+mod renderer;
+
+pub mod doc;
+pub mod limits;
+
+pub mod html;
+pub mod markdown;
+mod citation;
+mod prose;
+
+mod fonts;
+mod grid;
+mod picture;
+mod visit;
+
+mod typst;
+
+pub use doc::Source;
+pub use limits::Limits;
+pub use renderer::Renderer;
+pub use request::{
+    Assets, Engine, Format, NoAssets, Orientation, PageOptions, Paper, PngView, RenderError, Rendered, Request,
+    UsedEngine, Warning,
+};

@@ -1,0 +1,291 @@
+//! The document model every reader fills and every writer prints.
+//!
+//! Keeps only what all four writers can show. It knows no file locations, no fonts and no page: a reader
+//! (markdown, HTML) produces it, a writer (Typst, DOCX, PPTX) walks it. Nesting is bounded by the readers
+//! ([`crate::limits::MAX_NESTING`]), so a writer may recurse without fear for its stack.
+
+/// A whole document in reading order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Document {
+    /// The title as it should be printed and stored in the file's metadata.
+    pub title: Option<String>,
+    /// The body.
+    pub blocks: Vec<Block>,
+    /// Footnote bodies; [`Inline::FootnoteRef`] points into this list.
+    pub footnotes: Vec<Vec<Block>>,
+    /// The cited sources, in order of their id; printed as the last section.
+    pub sources: Vec<Source>,
+}
+
+/// Something the text cites as `[[S:n]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The number readers see, and the `n` of `[[S:n]]`.
+    pub sid: u32,
+    /// Title as printed in the sources section.
+    pub title: String,
+    /// Where it can be opened, if anywhere.
+    pub url: Option<String>,
+}
+
+/// A piece of the body that stands on its own lines.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Block {
+    /// A section title, level 1 to 6.
+    Heading {
+        /// 1 is the largest.
+        level: u8,
+        /// Its words.
+        inlines: Vec<Inline>,
+    },
+    /// Running text.
+    Paragraph(Vec<Inline>),
+    /// Bullets or numbers.
+    List(List),
+    /// Rows and columns.
+    Table(Table),
+    /// Preformatted text.
+    Code {
+        /// The language named after the fence, lower case.
+        lang: Option<String>,
+        /// The text byte for byte, without the last line break.
+        text: String,
+    },
+    /// A picture alone on its line.
+    Image(Image),
+    /// Text taken from elsewhere, or an aside.
+    Quote(Vec<Block>),
+    /// A box with a look of its own (HTML only).
+    Group {
+        /// The look.
+        style: Style,
+        /// What stands in it.
+        blocks: Vec<Block>,
+    },
+    /// Boxes side by side (HTML flex and grid containers).
+    Columns(Vec<Vec<Block>>),
+    /// A line across the page; between slides in a presentation.
+    Rule,
+    /// What follows starts on a new page.
+    PageBreak,
+    /// What the speaker says; only presentations show it.
+    Notes(String),
+}
+
+/// A list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct List {
+    /// The first number of an ordered list; `None` for bullets.
+    pub start: Option<u64>,
+    /// Items without space between them.
+    pub tight: bool,
+    /// The items.
+    pub items: Vec<ListItem>,
+}
+
+/// One item of a [`List`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ListItem {
+    /// The state of its checkbox, when it has one.
+    pub checked: Option<bool>,
+    /// Its content.
+    pub blocks: Vec<Block>,
+}
+
+/// A table; rows may be ragged, writers pad them to [`Table::columns`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    /// Alignment per column.
+    pub aligns: Vec<Align>,
+    /// Rows repeated on every page.
+    pub head: Vec<Row>,
+    /// All other rows.
+    pub rows: Vec<Row>,
+}
+
+/// The cells of one table row.
+pub type Row = Vec<Cell>;
+
+/// One cell of a [`Table`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// Its content.
+    pub blocks: Vec<Block>,
+    /// Columns it covers, at least 1.
+    pub colspan: usize,
+    /// Rows it covers, at least 1.
+    pub rowspan: usize,
+    /// Whether it names its row or column.
+    pub header: bool,
+    /// Its own look.
+    pub style: Style,
+}
+
+impl Cell {
+    /// A plain cell that covers one place.
+    pub fn new(blocks: Vec<Block>) -> Self {
+        Self { blocks, colspan: 1, rowspan: 1, header: false, style: Style::default() }
+    }
+}
+
+impl Table {
+    /// How many columns the widest row needs.
+    pub fn columns(&self) -> usize {
+        let widest = self.head.iter().chain(&self.rows);
+        let widest = widest.map(|row| row.iter().map(|cell| cell.colspan).sum::<usize>()).max();
+        widest.unwrap_or(0).max(1)
+    }
+
+    /// The alignment of column `index`.
+    pub fn align(&self, index: usize) -> Align {
+        self.aligns.get(index).copied().unwrap_or_default()
+    }
+}
+
+/// Horizontal alignment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Align {
+    /// As the writing direction has it.
+    #[default]
+    Auto,
+    /// Left.
+    Left,
+    /// Centre.
+    Center,
+    /// Right.
+    Right,
+}
+
+/// A picture by reference; the bytes come from [`crate::Assets`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Image {
+    /// What the author wrote as its address.
+    pub reference: String,
+    /// What stands for it when it cannot be seen.
+    pub alt: String,
+    /// The width the author asked for.
+    pub width: Option<Length>,
+    /// Printed below it when it stands alone.
+    pub caption: Option<String>,
+}
+
+/// A width an author asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Length {
+    /// CSS pixels, 96 to the inch.
+    Px(f64),
+    /// Of the space at hand.
+    Percent(f64),
+}
+
+/// A colour, 8 bits a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rgb(pub u8, pub u8, pub u8);
+
+impl Rgb {
+    /// `rrggbb`.
+    pub fn hex(self) -> String {
+        format!("{:02x}{:02x}{:02x}", self.0, self.1, self.2)
+    }
+}
+
+/// The few visual properties that survive from HTML.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Style {
+    /// Text colour.
+    pub color: Option<Rgb>,
+    /// Background colour.
+    pub background: Option<Rgb>,
+    /// Colour of the border, when there is one.
+    pub border: Option<Rgb>,
+    /// Horizontal alignment.
+    pub align: Option<Align>,
+    /// Bold on or off; `None` inherits.
+    pub bold: Option<bool>,
+    /// Italic on or off; `None` inherits.
+    pub italic: Option<bool>,
+}
+
+impl Style {
+    /// Whether it changes nothing.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A piece of running text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Inline {
+    /// Words; white space is already collapsed, there are no line breaks in it.
+    Text(String),
+    /// Bold.
+    Strong(Vec<Inline>),
+    /// Italic.
+    Em(Vec<Inline>),
+    /// Struck through.
+    Strike(Vec<Inline>),
+    /// Underlined.
+    Underline(Vec<Inline>),
+    /// Lowered.
+    Sub(Vec<Inline>),
+    /// Raised.
+    Sup(Vec<Inline>),
+    /// Code in a line.
+    Code(String),
+    /// A formula as its author typed it; no writer typesets it.
+    Math(String),
+    /// A link to an absolute address, or to `#nowhere` (then printed as text).
+    Link {
+        /// The address.
+        url: String,
+        /// What the reader clicks on.
+        inlines: Vec<Inline>,
+    },
+    /// A picture within a line.
+    Image(Image),
+    /// `[[S:1,3]]`.
+    Cite(Vec<u32>),
+    /// A forced line break.
+    LineBreak,
+    /// Index into [`Document::footnotes`].
+    FootnoteRef(usize),
+    /// Text with a look of its own (HTML only).
+    Span {
+        /// The look.
+        style: Style,
+        /// The text.
+        inlines: Vec<Inline>,
+    },
+}
+
+/// The words of `inlines` without any markup.
+pub fn plain_text(inlines: &[Inline]) -> String {
+    let mut out = String::new();
+    push_plain(inlines, &mut out);
+    out
+}
+
+fn push_plain(inlines: &[Inline], out: &mut String) {
+    for inline in inlines {
+        match inline {
+            Inline::Text(text) | Inline::Code(text) | Inline::Math(text) => out.push_str(text),
+            Inline::Strong(inner)
+            | Inline::Em(inner)
+            | Inline::Strike(inner)
+            | Inline::Underline(inner)
+            | Inline::Sub(inner)
+            | Inline::Sup(inner)
+            | Inline::Link { inlines: inner, .. }
+            | Inline::Span { inlines: inner, .. } => push_plain(inner, out),
+            Inline::Image(image) => out.push_str(&image.alt),
+            Inline::LineBreak => out.push(' '),
+            Inline::Cite(_) | Inline::FootnoteRef(_) => {}
+        }
+    }
+}
+
+/// Whether an address may be opened by a click: everything else is printed as text.
+pub fn is_clickable(url: &str) -> bool {
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+    matches!(scheme.as_deref(), Some("http" | "https" | "mailto" | "tel" | "ftp"))
+}

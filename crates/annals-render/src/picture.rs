@@ -1,0 +1,236 @@
+//! The pictures of one document: fetched once through [`Assets`], checked, measured.
+//!
+//! A writer gets only pictures that are known to decode; every other reference has a warning and is drawn as
+//! a placeholder. Nothing is read from disk or network here.
+
+use std::collections::HashMap;
+
+use base64::Engine as _;
+use typst::foundations::{Bytes, Smart};
+use typst::visualize::{ExchangeFormat, RasterImage, SvgImage};
+
+use crate::doc::Document;
+use crate::limits::{Limits, MAX_IMAGES};
+use crate::request::{Assets, Warning};
+use crate::visit::{self, Leaf};
+
+/// Kinds of pictures that can be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// PNG.
+    Png,
+    /// JPEG.
+    Jpeg,
+    /// The first frame of a GIF.
+    Gif,
+    /// WebP.
+    Webp,
+    /// SVG.
+    Svg,
+}
+
+impl Kind {
+    /// Typst's name of the format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Jpeg => "jpg",
+            Self::Gif => "gif",
+            Self::Webp => "webp",
+            Self::Svg => "svg",
+        }
+    }
+
+    /// The media type.
+    pub fn mime(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Gif => "image/gif",
+            Self::Webp => "image/webp",
+            Self::Svg => "image/svg+xml",
+        }
+    }
+
+    /// What the first bytes say.
+    pub fn detect(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0x89, b'P', b'N', b'G', ..] => Some(Self::Png),
+            [0xFF, 0xD8, 0xFF, ..] => Some(Self::Jpeg),
+            [b'G', b'I', b'F', b'8', ..] => Some(Self::Gif),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Self::Webp),
+            _ => {
+                let head = String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]);
+                head.contains("<svg").then_some(Self::Svg)
+            }
+        }
+    }
+}
+
+/// A picture that can be shown.
+#[derive(Debug, Clone)]
+pub struct Picture {
+    /// The file.
+    pub bytes: Bytes,
+    /// What it is.
+    pub kind: Kind,
+    /// CSS pixels.
+    pub width_px: f64,
+    /// CSS pixels.
+    pub height_px: f64,
+}
+
+/// All pictures of a document by their reference.
+#[derive(Debug, Default)]
+pub struct Pictures {
+    list: Vec<Picture>,
+    index: HashMap<String, Option<usize>>,
+}
+
+impl Pictures {
+    /// Fetches and checks every picture `document` refers to.
+    pub fn load(document: &Document, assets: &dyn Assets, limits: &Limits, warnings: &mut Vec<Warning>) -> Self {
+        let mut pictures = Self::default();
+        visit::leaves(document, &mut |leaf| {
+            let Leaf::Image(image) = leaf else { return };
+            if pictures.index.contains_key(&image.reference) {
+                return;
+            }
+            let slot = match pictures.fetch(&image.reference, assets, limits) {
+                Ok(picture) => {
+                    pictures.list.push(picture);
+                    Some(pictures.list.len() - 1)
+                }
+                Err(warning) => {
+                    warnings.push(warning);
+                    None
+                }
+            };
+            pictures.index.insert(image.reference.clone(), slot);
+        });
+        pictures
+    }
+
+    /// The picture behind `reference` and its place in [`Pictures::list`].
+    pub fn get(&self, reference: &str) -> Option<(usize, &Picture)> {
+        let index = (*self.index.get(reference)?)?;
+        Some((index, &self.list[index]))
+    }
+
+    /// All of them.
+    pub fn list(&self) -> &[Picture] {
+        &self.list
+    }
+
+    fn fetch(&self, reference: &str, assets: &dyn Assets, limits: &Limits) -> Result<Picture, Warning> {
+        let unreadable = |reason: String| Warning::UnreadableImage { reference: reference.to_owned(), reason };
+        if self.list.len() >= MAX_IMAGES {
+            return Err(unreadable(format!("the document has more than `{MAX_IMAGES}` images")));
+        }
+        let bytes = match reference.strip_prefix("data:") {
+            Some(rest) => decode_data_uri(rest).ok_or_else(|| unreadable("the data: address is broken".into()))?,
+            None => assets.get(reference).ok_or_else(|| absent(reference))?,
+        };
+        decode(bytes, limits).map_err(unreadable)
+    }
+}
+
+fn absent(reference: &str) -> Warning {
+    let remote = ["http:", "https:", "//", "ftp:"].iter().any(|scheme| reference.starts_with(scheme));
+    let reference = reference.to_owned();
+    if remote { Warning::RemoteImage { reference } } else { Warning::MissingImage { reference } }
+}
+
+fn decode(bytes: Vec<u8>, limits: &Limits) -> Result<Picture, String> {
+    if bytes.len() > limits.image_bytes {
+        return Err(format!("it has `{}` bytes, more than the `{}` allowed", bytes.len(), limits.image_bytes));
+    }
+    let kind = Kind::detect(&bytes).ok_or("it is neither PNG, JPEG, GIF, WebP nor SVG")?;
+    if kind != Kind::Svg {
+        let size = imagesize::blob_size(&bytes).map_err(|error| error.to_string())?;
+        let pixels = size.width as u64 * size.height as u64;
+        if pixels > limits.image_pixels {
+            return Err(format!("it has `{pixels}` pixels, more than the `{}` allowed", limits.image_pixels));
+        }
+    }
+    let bytes = Bytes::new(bytes);
+    let (width_px, height_px) = match exchange_format(kind) {
+        Some(format) => {
+            let raster =
+                RasterImage::new(bytes.clone(), format, Smart::Auto).map_err(|error| error.to_string())?;
+            (f64::from(raster.width()), f64::from(raster.height()))
+        }
+        None => {
+            let svg = SvgImage::new(bytes.clone()).map_err(|_| "it is not valid SVG".to_owned())?;
+            (svg.width(), svg.height())
+        }
+    };
+    Ok(Picture { bytes, kind, width_px: width_px.max(1.0), height_px: height_px.max(1.0) })
+}
+
+fn exchange_format(kind: Kind) -> Option<ExchangeFormat> {
+    match kind {
+        Kind::Png => Some(ExchangeFormat::Png),
+        Kind::Jpeg => Some(ExchangeFormat::Jpg),
+        Kind::Gif => Some(ExchangeFormat::Gif),
+        Kind::Webp => Some(ExchangeFormat::Webp),
+        Kind::Svg => None,
+    }
+}
+
+/// The bytes of `image/png;base64,…` (what follows `data:`).
+fn decode_data_uri(rest: &str) -> Option<Vec<u8>> {
+    let (meta, data) = rest.split_once(',')?;
+    let plain = percent_decode(data);
+    if !meta.to_ascii_lowercase().ends_with(";base64") {
+        return Some(plain);
+    }
+    let compact: Vec<u8> = plain.into_iter().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let engine = base64::engine::general_purpose::GeneralPurpose::new(
+        &base64::alphabet::STANDARD,
+        base64::engine::GeneralPurposeConfig::new()
+            .with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent),
+    );
+    engine.decode(compact).ok()
+}
+
+fn percent_decode(data: &str) -> Vec<u8> {
+    let bytes = data.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let pair = (bytes[at] == b'%').then(|| data.get(at + 1..at + 3)).flatten();
+        match pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_addresses_are_decoded_in_both_encodings() {
+        assert_eq!(decode_data_uri("text/plain;base64,aGk").as_deref(), Some(&b"hi"[..]));
+        assert_eq!(decode_data_uri("image/svg+xml,%3Csvg%3E").as_deref(), Some(&b"<svg>"[..]));
+        assert_eq!(decode_data_uri("no comma"), None);
+        assert_eq!(decode_data_uri("x;base64,@@"), None);
+    }
+
+    #[test]
+    fn a_decompression_bomb_is_refused_before_it_is_decoded() {
+        let mut png = vec![0x89, b'P', b'N', b'G', 0x0D, 0x0A, 0x1A, 0x0A, 0, 0, 0, 13];
+        png.extend(b"IHDR\x00\x01\x00\x00\x00\x01\x00\x00\x08\x06\x00\x00\x00");
+        let refused = decode(png, &Limits::default()).unwrap_err();
+        assert!(refused.contains("pixels"), "{refused}");
+    }
+}

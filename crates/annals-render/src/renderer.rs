@@ -1,0 +1,198 @@
+//! The one object callers keep: fonts, limits, and a warm Chromium.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use crate::doc::Document;
+use crate::fonts::Fonts;
+use crate::limits::Limits;
+use crate::picture::{Kind, Pictures};
+use crate::request::{Format, PageOptions, RenderError, Rendered, Request, UsedEngine, Warning};
+use crate::typst::code::Pages;
+use crate::typst::{self, world::Desk};
+use crate::visit::{self, Leaf};
+use crate::{html, markdown};
+
+/// Layouts that may run at once, counting those whose caller has given up on them.
+const MAX_LAYOUTS: usize = 16;
+
+/// The stack of a layout: nested tables and lists take some hundred kilobytes in a debug build.
+const LAYOUT_STACK_BYTES: usize = 64 << 20;
+
+/// Renders documents. Cheap to clone; all clones share fonts and the browser.
+#[derive(Clone, Default)]
+pub struct Renderer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    fonts: Fonts,
+    limits: Limits,
+    layouts: AtomicUsize,
+}
+
+/// A document that has been read and has its pictures.
+struct Prepared {
+    document: Document,
+    pictures: Pictures,
+    page: PageOptions,
+    warnings: Vec<Warning>,
+}
+
+impl Renderer {
+    /// A renderer with the default limits. Does no work: fonts are parsed with the first document.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A renderer with limits of your own.
+    pub fn with_limits(limits: Limits) -> Self {
+        Self { shared: Arc::new(Shared { limits, ..Shared::default() }) }
+    }
+
+    /// A PDF.
+    pub fn pdf(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
+        let prepared = self.prepare(request)?;
+        self.lay_out(prepared, |shared, prepared| {
+            let document = shared.pages(prepared, Pages::Sheets)?;
+            Ok(Rendered {
+                bytes: typst::pdf(&document)?,
+                mime: "application/pdf",
+                pages: Some(document.pages().len()),
+                engine: UsedEngine::Embedded,
+                warnings: std::mem::take(&mut prepared.warnings),
+            })
+        })
+    }
+
+    /// A PNG of what [`crate::PngView`] names.
+    pub fn png(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
+        let prepared = self.prepare(request)?;
+        self.lay_out(prepared, |shared, prepared| {
+            let page = prepared.page;
+            let document = shared.pages(prepared, Pages::for_view(page.png))?;
+            let bytes = typst::png(&document, page.png, page.pixels_per_inch, &mut prepared.warnings)?;
+            Ok(Rendered {
+                bytes,
+                mime: "image/png",
+                pages: Some(document.pages().len()),
+                engine: UsedEngine::Embedded,
+                warnings: std::mem::take(&mut prepared.warnings),
+            })
+        })
+    }
+
+    fn prepare(&self, request: &Request<'_>) -> Result<Prepared, RenderError> {
+        let limits = &self.shared.limits;
+        let (bytes, limit) = (request.content.len(), limits.content_bytes);
+        if bytes > limit {
+            return Err(RenderError::ContentTooLarge { bytes, limit });
+        }
+        let mut document = match request.format {
+            Format::Markdown => markdown::read(request.content),
+            Format::Html => html::read(request.content),
+        };
+        if let Some(title) = request.title.map(str::trim).filter(|title| !title.is_empty()) {
+            document.title = Some(crate::prose::collapse(title));
+        }
+        let mut warnings = Vec::new();
+        cite(&mut document, request, &mut warnings);
+        let pictures = Pictures::load(&document, request.assets, limits, &mut warnings);
+        Ok(Prepared { document, pictures, page: request.page, warnings })
+    }
+
+    /// Runs `work` on a thread of its own with room for deep documents, and waits for it until the deadline.
+    fn lay_out<F>(&self, mut prepared: Prepared, work: F) -> Result<Rendered, RenderError>
+    where
+        F: FnOnce(&Shared, &mut Prepared) -> Result<Rendered, RenderError> + Send + 'static,
+    {
+        let limit = self.shared.limits.deadline;
+        let slot = LayoutSlot::take(&self.shared).ok_or(RenderError::Busy)?;
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name("render".to_owned()).stack_size(LAYOUT_STACK_BYTES);
+        let spawned = thread.spawn(move || {
+            let result = work(&slot.shared, &mut prepared);
+            drop(slot);
+            // The caller may have given up.
+            let _ = sender.send(result);
+        });
+        spawned.map_err(|error| RenderError::Layout { reason: error.to_string() })?;
+        match receiver.recv_timeout(limit) {
+            Ok(result) => result,
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(RenderError::Deadline { limit }),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                Err(RenderError::Layout { reason: "it panicked".to_owned() })
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn pages(
+        &self,
+        prepared: &mut Prepared,
+        pages: Pages,
+    ) -> Result<typst_layout::PagedDocument, RenderError> {
+        let choice = self.fonts.choose(&characters(&prepared.document, &prepared.pictures));
+        let code =
+            typst::code::write(&prepared.document, &prepared.pictures, &choice, prepared.page, pages);
+        let desk = Desk::new(code, choice.store, prepared.pictures.list());
+        let document = typst::layout(&desk, self.limits.pages)?;
+        if !choice.missing.is_empty() {
+            prepared.warnings.push(Warning::MissingGlyphs { chars: choice.missing });
+        }
+        Ok(document)
+    }
+}
+
+/// One of the layouts that may run at once; given back when dropped.
+struct LayoutSlot {
+    shared: Arc<Shared>,
+}
+
+impl LayoutSlot {
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let before = shared.layouts.fetch_add(1, Ordering::AcqRel);
+        let slot = Self { shared: Arc::clone(shared) };
+        (before < MAX_LAYOUTS).then_some(slot)
+    }
+}
+
+impl Drop for LayoutSlot {
+    fn drop(&mut self) {
+        self.shared.layouts.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Gives the document the sources it cites, and names those nobody knows.
+fn cite(document: &mut Document, request: &Request<'_>, warnings: &mut Vec<Warning>) {
+    let mut cited = BTreeSet::new();
+    visit::leaves(document, &mut |leaf| {
+        if let Leaf::Cite(sids) = leaf {
+            cited.extend(sids.iter().copied());
+        }
+    });
+    for sid in cited {
+        match request.sources.iter().find(|source| source.sid == sid) {
+            Some(source) => document.sources.push(source.clone()),
+            None => warnings.push(Warning::UnknownSource { sid }),
+        }
+    }
+}
+
+/// Every character the pages will show, also those within drawings.
+fn characters(document: &Document, pictures: &Pictures) -> BTreeSet<char> {
+    let mut chars = BTreeSet::new();
+    visit::leaves(document, &mut |leaf| {
+        if let Leaf::Text(text) | Leaf::Code(text) = leaf {
+            chars.extend(text.chars());
+        }
+    });
+    for picture in pictures.list().iter().filter(|picture| picture.kind == Kind::Svg) {
+        chars.extend(String::from_utf8_lossy(&picture.bytes).chars());
+    }
+    chars
+}

@@ -1,0 +1,87 @@
+//! [`Document`](crate::doc::Document) → pages, by Typst.
+//!
+//! The text reaches Typst only as string literals in code this module writes ([`code`]); it is never read as
+//! Typst markup. The world a document sees ([`world`]) holds the template, that code and the pictures, and
+//! nothing else: no file system, no packages, no clock.
+
+pub mod code;
+pub mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use typst::diag::SourceDiagnostic;
+use typst_layout::PagedDocument;
+use typst_pdf::PdfOptions;
+use typst_render::RenderOptions;
+
+use crate::limits::{MAX_PNG_PIXELS, MAX_PNG_SIDE};
+use crate::request::{PngView, RenderError, Warning};
+use world::Desk;
+
+/// Calls after which an unused layout result is forgotten.
+const EVICT_AFTER_CALLS: usize = 4;
+
+/// Space between the pages of a stacked picture.
+const STACK_GAP_PT: f64 = 12.0;
+
+/// Lays the pages out. A panic of the engine is an error of this document, not of the process.
+pub fn layout(desk: &Desk<'_>, page_limit: usize) -> Result<PagedDocument, RenderError> {
+    let result = catch_unwind(AssertUnwindSafe(|| typst::compile::<PagedDocument>(desk)));
+    typst::comemo::evict(EVICT_AFTER_CALLS);
+    let compiled = result.map_err(|_| RenderError::Layout { reason: "it panicked".to_owned() })?;
+    let document = compiled.output.map_err(|errors| RenderError::Layout { reason: describe(&errors) })?;
+    let pages = document.pages().len();
+    if pages > page_limit {
+        return Err(RenderError::TooManyPages { pages, limit: page_limit });
+    }
+    Ok(document)
+}
+
+fn describe(errors: &[SourceDiagnostic]) -> String {
+    let messages: Vec<&str> = errors.iter().take(3).map(|error| error.message.as_str()).collect();
+    messages.join("; ")
+}
+
+/// The pages as a PDF.
+pub fn pdf(document: &PagedDocument) -> Result<Vec<u8>, RenderError> {
+    let options = PdfOptions { creator: typst::foundations::Smart::Custom(None), ..PdfOptions::default() };
+    let result = catch_unwind(AssertUnwindSafe(|| typst_pdf::pdf(document, &options)));
+    let exported = result.map_err(|_| RenderError::Layout { reason: "the PDF export panicked".to_owned() })?;
+    exported.map_err(|errors| RenderError::Layout { reason: describe(&errors) })
+}
+
+/// The pages as one picture.
+pub fn png(
+    document: &PagedDocument,
+    view: PngView,
+    pixels_per_inch: f64,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<u8>, RenderError> {
+    let pages = document.pages();
+    let shown = match view {
+        PngView::Page(page) if page == 0 || page > pages.len() => {
+            return Err(RenderError::NoSuchPage { page, pages: pages.len() });
+        }
+        PngView::Page(page) => &pages[page - 1..page],
+        PngView::Continuous | PngView::Stacked => pages,
+    };
+    let width: f64 = shown.iter().map(|page| page.frame.width().to_pt()).fold(1.0, f64::max);
+    let gaps = STACK_GAP_PT * shown.len().saturating_sub(1) as f64;
+    let height: f64 = shown.iter().map(|page| page.frame.height().to_pt()).sum::<f64>() + gaps;
+    let wanted = (pixels_per_inch.clamp(10.0, 600.0)) / 72.0;
+    let scale = wanted.min((MAX_PNG_PIXELS / (width * height)).sqrt()).min(MAX_PNG_SIDE / width.max(height));
+    if scale < wanted {
+        warnings.push(Warning::LowerResolution { pixels_per_inch: (scale * 72.0) as u32 });
+    }
+    let options = RenderOptions { pixel_per_pt: scale.into(), render_bleed: false };
+    let result = catch_unwind(AssertUnwindSafe(|| match shown {
+        [page] => typst_render::render(page, &options),
+        _ => {
+            let gap = typst::layout::Abs::pt(STACK_GAP_PT);
+            let grey = typst::visualize::Color::from_u8(0xd0, 0xd4, 0xd9, 0xff);
+            typst_render::render_merged(document, &options, gap, Some(grey))
+        }
+    }));
+    let pixmap = result.map_err(|_| RenderError::Layout { reason: "the rasteriser panicked".to_owned() })?;
+    pixmap.encode_png().map_err(|error| RenderError::Layout { reason: error.to_string() })
+}

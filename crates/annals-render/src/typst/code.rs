@@ -1,0 +1,495 @@
+//! The Typst code of a document: calls of the template's functions with string literals.
+//!
+//! Invariant: what an author wrote appears in the code only between quotes, escaped by [`literal`]. There is
+//! no other way for text to get in, so there is nothing to inject into.
+
+use std::fmt::Write as _;
+
+use crate::doc::{Align, Block, Document, Image, Inline, Length, List, ListItem, Style, Table, is_clickable};
+use crate::fonts::Choice;
+use crate::grid::{Grid, Slot};
+use crate::picture::Pictures;
+use crate::request::{PageOptions, PngView, shorten};
+
+use super::world::picture_path;
+
+/// Margin of a page in points.
+const MARGIN_PT: f64 = 64.0;
+/// Margin of a continuous picture in points.
+const PICTURE_MARGIN_PT: f64 = 36.0;
+/// CSS pixels to points.
+const PT_PER_PX: f64 = 0.75;
+/// A run of characters without a place to break a line, longer than a table column is wide.
+const MAX_RUN_IN_CELL: usize = 24;
+/// The same for a line of code.
+const MAX_RUN_IN_CODE: usize = 78;
+/// Cells up to this length are kept on one page.
+const KEEP_CELL_CHARS: usize = 400;
+
+/// How the pages are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Sheets with page numbers.
+    Sheets,
+    /// One page as high as its content.
+    Endless,
+}
+
+impl Pages {
+    /// What a PNG view needs.
+    pub fn for_view(view: PngView) -> Self {
+        if view == PngView::Continuous { Self::Endless } else { Self::Sheets }
+    }
+}
+
+/// The code of `document`.
+pub fn write(document: &Document, pictures: &Pictures, fonts: &Choice<'_>, page: PageOptions, pages: Pages) -> String {
+    let (width_pt, height_pt) = page.size_pt();
+    let margin_pt = if pages == Pages::Sheets { MARGIN_PT } else { PICTURE_MARGIN_PT };
+    let mut writer = Writer {
+        out: String::new(),
+        document,
+        pictures,
+        text_width_pt: width_pt - 2.0 * margin_pt,
+        text_height_pt: height_pt - 2.0 * margin_pt,
+        footnotes_written: vec![false; document.footnotes.len()],
+        in_footnote: false,
+        in_cell: false,
+    };
+    writer.head(fonts, page, pages, margin_pt);
+    writer.body();
+    writer.out
+}
+
+/// A Typst string literal. The only door for text.
+pub fn literal(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            // What a file may carry but no page can show.
+            c if c.is_control() => {}
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+struct Writer<'a> {
+    out: String,
+    document: &'a Document,
+    pictures: &'a Pictures,
+    text_width_pt: f64,
+    text_height_pt: f64,
+    footnotes_written: Vec<bool>,
+    in_footnote: bool,
+    in_cell: bool,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, text: &str) {
+        self.out.push_str(text);
+    }
+
+    fn head(&mut self, fonts: &Choice<'_>, page: PageOptions, pages: Pages, margin_pt: f64) {
+        let families = |list: &[String]| list.iter().map(|name| literal(name) + ", ").collect::<String>();
+        let (width_pt, height_pt) = page.size_pt();
+        let height = if pages == Pages::Sheets { format!("{height_pt}pt") } else { "auto".to_owned() };
+        let title = self.document.title.as_deref().map_or("none".to_owned(), literal);
+        let _ = writeln!(
+            self.out,
+            "#import \"/template.typ\": *\n#show: report.with(title: {title}, lang: {}, body-fonts: ({}), \
+             code-fonts: ({}), width: {width_pt}pt, height: {height}, margin: {margin_pt}pt, numbered: {})",
+            literal(fonts.lang),
+            families(&fonts.body),
+            families(&fonts.code),
+            pages == Pages::Sheets,
+        );
+    }
+
+    fn body(&mut self) {
+        let document = self.document;
+        self.put("#{\n");
+        if let Some(title) = &document.title
+            && !begins_with_title(document)
+        {
+            let call = format!("title-block({})\n", literal(title));
+            self.put(&call);
+        }
+        self.blocks(&document.blocks);
+        if !document.sources.is_empty() {
+            self.put("sources(\"Sources\", (\n");
+            for source in &document.sources {
+                let url = source.url.as_deref().filter(|url| is_clickable(url)).map_or("none".to_owned(), literal);
+                let _ = writeln!(self.out, "({}, {}, {url}),", source.sid, literal(&source.title));
+            }
+            self.put("))\n");
+        }
+        self.put("}\n");
+    }
+
+    fn blocks(&mut self, blocks: &[Block]) {
+        for block in blocks {
+            self.block(block);
+        }
+    }
+
+    /// One call on lines of its own, in code mode.
+    fn block(&mut self, block: &Block) {
+        match block {
+            Block::Heading { level, inlines } => {
+                let _ = write!(self.out, "heading(level: {level})");
+                self.content(inlines);
+            }
+            Block::Paragraph(inlines) => {
+                self.put("par");
+                self.content(inlines);
+            }
+            Block::List(list) => self.list(list),
+            Block::Table(table) => self.table(table),
+            Block::Code { lang, text } => {
+                let lang = lang.as_deref().map_or("none".to_owned(), literal);
+                let text = literal(&breakable(text, MAX_RUN_IN_CODE));
+                let _ = write!(self.out, "raw(block: true, lang: {lang}, {text})");
+            }
+            Block::Image(image) => {
+                self.put("figure-block(");
+                self.image(image);
+                if let Some(caption) = &image.caption {
+                    let _ = write!(self.out, ", caption: {}", literal(caption));
+                }
+                self.put(")");
+            }
+            Block::Quote(blocks) => {
+                self.put("quoted(");
+                self.body_of(blocks);
+                self.put(")");
+            }
+            Block::Group { style, blocks } => {
+                self.put("group(");
+                self.group_style(style);
+                self.body_of(blocks);
+                self.put(")");
+            }
+            Block::Columns(columns) => self.columns(columns),
+            Block::Rule => self.put("rule()"),
+            Block::PageBreak => self.put("pagebreak(weak: true)"),
+            Block::Notes(_) => return,
+        }
+        self.put("\n");
+    }
+
+    fn columns(&mut self, columns: &[Vec<Block>]) {
+        let _ = write!(self.out, "side-by-side((1fr,) * {}, (", columns.len().clamp(1, 4));
+        for column in columns {
+            self.body_of(column);
+            self.put(", ");
+        }
+        self.put("))");
+    }
+
+    /// Blocks as one argument: a lone paragraph stays inline, so that lists and cells are tight.
+    fn body_of(&mut self, blocks: &[Block]) {
+        match blocks {
+            [] => self.put("[]"),
+            [Block::Paragraph(inlines)] => self.content(inlines),
+            [Block::Paragraph(inlines), rest @ ..] => {
+                self.put("{\n");
+                self.content(inlines);
+                self.put("\n");
+                if rest.iter().any(|block| !matches!(block, Block::List(_))) {
+                    self.put("parbreak()\n");
+                }
+                self.blocks(rest);
+                self.put("}");
+            }
+            blocks => {
+                self.put("{\n");
+                self.blocks(blocks);
+                self.put("}");
+            }
+        }
+    }
+
+    fn list(&mut self, list: &List) {
+        match list.start {
+            Some(start) => {
+                let _ = write!(self.out, "enum(start: {start}, tight: {}, ", list.tight);
+            }
+            None => {
+                let _ = write!(self.out, "list(tight: {}, ", list.tight);
+                if list.items.iter().all(|item| item.checked.is_some()) {
+                    self.put("marker: none, body-indent: 0pt, ");
+                }
+            }
+        }
+        for item in &list.items {
+            self.list_item(item);
+            self.put(", ");
+        }
+        self.put(")");
+    }
+
+    fn list_item(&mut self, item: &ListItem) {
+        if let Some(done) = item.checked {
+            let _ = write!(self.out, "checkbox({done}) + ");
+        }
+        self.body_of(&item.blocks);
+    }
+
+    fn table(&mut self, table: &Table) {
+        let grid = Grid::of(table);
+        let aligns: String = (0..grid.columns).map(|column| align(table.align(column)).to_owned() + ", ").collect();
+        let size = match grid.columns {
+            0..=4 => "0.92em",
+            5..=6 => "0.86em",
+            7..=8 => "0.78em",
+            9..=11 => "0.7em",
+            _ => "0.6em",
+        };
+        let cells = table.head.iter().chain(&table.rows).flatten();
+        let longest = cells.map(|cell| text_length(&cell.blocks)).max().unwrap_or(0);
+        let _ = write!(
+            self.out,
+            "data-table(columns: {}, head: {}, align: ({aligns}), size: {size}, keep: {}, head-cells: (",
+            grid.columns,
+            grid.head_rows,
+            longest <= KEEP_CELL_CHARS,
+        );
+        let was_in_cell = std::mem::replace(&mut self.in_cell, true);
+        self.rows(&grid.rows[..grid.head_rows]);
+        self.put("), (\n");
+        self.rows(&grid.rows[grid.head_rows..]);
+        self.put("))");
+        self.in_cell = was_in_cell;
+    }
+
+    fn rows(&mut self, rows: &[Vec<Slot<'_>>]) {
+        for row in rows {
+            for slot in row {
+                let Slot::Cell { cell, colspan, rowspan, .. } = slot else { continue };
+                let style = cell.map(|cell| cell.style).unwrap_or_default();
+                let bold = cell.is_some_and(|cell| cell.header) || style.bold == Some(true);
+                let plain = *colspan == 1 && *rowspan == 1 && style.background.is_none() && style.align.is_none();
+                if !plain {
+                    let _ = write!(self.out, "table.cell(colspan: {colspan}, rowspan: {rowspan}, ");
+                    if let Some(fill) = style.background {
+                        let _ = write!(self.out, "fill: rgb(\"{}\"), ", fill.hex());
+                    }
+                    if let Some(own) = style.align {
+                        let _ = write!(self.out, "align: {}, ", align(own));
+                    }
+                }
+                let text_style = Style { bold: bold.then_some(true), background: None, align: None, ..style };
+                let styled = !text_style.is_plain();
+                if styled {
+                    self.put("group(");
+                    self.group_style(&Style { border: None, ..text_style });
+                }
+                self.body_of(cell.map_or(&[], |cell| &cell.blocks));
+                self.put(if styled { ")" } else { "" });
+                self.put(if plain { ", " } else { "), " });
+            }
+            self.put("\n");
+        }
+    }
+
+    fn group_style(&mut self, style: &Style) {
+        for (name, color) in [("fill", style.background), ("border", style.border), ("color", style.color)] {
+            if let Some(color) = color {
+                let _ = write!(self.out, "{name}: rgb(\"{}\"), ", color.hex());
+            }
+        }
+        if let Some(bold) = style.bold {
+            self.put(if bold { "weight: \"bold\", " } else { "weight: \"regular\", " });
+        }
+        if let Some(italic) = style.italic {
+            self.put(if italic { "style: \"italic\", " } else { "style: \"normal\", " });
+        }
+        if let Some(own) = style.align {
+            let _ = write!(self.out, "alignment: {}, ", align(own));
+        }
+    }
+
+    /// `[…]`: inlines in markup mode, where nothing but our own `#` calls stands.
+    fn content(&mut self, inlines: &[Inline]) {
+        self.put("[");
+        for inline in inlines {
+            self.inline(inline);
+        }
+        self.put("]");
+    }
+
+    fn inline(&mut self, inline: &Inline) {
+        match inline {
+            Inline::Text(text) if text.is_empty() => {}
+            Inline::Text(text) => {
+                let text = if self.in_cell { breakable(text, MAX_RUN_IN_CELL) } else { text.clone() };
+                let _ = write!(self.out, "#{};", literal(&text));
+            }
+            Inline::Strong(inner) => self.call("strong", inner),
+            Inline::Em(inner) => self.call("emph", inner),
+            Inline::Strike(inner) => self.call("strike", inner),
+            Inline::Underline(inner) => self.call("underline", inner),
+            Inline::Sub(inner) => self.call("sub(typographic: false)", inner),
+            Inline::Sup(inner) => self.call("super(typographic: false)", inner),
+            Inline::Code(text) | Inline::Math(text) => {
+                let run = if self.in_cell { MAX_RUN_IN_CELL } else { MAX_RUN_IN_CODE };
+                let text = literal(&breakable(&text.replace('\n', " "), run));
+                let _ = write!(self.out, "#raw({text});");
+            }
+            Inline::Link { url, inlines } if is_clickable(url) => {
+                self.call(&format!("link({})", literal(url)), inlines);
+            }
+            Inline::Link { inlines, .. } => inlines.iter().for_each(|inline| self.inline(inline)),
+            Inline::Image(image) => {
+                self.put("#box(");
+                self.image(image);
+                self.put(");");
+            }
+            Inline::Cite(sids) => self.cite(sids),
+            Inline::LineBreak => self.put("#linebreak();"),
+            Inline::FootnoteRef(index) => self.footnote(*index),
+            Inline::Span { style, inlines } => self.span(style, inlines),
+        }
+    }
+
+    fn call(&mut self, function: &str, inlines: &[Inline]) {
+        let _ = write!(self.out, "#{function}");
+        self.content(inlines);
+        self.put(";");
+    }
+
+    fn cite(&mut self, sids: &[u32]) {
+        let known = |sid: &u32| self.document.sources.iter().any(|source| source.sid == *sid);
+        let marks: String = sids.iter().map(|sid| format!("({sid}, {}), ", known(sid))).collect();
+        let _ = write!(self.out, "#cited({marks});");
+    }
+
+    /// The first mention carries the text, later ones point to it; a note within a note is only a number.
+    fn footnote(&mut self, index: usize) {
+        let document = self.document;
+        let Some(blocks) = document.footnotes.get(index) else { return };
+        if self.in_footnote {
+            let _ = write!(self.out, "#super({});", literal(&(index + 1).to_string()));
+        } else if std::mem::replace(&mut self.footnotes_written[index], true) {
+            let _ = write!(self.out, "#footnote(<note-{index}>);");
+        } else {
+            self.in_footnote = true;
+            self.put("#[#footnote(");
+            self.body_of(blocks);
+            let _ = write!(self.out, ")<note-{index}>];");
+            self.in_footnote = false;
+        }
+    }
+
+    fn span(&mut self, style: &Style, inlines: &[Inline]) {
+        let background = style.background.map(|fill| format!("highlight(fill: rgb(\"{}\"), extent: 1pt)", fill.hex()));
+        let mut text = String::new();
+        if let Some(color) = style.color {
+            let _ = write!(text, "fill: rgb(\"{}\"), ", color.hex());
+        }
+        if let Some(bold) = style.bold {
+            text.push_str(if bold { "weight: \"bold\", " } else { "weight: \"regular\", " });
+        }
+        if let Some(italic) = style.italic {
+            text.push_str(if italic { "style: \"italic\", " } else { "style: \"normal\", " });
+        }
+        let text = format!("text({text})");
+        match background {
+            Some(background) => {
+                let _ = write!(self.out, "#{background}[");
+                self.call(&text, inlines);
+                self.put("];");
+            }
+            None => self.call(&text, inlines),
+        }
+    }
+
+    /// An expression in code mode: the picture, fitted to the space, or its placeholder.
+    fn image(&mut self, image: &Image) {
+        let Some((index, picture)) = self.pictures.get(&image.reference) else {
+            let name = if image.reference.starts_with("data:") { &image.alt } else { &image.reference };
+            let _ = write!(self.out, "placeholder({})", literal(&shorten(name)));
+            return;
+        };
+        let (available, natural) = (self.text_width_pt, picture.width_px * PT_PER_PX);
+        let ratio = picture.height_px / picture.width_px;
+        let wanted = match image.width {
+            Some(Length::Px(px)) => px * PT_PER_PX,
+            Some(Length::Percent(percent)) => available * percent.clamp(1.0, 100.0) / 100.0,
+            None => natural,
+        };
+        let highest = self.text_height_pt * 0.85;
+        let width = wanted.clamp(1.0, available).min(highest / ratio);
+        let size = if self.in_cell {
+            format!("width: {}", if image.width.is_some() { format!("{width:.1}pt") } else { "auto".into() })
+        } else if (width - available).abs() < 0.5 {
+            "width: 100%".to_owned()
+        } else {
+            format!("width: {width:.1}pt")
+        };
+        let (path, format, alt) = (literal(&picture_path(index)), literal(picture.kind.name()), literal(&image.alt));
+        let _ = write!(self.out, "picture({path}, {format}, {alt}, {size})");
+    }
+}
+
+/// Whether the text itself prints its title first.
+fn begins_with_title(document: &Document) -> bool {
+    let first = document.blocks.first();
+    match (first, &document.title) {
+        (Some(Block::Heading { level: 1, inlines }), Some(title)) => {
+            crate::doc::plain_text(inlines).trim() == title.trim()
+        }
+        _ => false,
+    }
+}
+
+fn align(align: Align) -> &'static str {
+    match align {
+        Align::Auto => "auto",
+        Align::Left => "left",
+        Align::Center => "center",
+        Align::Right => "right",
+    }
+}
+
+fn text_length(blocks: &[Block]) -> usize {
+    let length = |block: &Block| match block {
+        Block::Paragraph(inlines) | Block::Heading { inlines, .. } => crate::doc::plain_text(inlines).len(),
+        Block::Code { text, .. } => text.len(),
+        _ => KEEP_CELL_CHARS,
+    };
+    blocks.iter().map(length).sum()
+}
+
+/// Puts invisible places to break a line into runs of more than `longest` characters: text that leaves the
+/// page is lost.
+fn breakable(text: &str, longest: usize) -> String {
+    const BREAK: char = '\u{200b}';
+    let mut out = String::with_capacity(text.len());
+    let mut run = 0;
+    for c in text.chars() {
+        if c.is_whitespace() || crate::prose::is_cjk(c) {
+            run = 0;
+        } else if run >= longest {
+            out.push(BREAK);
+            run = 0;
+        }
+        out.push(c);
+        run += 1;
+        if run * 2 > longest && matches!(c, '/' | '_' | '-' | '.' | ',' | ':' | '&' | '=' | '?') {
+            out.push(BREAK);
+            run = 0;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

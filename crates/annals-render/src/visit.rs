@@ -1,0 +1,74 @@
+//! One walk over a document, for everything that only wants to look at its leaves.
+//!
+//! Must not change the document: readers build it, writers print it.
+
+use crate::doc::{Block, Cell, Document, Image, Inline};
+
+/// A leaf of the document.
+#[derive(Debug, Clone, Copy)]
+pub enum Leaf<'a> {
+    /// Text in the body font.
+    Text(&'a str),
+    /// Text in the code font.
+    Code(&'a str),
+    /// A picture.
+    Image(&'a Image),
+    /// Cited source ids.
+    Cite(&'a [u32]),
+}
+
+/// Calls `see` for every leaf in reading order; footnotes come after the body.
+pub fn leaves<'a>(document: &'a Document, see: &mut dyn FnMut(Leaf<'a>)) {
+    if let Some(title) = &document.title {
+        see(Leaf::Text(title));
+    }
+    blocks(&document.blocks, see);
+    for footnote in &document.footnotes {
+        blocks(footnote, see);
+    }
+    for source in &document.sources {
+        see(Leaf::Text(&source.title));
+        see(Leaf::Text(source.url.as_deref().unwrap_or_default()));
+    }
+}
+
+fn blocks<'a>(list: &'a [Block], see: &mut dyn FnMut(Leaf<'a>)) {
+    for block in list {
+        match block {
+            Block::Heading { inlines: text, .. } | Block::Paragraph(text) => inlines(text, see),
+            Block::List(list) => list.items.iter().for_each(|item| blocks(&item.blocks, see)),
+            Block::Table(table) => {
+                let cells: &mut dyn Iterator<Item = &'a Cell> = &mut table.head.iter().chain(&table.rows).flatten();
+                cells.for_each(|cell| blocks(&cell.blocks, see));
+            }
+            Block::Columns(columns) => columns.iter().for_each(|column| blocks(column, see)),
+            Block::Code { text, .. } => see(Leaf::Code(text)),
+            Block::Image(image) => {
+                see(Leaf::Image(image));
+                see(Leaf::Text(image.caption.as_deref().unwrap_or_default()));
+            }
+            Block::Quote(inner) | Block::Group { blocks: inner, .. } => blocks(inner, see),
+            Block::Notes(_) | Block::Rule | Block::PageBreak => {}
+        }
+    }
+}
+
+fn inlines<'a>(list: &'a [Inline], see: &mut dyn FnMut(Leaf<'a>)) {
+    for inline in list {
+        match inline {
+            Inline::Text(text) => see(Leaf::Text(text)),
+            Inline::Code(text) | Inline::Math(text) => see(Leaf::Code(text)),
+            Inline::Strong(inner)
+            | Inline::Em(inner)
+            | Inline::Strike(inner)
+            | Inline::Underline(inner)
+            | Inline::Sub(inner)
+            | Inline::Sup(inner)
+            | Inline::Link { inlines: inner, .. }
+            | Inline::Span { inlines: inner, .. } => inlines(inner, see),
+            Inline::Image(image) => see(Leaf::Image(image)),
+            Inline::Cite(sids) => see(Leaf::Cite(sids)),
+            Inline::LineBreak | Inline::FootnoteRef(_) => {}
+        }
+    }
+}
