@@ -177,6 +177,21 @@ pub const PDF_PAGE_TOKENS: u32 = 2_300;
 /// A page of a PDF whose pages were not counted is taken to have so many bytes.
 pub const PDF_PAGE_TYPICAL_BYTES: u64 = 50_000;
 
+/// One part of the view shows at most so many bytes of a block; the rest is read by its path.
+pub const PART_MAX_BYTES: usize = 60_000;
+/// A view is never asked to be smaller than this.
+pub const VIEW_MIN_TOKENS: u32 = 256;
+/// Compaction that would gain fewer tokens is not worth a summary.
+pub const COMPACTION_MIN_GAIN_TOKENS: u64 = 200;
+/// The digest that needs no model has at most so many bytes.
+pub const COMPACTION_DIGEST_MAX_BYTES: usize = 12_000;
+/// A model's summary is kept to so many bytes.
+pub const COMPACTION_SUMMARY_MAX_BYTES: usize = 24_000;
+/// A summary lists at most so many artifacts.
+pub const COMPACTION_ARTIFACT_MAX_LINES: usize = 100;
+/// Of an answer that was not understood, so many bytes are shown.
+pub const DECISION_RAW_MAX_BYTES: usize = 8_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;

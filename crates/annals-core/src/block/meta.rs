@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{BlobDigest, SafeDigest};
+use super::{BlobDigest, SafeDigest, ShownError};
 use crate::ids::{CallId, Seq, Sid, TurnId};
 use crate::path::PhysicalPath;
 use crate::sources::SourceRow;
@@ -20,6 +20,8 @@ pub struct Meta {
     pub result_count: Option<u32>,
     /// True on a meta result block: its text is a safe digest (`digest_of_artifact`).
     pub is_digest: bool,
+    /// On the first result block of a call: why the call failed (`error`).
+    pub error: Option<Box<ShownError>>,
     /// Hosting facts of a file block.
     pub file: Option<Box<FileMeta>>,
     /// What a summary covers.
@@ -93,6 +95,7 @@ impl Meta {
         step: None,
         result_count: None,
         is_digest: false,
+        error: None,
         file: None,
         summary: None,
         sources_used: Vec::new(),
@@ -138,6 +141,9 @@ impl Meta {
         if self.is_digest {
             put("digest_of_artifact", true.into());
         }
+        if let Some(error) = &self.error {
+            put("error", to_value(error));
+        }
         if !self.sources_used.is_empty() {
             put("sources_used", to_value(&self.sources_used));
         }
@@ -167,6 +173,7 @@ impl Meta {
             step: take(&mut map, "step"),
             result_count: take(&mut map, "result_count"),
             is_digest: take(&mut map, "digest_of_artifact").unwrap_or_default(),
+            error: take(&mut map, "error"),
             sources_used: take(&mut map, "sources_used").unwrap_or_default(),
             sources: take(&mut map, "sources").unwrap_or_default(),
             cut: take(&mut map, "cut").unwrap_or_default(),

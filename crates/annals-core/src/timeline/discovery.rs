@@ -1,0 +1,74 @@
+//! Discovery: from a path to what it names, by index, hidden or not.
+
+use super::paths::is_digest;
+use super::{NONE, Timeline};
+use crate::block::{Block, BlockKind, SafeDigest};
+use crate::path::LogicalPath;
+
+/// What a path names now: the latest content and the latest metadata.
+#[derive(Clone, Debug)]
+pub struct Artifact<'a> {
+    /// The path asked for.
+    pub path: LogicalPath,
+    /// The latest content block, if any.
+    pub content: Option<&'a Block>,
+    /// The latest metadata, if any.
+    pub digest: Option<SafeDigest>,
+    /// The tool that made it.
+    pub tool: Option<&'a str>,
+}
+
+impl Timeline {
+    /// The artifact a path names. Hidden, pruned or compacted away makes no difference.
+    pub fn artifact(&self, path: &LogicalPath) -> Option<Artifact<'_>> {
+        let entry = self.paths.get(&self.blocks, path)?;
+        let content = (entry.content != NONE).then(|| self.at_ix(entry.content));
+        let call = content.and_then(|block| block.meta().call.as_ref());
+        Some(Artifact {
+            path: path.clone(),
+            content,
+            digest: self.latest_digest(path),
+            tool: call.and_then(|call| self.tool_of(call)),
+        })
+    }
+
+    /// The latest content block with this path.
+    pub fn latest(&self, path: &LogicalPath) -> Option<&Block> {
+        let entry = self.paths.get(&self.blocks, path)?;
+        (entry.content != NONE).then(|| self.at_ix(entry.content))
+    }
+
+    /// The latest metadata of this path's artifact.
+    pub fn latest_digest(&self, path: &LogicalPath) -> Option<SafeDigest> {
+        let entry = self.paths.get(&self.blocks, path)?;
+        if entry.digest != NONE {
+            return serde_json::from_str(self.at_ix(entry.digest).text()?).ok();
+        }
+        self.at_ix(Some(entry.content).filter(|&ix| ix != NONE)?).meta().file.as_ref()?.digest.clone()
+    }
+
+    /// All content blocks with this path, latest first.
+    pub fn versions(&self, path: &LogicalPath) -> impl Iterator<Item = &Block> {
+        let last = self.paths.get(&self.blocks, path).map_or(NONE, |entry| entry.last);
+        self.paths.chain(last).map(|ix| self.at_ix(ix)).filter(|block| !is_digest(block))
+    }
+
+    /// The latest content block with this path that the model sees now.
+    pub fn visible_content(&self, path: &LogicalPath) -> Option<&Block> {
+        self.versions(path).find(|block| self.is_visible(block))
+    }
+
+    /// Whether the model sees this block's content now: it is rendered, and neither hidden nor compacted away.
+    pub fn is_visible(&self, block: &Block) -> bool {
+        self.slots.is_shown((block.seq.get() - 1) as super::Ix)
+    }
+
+    /// Every file and attachment of the conversation, each with its latest content block, oldest first.
+    pub fn files(&self) -> impl Iterator<Item = &Block> {
+        let is_file = |block: &&Block| matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
+        self.blocks.iter().map(|block| &**block).filter(is_file).filter(|block| {
+            let Some(path) = block.path.as_ref().filter(|path| path.physical().is_some()) else { return false };
+            !is_digest(block) && self.latest(path).is_some_and(|latest| latest.seq == block.seq)
+        })
+    }
+}

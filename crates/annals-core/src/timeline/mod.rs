@@ -1,0 +1,232 @@
+//! The timeline: a fold over blocks, with the indexes that make every question cheap at any length.
+//!
+//! Pushing a block costs the size of that block. Nothing is ever scanned: artifacts are found by path, results by
+//! call, rounds and turns by their lists. Hides, prunes and summaries are blocks too, so folding a prefix of the log
+//! gives the exact state of that moment ([`Timeline::at`]). The timeline must not do IO and never edits a block.
+//!
+//! Start at [`Timeline::push`]; [`discovery`] answers "what does this path name".
+
+mod calls;
+mod discovery;
+mod paths;
+mod turns;
+
+pub use calls::{CallRecord, CallText};
+pub use discovery::Artifact;
+pub use turns::{Streak, Turn};
+
+use std::sync::Arc;
+
+use crate::block::{Block, BlockKind};
+use crate::ids::{CallId, Seq, TurnId};
+use crate::plan::Plan;
+use crate::sources::SourcesPool;
+use crate::turn::outcome::HideItem;
+use crate::view::slots::Slots;
+use calls::Calls;
+use paths::Paths;
+use turns::Turns;
+
+/// Index of a block in the timeline: its `seq` less one, as four bytes.
+pub(crate) type Ix = u32;
+
+/// "No block", where an index is stored in four bytes.
+pub(crate) const NONE: Ix = Ix::MAX;
+
+/// Why a block cannot follow the ones before it.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FoldError {
+    /// A gap or a repetition in the numbering.
+    #[error("block {found} cannot follow block {tail}: `seq` counts from 1 without gaps")]
+    OutOfOrder {
+        /// The last block folded.
+        tail: u64,
+        /// The block that came.
+        found: u64,
+    },
+}
+
+/// A conversation folded from its blocks.
+#[derive(Clone, Default)]
+pub struct Timeline {
+    blocks: Vec<Arc<Block>>,
+    paths: Paths,
+    calls: Calls,
+    turns: Turns,
+    slots: Slots,
+    pool: SourcesPool,
+    plan: Option<Plan>,
+    hides: u32,
+    last_summary: Option<Seq>,
+}
+
+impl Timeline {
+    /// The timeline of these blocks.
+    pub fn fold(blocks: impl IntoIterator<Item = Arc<Block>>) -> Result<Self, FoldError> {
+        let mut timeline = Timeline::default();
+        for block in blocks {
+            timeline.push(block)?;
+        }
+        Ok(timeline)
+    }
+
+    /// Folds one more block in.
+    pub fn push(&mut self, block: Arc<Block>) -> Result<(), FoldError> {
+        let ix = self.blocks.len() as Ix;
+        if block.seq.get() != u64::from(ix) + 1 {
+            return Err(FoldError::OutOfOrder { tail: u64::from(ix), found: block.seq.get() });
+        }
+        self.blocks.push(block);
+        let block = &self.blocks[ix as usize];
+        self.paths.push(&self.blocks, ix);
+        self.calls.push(&self.blocks, ix);
+        self.turns.push(block, ix, &self.calls);
+        self.fold_meaning(ix);
+        Slots::push(self, ix);
+        Ok(())
+    }
+
+    fn fold_meaning(&mut self, ix: Ix) {
+        let block = &self.blocks[ix as usize];
+        if !block.meta().sources.is_empty() {
+            self.pool.restore(&block.meta().sources);
+        }
+        match &block.kind {
+            BlockKind::Plan => {
+                if let Some(plan) = block.text().and_then(|text| serde_json::from_str(text).ok()) {
+                    self.plan = Some(plan);
+                }
+            }
+            BlockKind::TimelineHide => self.hides += 1,
+            BlockKind::RangeSummary => self.last_summary = Some(block.seq),
+            _ => {}
+        }
+    }
+
+    /// The timeline as it was when this block was the last one.
+    pub fn at(&self, seq: Seq) -> Timeline {
+        let end = (seq.get() as usize).min(self.blocks.len());
+        Timeline::fold(self.blocks[..end].iter().cloned()).expect("a prefix of a timeline is a timeline")
+    }
+
+    /// All blocks, oldest first.
+    pub fn blocks(&self) -> &[Arc<Block>] {
+        &self.blocks
+    }
+
+    /// The block with this place.
+    pub fn block(&self, seq: Seq) -> Option<&Arc<Block>> {
+        self.blocks.get(usize::try_from(seq.get()).ok()?.checked_sub(1)?)
+    }
+
+    pub(crate) fn at_ix(&self, ix: Ix) -> &Block {
+        &self.blocks[ix as usize]
+    }
+
+    /// The last block's place, if there is one.
+    pub fn tail(&self) -> Option<Seq> {
+        self.blocks.last().map(|block| block.seq)
+    }
+
+    /// The place the next block gets.
+    pub fn next_seq(&self) -> Seq {
+        self.tail().map_or(Seq::FIRST, Seq::next)
+    }
+
+    /// The sources pool.
+    pub fn pool(&self) -> &SourcesPool {
+        &self.pool
+    }
+
+    /// The active plan: the latest snapshot, unless it was closed.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref().filter(|plan| !plan.is_closed())
+    }
+
+    /// All turns, oldest first.
+    pub fn turns(&self) -> &[Turn] {
+        self.turns.list()
+    }
+
+    /// The last turn, finished or not.
+    pub fn current_turn(&self) -> Option<&Turn> {
+        self.turns.list().last()
+    }
+
+    /// The turn with this id.
+    pub fn turn(&self, id: &TurnId) -> Option<&Turn> {
+        self.turns.get(id)
+    }
+
+    /// The blocks of a turn. Turns are contiguous: a turn ends where the next one begins.
+    pub fn turn_blocks(&self, turn: &Turn) -> &[Arc<Block>] {
+        let end = self.turns.end_of(turn).unwrap_or(self.blocks.len());
+        &self.blocks[turn.first as usize..end]
+    }
+
+    /// What is known of a call.
+    pub fn call(&self, id: &CallId) -> Option<&CallRecord> {
+        self.calls.get(id)
+    }
+
+    /// Which tool a call called.
+    pub fn tool_of(&self, id: &CallId) -> Option<&str> {
+        self.calls.get(id).map(|call| &*call.tool)
+    }
+
+    /// The call block of a call, as text.
+    pub fn call_text(&self, id: &CallId) -> Option<CallText<'_>> {
+        let record = self.calls.get(id)?;
+        CallText::parse(self.at_ix(record.call).text()?)
+    }
+
+    /// Calls of the current turn that have no result yet, in the order the model made them.
+    pub fn open_calls(&self) -> impl Iterator<Item = &CallRecord> {
+        self.calls.open()
+    }
+
+    /// How many `timeline.hide` blocks there are; the next one's number is one more.
+    pub fn hides(&self) -> u32 {
+        self.hides
+    }
+
+    /// The latest summary, at which the view starts.
+    pub fn last_summary(&self) -> Option<Seq> {
+        self.last_summary
+    }
+
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    pub(crate) fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    pub(crate) fn slots_mut(&mut self) -> &mut Slots {
+        &mut self.slots
+    }
+}
+
+/// The text of a `timeline.hide` block.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct HideText {
+    /// Who asked for it.
+    pub reason: HideReason,
+    /// What to hide.
+    pub items: Vec<HideItem>,
+}
+
+/// Why paths are hidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HideReason {
+    /// The model asked.
+    Hide,
+    /// The provider's cache had gone cold.
+    Ttl,
+}

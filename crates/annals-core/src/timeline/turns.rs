@@ -1,0 +1,137 @@
+//! The index by turn: where each begins, how far it got, and how it ended.
+
+use std::collections::HashMap;
+
+use super::Ix;
+use super::calls::Calls;
+use crate::block::{Block, BlockKind};
+use crate::ids::{Seq, TurnId};
+use crate::time::Timestamp;
+use crate::turn::TurnEnd;
+use crate::turn::protocol;
+
+/// One turn, as far as it got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// Its id.
+    pub id: TurnId,
+    /// When it began.
+    pub started: Timestamp,
+    pub(crate) first: Ix,
+    /// Its prompt block.
+    pub prompt: Option<Seq>,
+    /// Its answer block.
+    pub answer: Option<Seq>,
+    /// Whether it asked the person something.
+    pub clarified: bool,
+    /// How it ended, once it has.
+    pub end: Option<TurnEnd>,
+    /// Model calls so far.
+    pub steps: u32,
+    /// When a model last answered in it: the moment the provider's cache was last touched.
+    pub last_answer: Option<Timestamp>,
+    /// The same violation several model calls in a row.
+    pub streak: Option<Streak>,
+    /// Whether a hide was asked for in it.
+    pub hid: bool,
+    /// Whether the provider refused a prompt of this turn for its length, and where.
+    pub context_limit: Option<Seq>,
+}
+
+/// A protocol violation that keeps coming back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Streak {
+    /// The notice's code.
+    pub code: String,
+    /// The last model call that committed it.
+    pub step: u32,
+    /// How many model calls in a row did.
+    pub length: u32,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Turns {
+    list: Vec<Turn>,
+    by_id: HashMap<TurnId, u32>,
+}
+
+impl Turns {
+    pub(crate) fn list(&self) -> &[Turn] {
+        &self.list
+    }
+
+    pub(crate) fn get(&self, id: &TurnId) -> Option<&Turn> {
+        self.by_id.get(id).map(|&at| &self.list[at as usize])
+    }
+
+    pub(crate) fn end_of(&self, turn: &Turn) -> Option<usize> {
+        let next = *self.by_id.get(&turn.id)? as usize + 1;
+        self.list.get(next).map(|next| next.first as usize)
+    }
+
+    pub(crate) fn push(&mut self, block: &Block, ix: Ix, calls: &Calls) {
+        if self.list.last().is_none_or(|turn| turn.id != block.turn) && !self.by_id.contains_key(&block.turn) {
+            self.by_id.insert(block.turn.clone(), self.list.len() as u32);
+            self.list.push(Turn::begun(block, ix));
+        }
+        // A later block of an older turn (feedback on it, for one) says nothing about the running one.
+        let Some(turn) = self.list.last_mut().filter(|turn| turn.id == block.turn) else { return };
+        turn.push(block, calls);
+    }
+}
+
+impl Turn {
+    fn begun(block: &Block, ix: Ix) -> Self {
+        Turn {
+            id: block.turn.clone(),
+            started: block.ts,
+            first: ix,
+            prompt: None,
+            answer: None,
+            clarified: false,
+            end: None,
+            steps: 0,
+            last_answer: None,
+            streak: None,
+            hid: false,
+            context_limit: None,
+        }
+    }
+
+    /// The turn's first block.
+    pub fn first_seq(&self) -> Seq {
+        Seq::try_new(u64::from(self.first) + 1).expect("an index plus one is a place")
+    }
+
+    fn push(&mut self, block: &Block, calls: &Calls) {
+        if let Some(step) = block.meta().step {
+            self.steps = self.steps.max(step);
+            self.last_answer = Some(block.ts);
+        }
+        match &block.kind {
+            BlockKind::UserPrompt => self.prompt = self.prompt.or(Some(block.seq)),
+            BlockKind::AssistantCompletion => self.answer = Some(block.seq),
+            BlockKind::StageClarification => self.clarified = true,
+            BlockKind::ReactCompletion => self.end = block.text().and_then(TurnEnd::of_text),
+            BlockKind::TimelineHide => self.hid = true,
+            BlockKind::Notice => self.push_notice(block, calls),
+            BlockKind::SystemMessage if block.meta().get("kind") == Some(&"context_limit".into()) => {
+                self.context_limit = Some(block.seq);
+            }
+            _ => {}
+        }
+    }
+
+    fn push_notice(&mut self, block: &Block, calls: &Calls) {
+        let Some(code) = block.text().and_then(protocol::violation_of) else { return };
+        let call = block.meta().call.as_ref().and_then(|call| calls.get(call));
+        let step = block.meta().step.or(call.map(|call| call.step)).unwrap_or(self.steps);
+        self.streak = Some(match self.streak.take() {
+            Some(streak) if streak.code == code && streak.step == step => streak,
+            Some(streak) if streak.code == code && streak.step + 1 == step => {
+                Streak { code, step, length: streak.length + 1 }
+            }
+            _ => Streak { code, step, length: 1 },
+        });
+    }
+}

@@ -1,0 +1,102 @@
+//! The turn machine: from the folded state to the one thing to do now. It performs nothing.
+
+use crate::ids::CallId;
+use crate::limits;
+use crate::timeline::Timeline;
+use crate::turn::TurnEnd;
+use crate::view::compact::{self, CompactionPlan, Force};
+
+/// What bounds a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// The model's window.
+    pub window_tokens: u32,
+    /// What the system message, the tools, the tail and the answer take of it.
+    pub overhead_tokens: u32,
+    /// Model calls a turn may make.
+    pub max_iterations: u32,
+}
+
+impl Budget {
+    /// What the view may take.
+    pub fn view_tokens(&self) -> u32 {
+        let share = (u64::from(self.window_tokens) * u64::from(limits::COMPACTION_START_PERCENT) / 100) as u32;
+        share.saturating_sub(self.overhead_tokens).max(limits::VIEW_MIN_TOKENS)
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Ask the model.
+    CallModel(CallModel),
+    /// Run the calls that have no result, in this order.
+    CallTools(Vec<CallId>),
+    /// Summarise before going on.
+    Compact(Box<CompactionPlan>),
+    /// Nothing until somebody prompts.
+    Wait,
+    /// Write down that the turn ended so.
+    Done(TurnEnd),
+}
+
+/// One model call to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallModel {
+    /// Which of the turn it is, from 1.
+    pub step: u32,
+    /// Whether it may call tools.
+    pub offer: Offer,
+}
+
+/// What the model is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// All tools of the step.
+    Tools,
+    /// None: it must answer now.
+    AnswerOnly,
+}
+
+/// What happens next in this conversation.
+pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
+    let Some(turn) = timeline.current_turn().filter(|turn| turn.end.is_none() && turn.prompt.is_some()) else {
+        return Next::Wait;
+    };
+    let open: Vec<CallId> = timeline.open_calls().map(|call| call.id.clone()).collect();
+    if !open.is_empty() {
+        return Next::CallTools(open);
+    }
+    if turn.answer.is_some() {
+        let late = turn.steps > budget.max_iterations;
+        return Next::Done(if late { TurnEnd::MaxIterations } else { TurnEnd::Complete });
+    }
+    if turn.clarified {
+        return Next::Done(TurnEnd::Clarify);
+    }
+    let streak = turn.streak.as_ref().filter(|streak| streak.step == turn.steps);
+    if streak.is_some_and(|streak| streak.length >= limits::VIOLATIONS_IN_A_ROW_MAX) {
+        return Next::Done(TurnEnd::ProtocolViolation);
+    }
+    if let Some(plan) = compaction(timeline, budget) {
+        return Next::Compact(Box::new(plan));
+    }
+    match turn.steps {
+        steps if steps > budget.max_iterations => Next::Done(TurnEnd::MaxIterations),
+        steps => {
+            let offer = if steps == budget.max_iterations { Offer::AnswerOnly } else { Offer::Tools };
+            Next::CallModel(CallModel { step: steps + 1, offer })
+        }
+    }
+}
+
+fn compaction(timeline: &Timeline, budget: &Budget) -> Option<CompactionPlan> {
+    let turn = timeline.current_turn()?;
+    let refused = turn.context_limit.is_some_and(|refused| timeline.last_summary() < Some(refused));
+    let force = match refused {
+        true => Force::Refused,
+        false if timeline.view_tokens() > u64::from(budget.view_tokens()) => Force::Budget,
+        false => return None,
+    };
+    compact::plan(timeline, budget.view_tokens(), force)
+}

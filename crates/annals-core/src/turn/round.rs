@@ -1,0 +1,278 @@
+//! From a model's answer and a tool's outcome to blocks, in the one order that the format allows: thinking, notes,
+//! code, calls; then for each call notices, results, and what was written beside them.
+
+use serde_json::{Map, Value};
+
+use super::outcome::{
+    Artifact, Content, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput,
+};
+use crate::block::{
+    ArtifactKind, Blob, BlockKind, CutParam, FileMeta, Meta, NewBlock, SafeDigest, ShownError, Visibility,
+};
+use crate::ids::{CallId, Sid, TurnId};
+use crate::limits;
+use crate::path::{LogicalPath, SidSet};
+use crate::sources::{Assigned, SourceRow};
+use crate::time::Timestamp;
+use crate::timeline::{HideReason, HideText, Timeline};
+use crate::tokens;
+use crate::view::cut;
+
+/// One call of a model's answer, its arguments already read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewCall {
+    /// Its id, unique in the conversation.
+    pub id: CallId,
+    /// The tool it names, known or not.
+    pub tool: String,
+    /// The arguments, in the model's order; empty when they could not be read.
+    pub params: Map<String, Value>,
+    /// What the model sent, when it could not be read.
+    pub unreadable: Option<String>,
+    /// The parameter that is shown cut, and what the model reads instead.
+    pub cut: Option<CutTo>,
+}
+
+/// Which parameter is cut, and the path that has the whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CutTo {
+    /// The parameter.
+    pub param: String,
+    /// Where the whole will be.
+    pub see: LogicalPath,
+    /// Whether the whole is code: then it gets a block of its own before the call.
+    pub is_code: bool,
+}
+
+/// A model's answer, as far as it becomes blocks before any tool runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewAnswer {
+    /// Reasoning.
+    pub thinking: Option<String>,
+    /// The vendor's proof of it.
+    pub signature: Option<String>,
+    /// What was said beside the calls.
+    pub notes: String,
+    /// The calls.
+    pub calls: Vec<NewCall>,
+}
+
+/// The blocks of an answer with calls. Durable before any of the calls starts.
+pub fn answer_blocks(turn: &TurnId, step: u32, ts: Timestamp, answer: &NewAnswer) -> Vec<NewBlock> {
+    let stepped = || Meta { step: Some(step), ..Meta::EMPTY };
+    let mut blocks: Vec<NewBlock> = thinking_block(turn, step, answer).into_iter().collect();
+    if let (Some(call), false) = (answer.calls.first(), answer.notes.trim().is_empty()) {
+        let notes = NewBlock::new(BlockKind::Notes, turn, LogicalPath::notes(turn, &call.id));
+        let meta = stepped().with("channel", "timeline_text");
+        blocks.push(notes.text("text/markdown", answer.notes.trim()).meta(meta));
+    }
+    for (n, call) in answer.calls.iter().enumerate() {
+        if let Some(raw) = &call.unreadable {
+            let n = step * limits::ANSWER_MAX_CALLS as u32 + n as u32;
+            let block = NewBlock::new(BlockKind::DecisionRaw, turn, LogicalPath::decision_raw(turn, n));
+            let raw = cut::cut(raw, limits::DECISION_RAW_MAX_BYTES, None).into_owned();
+            blocks.push(block.text("text/plain", raw).meta(stepped()));
+        }
+        blocks.extend(call_blocks(turn, step, ts, call));
+    }
+    blocks
+}
+
+/// The reasoning block of an answer, if it has any.
+pub fn thinking_block(turn: &TurnId, step: u32, answer: &NewAnswer) -> Option<NewBlock> {
+    let thinking = answer.thinking.as_ref().filter(|text| !text.is_empty())?;
+    let mut meta = Meta { step: Some(step), ..Meta::EMPTY }.with("hidden", true);
+    if let Some(signature) = &answer.signature {
+        meta = meta.with("signature", signature.clone());
+    }
+    let block = NewBlock::new(BlockKind::Thinking, turn, LogicalPath::thinking(turn, step));
+    Some(block.text("text/plain", thinking.as_str()).meta(meta))
+}
+
+fn call_blocks(turn: &TurnId, step: u32, ts: Timestamp, call: &NewCall) -> Vec<NewBlock> {
+    let mut meta = Meta { call: Some(call.id.clone()), step: Some(step), ..Meta::EMPTY };
+    let mut params = call.params.clone();
+    let mut blocks = Vec::new();
+    if let Some(to) = &call.cut
+        && let Some(Value::String(whole)) = params.get(&to.param).cloned()
+    {
+        let blob = Blob::of(whole.as_bytes());
+        if to.is_code {
+            let path = LogicalPath::code(turn, &call.id);
+            let mut code = Meta { call: Some(call.id.clone()), step: Some(step), ..Meta::EMPTY };
+            code.file = Some(Box::new(FileMeta { content_digest: Some(blob.digest), ..FileMeta::default() }));
+            blocks.push(NewBlock::new(BlockKind::ToolCode, turn, path).text("text/plain", whole.as_str()).meta(code));
+        }
+        let end = cut::floor_char_boundary(&whole, limits::WRITE_PARAM_PREFIX_CHARS);
+        let shown = format!("{}... [see {}]", &whole[..end], to.see);
+        params.insert(to.param.clone(), Value::String(shown));
+        meta.cut.push(CutParam { name: to.param.clone(), blob: blob.digest, size_bytes: blob.size_bytes });
+    }
+    #[derive(serde::Serialize)]
+    struct Text<'a> {
+        tool_id: &'a str,
+        tool_call_id: &'a str,
+        params: &'a Map<String, Value>,
+        ts: Timestamp,
+    }
+    let text = Text { tool_id: &call.tool, tool_call_id: call.id.as_str(), params: &params, ts };
+    blocks.push(NewBlock::new(BlockKind::ToolCall, turn, LogicalPath::call(turn, &call.id)).json(&text).meta(meta));
+    blocks
+}
+
+/// The blocks of a finished call. Durable before anybody sees them. Rows enter the sources pool with them, so the
+/// SIDs shown are the pool's.
+pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome: Outcome) -> Vec<NewBlock> {
+    let mut blocks: Vec<NewBlock> = outcome.notices.iter().map(|notice| notice_block(turn, call, notice)).collect();
+    let shown = match &outcome.output {
+        Output::Sources(output) => output.rows.clone(),
+        Output::Payload(_) | Output::Artifacts => Vec::new(),
+    };
+    let Assigned { sids, changed } = timeline.pool().assign(shown.into_iter().chain(outcome.sources));
+    let mut writer = Results { timeline, turn, call, blocks: Vec::new(), sources: changed };
+    match outcome.output {
+        Output::Payload(payload) => writer.payload(&payload),
+        Output::Sources(output) => writer.sources(output, &sids),
+        Output::Artifacts if outcome.artifacts.is_empty() => writer.payload(&bare_payload(&outcome.error)),
+        Output::Artifacts => {}
+    }
+    outcome.artifacts.into_iter().for_each(|artifact| writer.artifact(artifact));
+    blocks.extend(writer.finish(outcome.error));
+    blocks.extend(hide_block(timeline, turn, HideReason::Hide, outcome.hides));
+    blocks.extend(outcome.beside);
+    blocks
+}
+
+/// A notice about a call.
+pub fn notice_block(turn: &TurnId, call: &CallId, notice: &Notice) -> NewBlock {
+    NewBlock::new(BlockKind::Notice, turn, LogicalPath::notice(turn, call)).json(notice).meta(Meta::of_call(call))
+}
+
+/// The block that hides these paths from here on.
+pub fn hide_block(timeline: &Timeline, turn: &TurnId, reason: HideReason, items: Vec<HideItem>) -> Option<NewBlock> {
+    if items.is_empty() {
+        return None;
+    }
+    let path = LogicalPath::timeline_hide(turn, timeline.hides() + 1);
+    Some(NewBlock::new(BlockKind::TimelineHide, turn, path).json(&HideText { reason, items }))
+}
+
+fn bare_payload(error: &Option<ShownError>) -> Payload {
+    match error {
+        None => Payload::json(&serde_json::json!({ "ok": true })),
+        Some(error) => Payload::json(&serde_json::json!({
+            "ok": false, "error_kind": error.code, "message": error.message,
+        })),
+    }
+}
+
+struct Results<'a> {
+    timeline: &'a Timeline,
+    turn: &'a TurnId,
+    call: &'a CallId,
+    blocks: Vec<NewBlock>,
+    sources: Vec<SourceRow>,
+}
+
+impl Results<'_> {
+    fn block(&self, path: LogicalPath) -> NewBlock {
+        NewBlock::new(BlockKind::ToolResult, self.turn, path).meta(Meta::of_call(self.call))
+    }
+
+    fn result_path(&self) -> LogicalPath {
+        LogicalPath::result(self.turn, self.call)
+    }
+
+    fn payload(&mut self, payload: &Payload) {
+        let mut block = self.block(self.result_path()).text(&payload.mime, payload.text.clone());
+        if let Some(whole) = payload.whole {
+            block.meta.file = Some(Box::new(FileMeta {
+                content_digest: Some(whole.digest),
+                size_bytes: Some(whole.size_bytes),
+                ..FileMeta::default()
+            }));
+        }
+        self.blocks.push(block);
+    }
+
+    fn artifact(&mut self, artifact: Artifact) {
+        let Artifact { mut digest, content, file } = artifact;
+        let path = digest.artifact_path.clone();
+        digest.tool_call_id = Some(self.call.clone());
+        digest.edited |= self.timeline.latest(&path).is_some();
+        if let (None, Content::Text(text)) = (digest.tokens, &content) {
+            digest.tokens = Some(tokens::count(text));
+        }
+        self.digest(&digest);
+        let block = self.block(path);
+        let mut block = match content {
+            Content::Text(text) => block.text(&digest.mime, text),
+            Content::Blob(blob) => block.blob(&digest.mime, blob),
+            Content::Bare => block.mime(&digest.mime),
+            Content::Absent => return,
+        };
+        block.meta.sources_used = digest.sources_used.clone();
+        block.meta.file = Some(Box::new(FileMeta {
+            physical_path: file.physical_path.or_else(|| digest.physical_path.clone()),
+            digest: Some(digest),
+            ..file
+        }));
+        self.blocks.push(block);
+    }
+
+    fn digest(&mut self, digest: &SafeDigest) {
+        let mut block = self.block(self.result_path()).json(digest);
+        block.meta.is_digest = true;
+        self.blocks.push(block);
+    }
+
+    fn sources(&mut self, output: SourcesOutput, sids: &[Sid]) {
+        let shown = &sids[..output.rows.len()];
+        let set = SidSet::try_from_sids(shown.iter().copied()).unwrap_or_default();
+        if set.is_empty() {
+            return self.payload(&Payload::json(&Value::Array(Vec::new())));
+        }
+        let numbered = output.rows.into_iter().zip(shown);
+        let rows: Vec<SourceRow> = numbered.map(|(row, &sid)| SourceRow { sid: Some(sid), ..row }).collect();
+        let path = LogicalPath::sources(set);
+        let mut digest =
+            SafeDigest::new(path.clone(), "application/json", ArtifactKind::File, Visibility::Internal);
+        digest.tool_call_id = Some(self.call.clone());
+        self.digest(&digest);
+        let content = match output.form {
+            SourcesForm::Search => search_text(&rows),
+            SourcesForm::Fetch => fetch_text(&rows),
+        };
+        let block = self.block(path).json(&content);
+        self.blocks.push(block);
+    }
+
+    /// Marks the first block with what holds for all of them.
+    fn finish(mut self, error: Option<ShownError>) -> Vec<NewBlock> {
+        let count = self.blocks.len() as u32;
+        if let Some(first) = self.blocks.first_mut() {
+            first.meta.result_count = Some(count);
+            first.meta.error = error.map(Box::new);
+            first.meta.sources = self.sources;
+        }
+        self.blocks
+    }
+}
+
+fn search_text(rows: &[SourceRow]) -> Value {
+    let row = |row: &SourceRow| {
+        let text = row.snippet(limits::SOURCE_SNIPPET_MAX_CHARS);
+        serde_json::json!({ "sid": row.sid, "title": row.title, "url": row.url, "text": text })
+    };
+    Value::Array(rows.iter().map(row).collect())
+}
+
+fn fetch_text(rows: &[SourceRow]) -> Value {
+    let entry = |row: &SourceRow| {
+        let path = row.sid.map(|sid| LogicalPath::sources(sid.into()));
+        let path = path.as_ref().map(LogicalPath::as_str);
+        let content = cut::cut(row.full_text(), limits::WEB_FETCH_SHOWN_MAX_CHARS, path);
+        (row.url.to_string(), serde_json::json!({ "sid": row.sid, "title": row.title, "content": content }))
+    };
+    Value::Object(rows.iter().map(entry).collect())
+}

@@ -1,0 +1,113 @@
+//! Cache points: up to where a prompt is worth caching, and what may still be hidden behind them.
+
+use super::prompt::CachePoint;
+use super::slots::{Shows, Slots};
+use crate::ids::Seq;
+use crate::path::LogicalPath;
+use crate::settings::CacheSettings;
+use crate::timeline::{Ix, Timeline};
+use crate::turn::outcome::HideItem;
+
+/// The three cache points of a view, as slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CachePoints {
+    /// The last slot before the current turn.
+    pub(crate) prev_turn: Option<usize>,
+    /// The end of a round some rounds before the last.
+    pub(crate) pre_tail: Option<usize>,
+    /// The last stable slot.
+    pub(crate) tail: Option<usize>,
+}
+
+impl CachePoints {
+    /// Where the points are now. A mark is never lost because its block renders to nothing: it moves to the last slot
+    /// before it that does not.
+    pub fn of(timeline: &Timeline, settings: &CacheSettings) -> Self {
+        let slots = timeline.slots();
+        let settle = |slot: usize| {
+            slots.list()[..=slot].iter().rposition(|slot| slot.shows != Shows::Nothing)
+        };
+        let pre_tail = pre_tail_round(slots.rounds(), settings).and_then(settle);
+        let turn = timeline.current_turn();
+        let header = turn.and_then(|turn| slots.of(turn.first));
+        let mut prev_turn = header.and_then(|header| header.checked_sub(1)).and_then(settle);
+        if turn.is_some_and(|turn| turn.hid) && prev_turn < pre_tail {
+            prev_turn = pre_tail;
+        }
+        let tail = slots.stable_end(timeline).checked_sub(1).and_then(settle);
+        CachePoints { prev_turn, pre_tail: pre_tail.min(tail), tail }
+    }
+
+    /// The points that exist, each with its slot.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = (CachePoint, usize)> {
+        let points = [
+            (CachePoint::PrevTurn, self.prev_turn),
+            (CachePoint::PreTail, self.pre_tail),
+            (CachePoint::Tail, self.tail),
+        ];
+        points.into_iter().filter_map(|(point, slot)| Some((point, slot?)))
+    }
+}
+
+fn pre_tail_round(rounds: &[u32], settings: &CacheSettings) -> Option<usize> {
+    let enough = rounds.len() >= (settings.cache_point_min_rounds as usize).max(1);
+    let at = rounds.len().saturating_sub(1 + settings.cache_point_offset_rounds as usize);
+    enough.then(|| rounds[at] as usize)
+}
+
+/// Whether a path may be hidden, and what that would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HideCheck {
+    /// It may.
+    Ok {
+        /// Blocks from here on are hidden; earlier ones lie in the cached prefix.
+        from_seq: Seq,
+        /// How many blocks it hides.
+        blocks: u32,
+        /// What they cost.
+        tokens: u32,
+        /// How far the first of them is from the tail.
+        tail_tokens: u32,
+    },
+    /// Nothing visible has this path.
+    NotFound,
+    /// It lies in the prefix that the provider has cached.
+    BeforeCache,
+    /// It is further from the tail than the editable stretch.
+    TooOld {
+        /// How far, as far as was measured.
+        tail_tokens: u32,
+    },
+}
+
+impl Timeline {
+    /// Whether a path may be hidden now.
+    pub fn hide_check(&self, path: &LogicalPath, settings: &CacheSettings) -> HideCheck {
+        let slots = self.slots();
+        let first_editable = CachePoints::of(self, settings).pre_tail.map_or(0, |slot| slot + 1);
+        let all = HideItem { path: path.clone(), replacement: String::new(), from_seq: None };
+        let shown = Slots::hidden_by(self, &all, self.blocks().len() as Ix);
+        if shown.is_empty() {
+            return HideCheck::NotFound;
+        }
+        let editable: Vec<usize> = shown
+            .into_iter()
+            .filter(|&slot| Slots::first_changed(self, &[slot]) >= first_editable)
+            .collect();
+        let Some(&first) = editable.iter().min() else { return HideCheck::BeforeCache };
+        let limit = settings.editable_tail_size_in_tokens;
+        let mut tail_tokens = 0;
+        for slot in slots.list()[first..].iter().rev() {
+            tail_tokens += slot.tokens;
+            if tail_tokens > limit {
+                return HideCheck::TooOld { tail_tokens };
+            }
+        }
+        HideCheck::Ok {
+            from_seq: self.at_ix(slots.list()[first].ix).seq,
+            blocks: editable.len() as u32,
+            tokens: editable.iter().map(|&slot| slots.list()[slot].tokens).sum(),
+            tail_tokens,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The model's view of a timeline: which blocks it shows, as what text, in which messages, and where the prefix
+//! is stable enough to be cached.
+//!
+//! Two laws hold here. *Prefix*: unless a hide, a prune or a compaction happened in between, what is rendered up
+//! to the tail cache point is a prefix of what is rendered later. *Cost*: one more block costs the size of that
+//! block. The view never writes; hides and summaries are blocks that somebody else appends.
+//!
+//! - [`slots`]: which blocks are shown, in which order, at which cost in tokens;
+//! - [`part`] and [`template`]: the text of each;
+//! - [`render`]: parts filed into messages, incrementally, in two layouts;
+//! - [`cache`]: the three cache points, and what may still be hidden;
+//! - [`tail`]: the sources and the announcement, never cached;
+//! - [`cut`]: truncation that counts what it took away;
+//! - [`prune`], [`compact`]: what to give up when the cache is cold, or the window full.
+
+pub mod cache;
+pub mod compact;
+pub mod cut;
+pub mod part;
+pub mod prompt;
+pub mod prune;
+pub mod render;
+pub mod slots;
+pub mod tail;
+pub mod template;
+
+pub use cache::{CachePoints, HideCheck};
+pub use part::{Part, PartBody, Place};
+pub use prompt::{CachePoint, Message, Piece, PieceBody, Prompt, ToolSchema};
+pub use render::{Layout, Renderer};
+pub use tail::{Announce, Tail};

@@ -1,0 +1,264 @@
+//! Slots: which blocks the model is shown, in order, and what each costs in tokens.
+//!
+//! A slot holds no text. It is made when its block is folded in, changed when a hide or a summary is folded in, and
+//! turned into text only when somebody renders. Each change of existing slots opens a new *epoch* and remembers from
+//! where the prefix changed, so a renderer redoes only what it must.
+
+use crate::block::{Block, BlockKind};
+use crate::path::LogicalPath;
+use crate::timeline::{HideText, Ix, NONE, Timeline};
+use crate::turn::outcome::HideItem;
+use crate::view::{cut, template};
+
+/// What a slot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shows {
+    /// Its block.
+    Block,
+    /// The results of a call, starting at its block: status, artifacts, and the block's own payload.
+    Group,
+    /// A replacement, by number.
+    Placeholder(u32),
+    /// Nothing: its content is told by another slot's placeholder.
+    Nothing,
+}
+
+/// One place in the view.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) ix: Ix,
+    pub(crate) shows: Shows,
+    pub(crate) tokens: u32,
+}
+
+/// What stands in place of hidden blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Replacement {
+    pub(crate) path: LogicalPath,
+    pub(crate) text: Box<str>,
+}
+
+/// The view of a timeline, as places without text.
+#[derive(Clone, Default)]
+pub struct Slots {
+    list: Vec<Slot>,
+    /// For each block the slot that shows it.
+    of_block: Vec<u32>,
+    replacements: Vec<Replacement>,
+    /// The last slot of each finished round.
+    rounds: Vec<u32>,
+    tokens: u64,
+    /// For each epoch after the first, the first slot that changed when it began.
+    changed_from: Vec<u32>,
+}
+
+impl Slots {
+    pub(crate) fn list(&self) -> &[Slot] {
+        &self.list
+    }
+
+    pub(crate) fn replacement(&self, number: u32) -> &Replacement {
+        &self.replacements[number as usize]
+    }
+
+    pub(crate) fn rounds(&self) -> &[u32] {
+        &self.rounds
+    }
+
+    /// The slot that shows this block, if the block is in the view.
+    pub(crate) fn of(&self, ix: Ix) -> Option<usize> {
+        self.of_block.get(ix as usize).copied().filter(|&slot| slot != NONE).map(|slot| slot as usize)
+    }
+
+    pub(crate) fn is_shown(&self, ix: Ix) -> bool {
+        self.of(ix).is_some_and(|slot| matches!(self.list[slot].shows, Shows::Block | Shows::Group))
+    }
+
+    /// Tokens of everything shown, templates included.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    pub(crate) fn epoch(&self) -> usize {
+        self.changed_from.len()
+    }
+
+    /// The first slot that changed since this epoch.
+    pub(crate) fn changed_since(&self, epoch: usize) -> Option<usize> {
+        self.changed_from[epoch.min(self.changed_from.len())..].iter().min().map(|&slot| slot as usize)
+    }
+
+    /// The first slot that may still change because its call has not got all its results.
+    pub(crate) fn stable_end(&self, timeline: &Timeline) -> usize {
+        let open = timeline.open_calls().filter_map(|call| self.of(call.call)).min();
+        open.unwrap_or(self.list.len())
+    }
+
+    /// Folds the timeline's last block into the view.
+    pub(crate) fn push(timeline: &mut Timeline, ix: Ix) {
+        timeline.slots_mut().of_block.push(NONE);
+        let block = timeline.blocks()[ix as usize].clone();
+        match &block.kind {
+            BlockKind::TimelineHide => {
+                let text: Option<HideText> = block.text().and_then(|text| serde_json::from_str(text).ok());
+                for item in text.into_iter().flat_map(|text| text.items) {
+                    Slots::hide(timeline, item, ix);
+                }
+            }
+            BlockKind::RangeSummary => Slots::start_at_summary(timeline, &block, ix),
+            BlockKind::Thinking if block.meta().get("signature").is_none() => {}
+            BlockKind::Plan | BlockKind::ReactCompletion => {}
+            BlockKind::ToolResult => Slots::push_result(timeline, &block, ix),
+            _ => {
+                let tokens = template::tokens_of(timeline, &block);
+                timeline.slots_mut().add(ix, Shows::Block, tokens);
+            }
+        }
+        Slots::end_round(timeline, &block);
+    }
+
+    fn add(&mut self, ix: Ix, shows: Shows, tokens: u32) {
+        self.of_block[ix as usize] = self.list.len() as u32;
+        self.list.push(Slot { ix, shows, tokens });
+        self.tokens += u64::from(tokens);
+    }
+
+    fn push_result(timeline: &mut Timeline, block: &Block, ix: Ix) {
+        let call = block.meta().call.as_ref().and_then(|call| timeline.call(call));
+        let group = call.map_or(ix, |call| call.group);
+        let tokens = template::tokens_of(timeline, block);
+        let slots = timeline.slots_mut();
+        if group == ix {
+            slots.add(ix, Shows::Group, tokens);
+        } else if block.meta().is_digest {
+            // Told by the group's status; the group is not stable yet, so it may still grow.
+            if let Some(slot) = slots.of(group) {
+                slots.of_block[ix as usize] = slot as u32;
+                slots.list[slot].tokens += tokens;
+                slots.tokens += u64::from(tokens);
+            }
+        } else {
+            slots.add(ix, Shows::Block, tokens);
+        }
+    }
+
+    fn end_round(timeline: &mut Timeline, block: &Block) {
+        let ended = match &block.kind {
+            BlockKind::AssistantCompletion => true,
+            BlockKind::ToolResult => {
+                let call = block.meta().call.as_ref().and_then(|call| timeline.call(call));
+                call.is_some_and(|call| call.is_complete())
+            }
+            _ => false,
+        };
+        let slots = timeline.slots_mut();
+        if ended && let Some(last) = slots.list.len().checked_sub(1) {
+            slots.rounds.push(last as u32);
+        }
+    }
+
+    fn hide(timeline: &mut Timeline, item: HideItem, hide_ix: Ix) {
+        let hidden = Slots::hidden_by(timeline, &item, hide_ix);
+        let Some(&first) = hidden.iter().min() else { return };
+        let changed = Slots::first_changed(timeline, &hidden);
+        let slots = timeline.slots_mut();
+        let number = slots.replacements.len() as u32;
+        let tokens = template::head_tokens(item.replacement.len() + item.path.as_str().len() + 40);
+        slots.replacements.push(Replacement { path: item.path, text: item.replacement.into() });
+        for &slot in &hidden {
+            slots.tokens -= u64::from(slots.list[slot].tokens);
+            slots.list[slot].shows = Shows::Nothing;
+            slots.list[slot].tokens = 0;
+        }
+        slots.list[first].shows = Shows::Placeholder(number);
+        slots.list[first].tokens = tokens;
+        slots.tokens += u64::from(tokens);
+        slots.changed_from.push(changed as u32);
+    }
+
+    /// Slots that show blocks of the item's path now, before the hiding block.
+    pub(crate) fn hidden_by(timeline: &Timeline, item: &HideItem, hide_ix: Ix) -> Vec<usize> {
+        let from = item.from_seq.map_or(0, |seq| (seq.get() - 1) as Ix);
+        let Some(entry) = timeline.paths().get(timeline.blocks(), &item.path) else { return Vec::new() };
+        let slots = timeline.slots();
+        let in_range = timeline.paths().chain(entry.last).skip_while(|&ix| ix >= hide_ix);
+        let mut hidden: Vec<usize> = in_range
+            .take_while(|&ix| ix >= from)
+            .filter(|&ix| slots.is_shown(ix))
+            .filter_map(|ix| slots.of(ix))
+            .collect();
+        hidden.dedup();
+        hidden
+    }
+
+    /// The first slot whose rendering changes when these are hidden. A native call is rendered with the content its
+    /// results show, so a hidden result reaches back to its call.
+    pub(crate) fn first_changed(timeline: &Timeline, hidden: &[usize]) -> usize {
+        let slots = timeline.slots();
+        let first = |&slot: &usize| {
+            let call = timeline.at_ix(slots.list[slot].ix).meta().call.as_ref();
+            let record = call.and_then(|call| timeline.call(call));
+            record.and_then(|record| slots.of(record.call)).map_or(slot, |call| call.min(slot))
+        };
+        hidden.iter().map(first).min().unwrap_or(slots.list.len())
+    }
+
+    fn start_at_summary(timeline: &mut Timeline, block: &Block, ix: Ix) {
+        let Some(summary) = block.meta().summary.as_deref() else { return };
+        let first_kept = (summary.first_kept_seq.get() - 1) as Ix;
+        let tokens = template::tokens_of(timeline, block);
+        let keeps: Vec<bool> = timeline.slots().list.iter().map(|slot| timeline.keeps(slot, first_kept)).collect();
+        let slots = timeline.slots_mut();
+        let old = std::mem::take(&mut slots.list);
+        slots.list.push(Slot { ix, shows: Shows::Block, tokens });
+        let mut renumbered = vec![NONE; old.len()];
+        for (slot, _) in old.iter().enumerate().zip(&keeps).filter(|(_, keep)| **keep) {
+            renumbered[slot.0] = slots.list.len() as u32;
+            slots.list.push(*slot.1);
+        }
+        for slot in slots.of_block.iter_mut().filter(|slot| **slot != NONE) {
+            *slot = renumbered[*slot as usize];
+        }
+        slots.of_block[ix as usize] = 0;
+        slots.rounds.retain_mut(|slot| {
+            *slot = renumbered[*slot as usize];
+            *slot != NONE
+        });
+        slots.tokens = slots.list.iter().map(|slot| u64::from(slot.tokens)).sum();
+        slots.changed_from.push(0);
+    }
+}
+
+impl Timeline {
+    /// Whether a slot stays in the view when everything before `first_kept` is summarised: what comes after the
+    /// cut, and the current turn's prompt with its attachments, but no older summary.
+    fn keeps(&self, slot: &Slot, first_kept: Ix) -> bool {
+        let block = self.at_ix(slot.ix);
+        block.kind != BlockKind::RangeSummary && (slot.ix >= first_kept || self.is_pinned(block))
+    }
+
+    /// Whether a block must stay in the view while its turn runs.
+    pub(crate) fn is_pinned(&self, block: &Block) -> bool {
+        let opening = matches!(
+            block.kind,
+            BlockKind::TurnHeader
+                | BlockKind::UserPrompt
+                | BlockKind::UserAttachmentMeta
+                | BlockKind::UserAttachment
+        );
+        opening && self.current_turn().is_some_and(|turn| turn.id == block.turn && turn.end.is_none())
+    }
+
+    /// Tokens of the whole view, templates included, without the tail.
+    pub fn view_tokens(&self) -> u64 {
+        self.slots().tokens()
+    }
+}
+
+/// The tokens that a cut text costs, from those of the whole.
+pub(crate) fn cut_tokens(tokens: u32, bytes: usize, cap: usize) -> u32 {
+    if bytes <= cap {
+        return tokens;
+    }
+    (u64::from(tokens) * cap as u64 / bytes as u64) as u32 + template::head_tokens(cut::MARKER_BYTES)
+}
