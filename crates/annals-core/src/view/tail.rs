@@ -73,10 +73,7 @@ fn announce_text(timeline: &Timeline, announce: &Announce) -> String {
         let _ = write!(text, " ({})", announce.now.in_zone(&announce.timezone));
     }
     if let Some(plan) = timeline.plan() {
-        let _ = write!(text, "\nplan {}:", plan.id());
-        for (n, (step, status)) in plan.steps().enumerate() {
-            let _ = write!(text, "\n{} {}. {step}", status.mark(), n + 1);
-        }
+        let _ = write!(text, "\nplan {}:\n{}", plan.plan_id, plan.lines().join("\n"));
     }
     text
 }
