@@ -19,19 +19,35 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let content = std::fs::read_to_string(&file)?;
     let assets = Folder(file.parent().unwrap_or(Path::new(".")).to_owned());
     let sources: Vec<Source> = [
-        (1, "Logbook of the harbour operators, 2025", Some("https://example.org/logbook")),
-        (2, "Telemetry export of the vendor", Some("https://vendor.example.org/export/2025?format=csv&stations=all")),
+        (
+            1,
+            "Logbook of the harbour operators, 2025",
+            Some("https://example.org/logbook"),
+        ),
+        (
+            2,
+            "Telemetry export of the vendor",
+            Some("https://vendor.example.org/export/2025?format=csv&stations=all"),
+        ),
         (3, "logbook-scans.pdf", None),
     ]
     .into_iter()
-    .map(|(sid, title, url)| Source { sid, title: title.into(), url: url.map(Into::into) })
+    .map(|(sid, title, url)| Source {
+        sid,
+        title: title.into(),
+        url: url.map(Into::into),
+    })
     .collect();
     let html = file.extension().is_some_and(|extension| extension == "html");
     let request = Request {
         format: if html { Format::Html } else { Format::Markdown },
         assets: &assets,
         sources: &sources,
-        engine: if std::env::var_os("CHROMIUM").is_some() { Engine::Chromium } else { Engine::Embedded },
+        engine: if std::env::var_os("CHROMIUM").is_some() {
+            Engine::Chromium
+        } else {
+            Engine::Embedded
+        },
         ..Request::markdown(&content)
     };
     let renderer = Renderer::new();
@@ -40,11 +56,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let rendered = match format.as_str() {
             "pdf" => renderer.pdf(&request)?,
             "png" => renderer.png(&request)?,
+            "docx" => renderer.docx(&request)?,
             other => return Err(format!("unknown format `{other}`").into()),
         };
         let out = std::env::temp_dir().join(file.with_extension(&format).file_name().ok_or("no file name")?);
         std::fs::write(&out, &rendered.bytes)?;
-        println!("{} {} pages {:?} in {:?}", out.display(), rendered.bytes.len(), rendered.pages, started.elapsed());
+        println!(
+            "{} {} pages {:?} in {:?}",
+            out.display(),
+            rendered.bytes.len(),
+            rendered.pages,
+            started.elapsed()
+        );
         for warning in &rendered.warnings {
             println!("  warning: {warning}");
         }

@@ -8,14 +8,16 @@ use crate::doc::Inline;
 const MAX_SIDS: usize = 64;
 
 /// Splits `text` at its citation tokens; what is not a token stays text.
-pub fn split(text: &str) -> Vec<Inline> {
+pub(crate) fn split(text: &str) -> Vec<Inline> {
     let mut out = Vec::new();
     let mut rest = text;
     let mut plain = String::new();
     while let Some(at) = rest.find("[[S:") {
         let (before, token) = rest.split_at(at);
         plain.push_str(before);
-        let parsed = token.find("]]").and_then(|end| Some((end + 2, sids(&token[4..end])?)));
+        let parsed = token
+            .find("]]")
+            .and_then(|end| Some((end + 2, sids(&token[4..end])?)));
         match parsed {
             Some((len, sids)) => {
                 if !plain.is_empty() {
@@ -38,7 +40,7 @@ pub fn split(text: &str) -> Vec<Inline> {
 }
 
 /// Reads `1, 3-5` as `[1, 3, 4, 5]`: ascending, without repeats; `None` when it is anything else.
-pub fn sids(list: &str) -> Option<Vec<u32>> {
+pub(crate) fn sids(list: &str) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     for part in list.split(',') {
         let (first, last) = match part.split_once(['-', '–']) {
@@ -58,7 +60,10 @@ pub fn sids(list: &str) -> Option<Vec<u32>> {
 fn number(digits: &str) -> Option<u32> {
     let digits = digits.trim();
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    all_digits.then(|| digits.parse().ok()).flatten().filter(|&sid| sid > 0)
+    all_digits
+        .then(|| digits.parse().ok())
+        .flatten()
+        .filter(|&sid| sid > 0)
 }
 
 #[cfg(test)]
@@ -89,9 +94,18 @@ mod tests {
     #[test]
     fn tokens_are_cut_out_of_text_and_broken_ones_stay() {
         let text = |text: &str| Inline::Text(text.into());
-        assert_eq!(split("a [[S:1]] b"), [text("a "), Inline::Cite(vec![1]), text(" b")]);
-        assert_eq!(split("[[S:1]][[S:2]]"), [Inline::Cite(vec![1]), Inline::Cite(vec![2])]);
-        assert_eq!(split("[[S:x]] [[S:2]]"), [text("[[S:x]] "), Inline::Cite(vec![2])]);
+        assert_eq!(
+            split("a [[S:1]] b"),
+            [text("a "), Inline::Cite(vec![1]), text(" b")]
+        );
+        assert_eq!(
+            split("[[S:1]][[S:2]]"),
+            [Inline::Cite(vec![1]), Inline::Cite(vec![2])]
+        );
+        assert_eq!(
+            split("[[S:x]] [[S:2]]"),
+            [text("[[S:x]] "), Inline::Cite(vec![2])]
+        );
         assert_eq!(split("[[S:1"), [text("[[S:1")]);
         assert_eq!(split(""), []);
     }

@@ -17,6 +17,17 @@ pub struct Document {
     pub sources: Vec<Source>,
 }
 
+impl Document {
+    /// The title, unless the text itself begins with it.
+    pub fn printed_title(&self) -> Option<&str> {
+        let title = self.title.as_deref()?;
+        match self.blocks.first() {
+            Some(Block::Heading { level: 1, inlines }) if plain_text(inlines).trim() == title.trim() => None,
+            _ => Some(title),
+        }
+    }
+}
+
 /// Something the text cites as `[[S:n]]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Source {
@@ -124,7 +135,13 @@ pub struct Cell {
 impl Cell {
     /// A plain cell that covers one place.
     pub fn new(blocks: Vec<Block>) -> Self {
-        Self { blocks, colspan: 1, rowspan: 1, header: false, style: Style::default() }
+        Self {
+            blocks,
+            colspan: 1,
+            rowspan: 1,
+            header: false,
+            style: Style::default(),
+        }
     }
 }
 
@@ -132,7 +149,9 @@ impl Table {
     /// How many columns the widest row needs.
     pub fn columns(&self) -> usize {
         let widest = self.head.iter().chain(&self.rows);
-        let widest = widest.map(|row| row.iter().map(|cell| cell.colspan).sum::<usize>()).max();
+        let widest = widest
+            .map(|row| row.iter().map(|cell| cell.colspan).sum::<usize>())
+            .max();
         widest.unwrap_or(0).max(1)
     }
 
@@ -284,8 +303,31 @@ fn push_plain(inlines: &[Inline], out: &mut String) {
     }
 }
 
+/// About how many characters a block prints in its widest paragraph.
+pub fn block_text_length(block: &Block) -> usize {
+    match block {
+        Block::Paragraph(inlines) | Block::Heading { inlines, .. } => plain_text(inlines).chars().count(),
+        Block::Code { text, .. } => text.lines().map(|line| line.chars().count()).max().unwrap_or(0),
+        Block::List(list) => list
+            .items
+            .iter()
+            .flat_map(|item| &item.blocks)
+            .map(|block| block_text_length(block) + 4)
+            .max()
+            .unwrap_or(0),
+        Block::Quote(blocks) | Block::Group { blocks, .. } => {
+            blocks.iter().map(block_text_length).max().unwrap_or(0)
+        }
+        Block::Table(_) | Block::Columns(_) | Block::Image(_) => 40,
+        Block::Rule | Block::PageBreak | Block::Notes(_) => 0,
+    }
+}
+
 /// Whether an address may be opened by a click: everything else is printed as text.
 pub fn is_clickable(url: &str) -> bool {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
-    matches!(scheme.as_deref(), Some("http" | "https" | "mailto" | "tel" | "ftp"))
+    matches!(
+        scheme.as_deref(),
+        Some("http" | "https" | "mailto" | "tel" | "ftp")
+    )
 }

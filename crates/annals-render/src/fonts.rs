@@ -28,7 +28,7 @@ const FALLBACK_FAMILIES: [&str; 12] = [
 ];
 
 /// The fonts of this process.
-pub struct Fonts {
+pub(crate) struct Fonts {
     embedded: FontStore,
     all: OnceLock<FontStore>,
 }
@@ -37,12 +37,20 @@ impl Default for Fonts {
     fn default() -> Self {
         let mut embedded = FontStore::new();
         add_embedded(&mut embedded);
-        Self { embedded, all: OnceLock::new() }
+        Self {
+            embedded,
+            all: OnceLock::new(),
+        }
     }
 }
 
 fn add_embedded(store: &mut FontStore) {
-    let faces = [notosans::REGULAR_TTF, notosans::BOLD_TTF, notosans::ITALIC_TTF, notosans::BOLD_ITALIC_TTF];
+    let faces = [
+        notosans::REGULAR_TTF,
+        notosans::BOLD_TTF,
+        notosans::ITALIC_TTF,
+        notosans::BOLD_ITALIC_TTF,
+    ];
     for face in faces {
         for font in Font::iter(Bytes::new(face)) {
             let info = font.info().clone();
@@ -53,38 +61,65 @@ fn add_embedded(store: &mut FontStore) {
 }
 
 /// The fonts for one text.
-pub struct Choice<'a> {
+pub(crate) struct Choice<'a> {
     /// Where the faces are.
-    pub store: &'a FontStore,
+    pub(crate) store: &'a FontStore,
     /// Families of the body, first come first served.
-    pub body: Vec<String>,
+    pub(crate) body: Vec<String>,
     /// Families of code.
-    pub code: Vec<String>,
+    pub(crate) code: Vec<String>,
+    /// A family of colour pictures, when the text has some and one is installed.
+    pub(crate) emoji: Option<String>,
     /// The language the layout should assume.
-    pub lang: &'static str,
+    pub(crate) lang: &'static str,
     /// What no font covers.
-    pub missing: Vec<char>,
+    pub(crate) missing: Vec<char>,
 }
 
 impl Fonts {
     /// Chooses fonts for a text that consists of `chars`.
-    pub fn choose(&self, chars: &BTreeSet<char>) -> Choice<'_> {
+    pub(crate) fn choose(&self, chars: &BTreeSet<char>) -> Choice<'_> {
         let visible: Vec<char> = chars.iter().copied().filter(|&c| needs_glyph(c)).collect();
-        let embedded_is_enough = visible.iter().all(|&c| !is_pictorial(c) && covers(self.embedded.book(), c));
-        let store = if embedded_is_enough { &self.embedded } else { self.all() };
+        let embedded_is_enough = visible
+            .iter()
+            .all(|&c| !is_pictorial(c) && covers(self.embedded.book(), c));
+        let store = if embedded_is_enough {
+            &self.embedded
+        } else {
+            self.all()
+        };
         let missing = match embedded_is_enough {
             true => Vec::new(),
-            false => visible.into_iter().filter(|&c| !covers(store.book(), c)).collect(),
+            false => visible
+                .into_iter()
+                .filter(|&c| !covers(store.book(), c))
+                .collect(),
         };
         let lang = language(chars);
-        let rest: Vec<String> = if embedded_is_enough { Vec::new() } else { families_for(store.book(), lang) };
-        let body = std::iter::once("noto sans".to_owned()).chain(rest.iter().cloned()).collect();
-        let code = std::iter::once("dejavu sans mono".to_owned()).chain(rest).collect();
-        Choice { store, body, code, lang, missing }
+        let rest: Vec<String> = if embedded_is_enough {
+            Vec::new()
+        } else {
+            families_for(store.book(), lang)
+        };
+        let emoji = rest.iter().find(|family| family.ends_with("emoji")).cloned();
+        let body = std::iter::once("noto sans".to_owned())
+            .chain(rest.iter().cloned())
+            .collect();
+        let code = std::iter::once("dejavu sans mono".to_owned())
+            .chain(rest)
+            .collect();
+        Choice {
+            store,
+            body,
+            code,
+            emoji,
+            lang,
+            missing,
+        }
     }
 
     /// The compiled-in fonts and the system's; scans the system the first time.
-    pub fn all(&self) -> &FontStore {
+    pub(crate) fn all(&self) -> &FontStore {
         self.all.get_or_init(|| {
             let mut store = FontStore::new();
             add_embedded(&mut store);
@@ -94,9 +129,13 @@ impl Fonts {
     }
 
     /// Names of all families, sorted; scans the system the first time.
-    pub fn families(&self) -> Vec<String> {
-        let families: BTreeSet<String> =
-            self.all().book().families().map(|(name, _)| name.to_owned()).collect();
+    pub(crate) fn families(&self) -> Vec<String> {
+        let families: BTreeSet<String> = self
+            .all()
+            .book()
+            .families()
+            .map(|(name, _)| name.to_owned())
+            .collect();
         families.into_iter().collect()
     }
 }
@@ -123,7 +162,10 @@ fn is_pictorial(c: char) -> bool {
 /// The language that decides between regional glyphs and sets the writing direction.
 fn language(chars: &BTreeSet<char>) -> &'static str {
     let count = |from: u32, to: u32| {
-        let (from, to) = (char::from_u32(from).unwrap_or('\0'), char::from_u32(to).unwrap_or(char::MAX));
+        let (from, to) = (
+            char::from_u32(from).unwrap_or('\0'),
+            char::from_u32(to).unwrap_or(char::MAX),
+        );
         chars.range(from..=to).count()
     };
     let latin = count(0x41, 0x24F);
@@ -150,10 +192,16 @@ fn families_for(book: &FontBook, lang: &str) -> Vec<String> {
         _ => ["sc", "jp", "kr"],
     };
     let cjk = regions.iter().flat_map(|region| {
-        [format!("noto sans cjk {region}"), format!("source han sans {region}"), format!("noto sans {region}")]
+        [
+            format!("noto sans cjk {region}"),
+            format!("source han sans {region}"),
+            format!("noto sans {region}"),
+        ]
     });
     let others = FALLBACK_FAMILIES.into_iter().map(str::to_owned);
-    cjk.chain(others).filter(|family| book.contains_family(family)).collect()
+    cjk.chain(others)
+        .filter(|family| book.contains_family(family))
+        .collect()
 }
 
 #[cfg(test)]
@@ -167,7 +215,9 @@ mod tests {
     #[test]
     fn european_text_and_symbols_need_no_system_font() {
         let fonts = Fonts::default();
-        let choice = fonts.choose(&chars("Größe façade Ёлка Ελλάδα → ≤ ✓ • “” — € ½ ² ☐ ─ │ █\u{200b}"));
+        let choice = fonts.choose(&chars(
+            "Größe façade Ёлка Ελλάδα → ≤ ✓ • “” — € ½ ² ☐ ─ │ █\u{200b}",
+        ));
         assert_eq!(choice.missing, []);
         assert!(fonts.all.get().is_none(), "the system was scanned without need");
     }

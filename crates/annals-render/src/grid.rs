@@ -8,7 +8,7 @@ use crate::limits::MAX_COLUMNS;
 
 /// One place of a row, from left to right.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Slot<'a> {
+pub(crate) enum Slot<'a> {
     /// A cell starts here; `cell` is `None` where the row was too short.
     Cell {
         /// What the author wrote.
@@ -31,24 +31,28 @@ pub enum Slot<'a> {
 
 /// The rectangle.
 #[derive(Debug, PartialEq)]
-pub struct Grid<'a> {
+pub(crate) struct Grid<'a> {
     /// Its width.
-    pub columns: usize,
+    pub(crate) columns: usize,
     /// How many of its rows are the head.
-    pub head_rows: usize,
+    pub(crate) head_rows: usize,
     /// All rows.
-    pub rows: Vec<Vec<Slot<'a>>>,
+    pub(crate) rows: Vec<Vec<Slot<'a>>>,
 }
 
 impl<'a> Grid<'a> {
     /// Lays `table` out.
-    pub fn of(table: &'a Table) -> Self {
+    pub(crate) fn of(table: &'a Table) -> Self {
         let mut columns = table.columns().min(MAX_COLUMNS);
         // Cells pushed aside by a rowspan above them need room as well.
         loop {
             let (rows, needed) = place(table, columns);
             if needed <= columns || columns >= MAX_COLUMNS {
-                return Self { columns, head_rows: table.head.len(), rows };
+                return Self {
+                    columns,
+                    head_rows: table.head.len(),
+                    rows,
+                };
             }
             columns = needed.min(MAX_COLUMNS);
         }
@@ -70,19 +74,30 @@ fn place(table: &Table, columns: usize) -> (Vec<Vec<Slot<'_>>>, usize) {
                 let (rows_covered, width) = covered[column];
                 if rows_covered > 0 {
                     covered[column].0 -= 1;
-                    slots.push(Slot::Covered { column, colspan: width });
+                    slots.push(Slot::Covered {
+                        column,
+                        colspan: width,
+                    });
                     column += width;
                     continue;
                 }
                 let cell = cells.next();
                 let wanted = cell.map_or(1, |cell| cell.colspan.max(1));
-                let free = covered[column..].iter().take_while(|(rows, _)| *rows == 0).count();
+                let free = covered[column..]
+                    .iter()
+                    .take_while(|(rows, _)| *rows == 0)
+                    .count();
                 let colspan = wanted.min(free);
                 let rowspan = cell.map_or(1, |cell| cell.rowspan.clamp(1, rows_left));
                 if rowspan > 1 {
                     covered[column] = (rowspan - 1, colspan);
                 }
-                slots.push(Slot::Cell { cell, column, colspan, rowspan });
+                slots.push(Slot::Cell {
+                    cell,
+                    column,
+                    colspan,
+                    rowspan,
+                });
                 column += colspan;
             }
             needed = needed.max(columns + cells.map(|cell| cell.colspan.max(1)).sum::<usize>());
@@ -98,8 +113,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn table(spec: &[Vec<(usize, usize)>]) -> Table {
-        let cell = |&(colspan, rowspan): &(usize, usize)| Cell { colspan, rowspan, ..Cell::new(Vec::new()) };
-        Table { rows: spec.iter().map(|row| row.iter().map(cell).collect()).collect(), ..Table::default() }
+        let cell = |&(colspan, rowspan): &(usize, usize)| Cell {
+            colspan,
+            rowspan,
+            ..Cell::new(Vec::new())
+        };
+        Table {
+            rows: spec.iter().map(|row| row.iter().map(cell).collect()).collect(),
+            ..Table::default()
+        }
     }
 
     #[test]
@@ -107,7 +129,13 @@ mod tests {
         let table = table(&[vec![(1, 2), (1, 1)], vec![(1, 1), (1, 1)]]);
         let grid = Grid::of(&table);
         assert_eq!(grid.columns, 3);
-        assert_eq!(grid.rows[1][0], Slot::Covered { column: 0, colspan: 1 });
+        assert_eq!(
+            grid.rows[1][0],
+            Slot::Covered {
+                column: 0,
+                colspan: 1
+            }
+        );
     }
 
     proptest! {

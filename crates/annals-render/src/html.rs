@@ -20,7 +20,12 @@ pub fn read(content: &str) -> Document {
     let mut title = None;
     scan_head(&dom.document, &mut sheet, &mut title, 0);
     let blocks = element::Reader::new(&sheet).read(&dom.document);
-    Document { title, blocks, footnotes: Vec::new(), sources: Vec::new() }
+    Document {
+        title,
+        blocks,
+        footnotes: Vec::new(),
+        sources: Vec::new(),
+    }
 }
 
 /// Reads a piece of HTML within markdown.
@@ -34,7 +39,10 @@ pub fn attribute(tag: &str, name: &str) -> Option<String> {
         if let Some(value) = attr(node, name) {
             return Some(value);
         }
-        node.children.borrow().iter().find_map(|child| search(child, name))
+        node.children
+            .borrow()
+            .iter()
+            .find_map(|child| search(child, name))
     }
     search(&parse(tag).document, name)
 }
@@ -42,7 +50,11 @@ pub fn attribute(tag: &str, name: &str) -> Option<String> {
 /// A width: `300`, `300px`, `50%`.
 pub fn length(value: &str) -> Option<Length> {
     let value = value.trim();
-    let (number, unit) = value.split_at(value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len()));
+    let (number, unit) = value.split_at(
+        value
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(value.len()),
+    );
     let number: f64 = number.parse().ok().filter(|number| *number > 0.0)?;
     match unit.trim() {
         "" | "px" => Some(Length::Px(number)),
@@ -69,7 +81,8 @@ fn scan_head(node: &Handle, sheet: &mut css::Sheet, title: &mut Option<String>, 
     match tag(node) {
         Some("style") => sheet.add(&text_of(node)),
         Some("title") if title.is_none() => {
-            *title = Some(crate::prose::collapse(&text_of(node)).trim().to_owned()).filter(|title| !title.is_empty());
+            *title = Some(crate::prose::collapse(&text_of(node)).trim().to_owned())
+                .filter(|title| !title.is_empty());
         }
         Some("svg") => {}
         _ => {
@@ -90,9 +103,14 @@ fn tag(node: &Handle) -> Option<&str> {
 
 /// The value of an attribute.
 fn attr(node: &Handle, name: &str) -> Option<String> {
-    let NodeData::Element { attrs, .. } = &node.data else { return None };
+    let NodeData::Element { attrs, .. } = &node.data else {
+        return None;
+    };
     let attrs = attrs.borrow();
-    attrs.iter().find(|attr| &*attr.name.local == name).map(|attr| attr.value.to_string())
+    attrs
+        .iter()
+        .find(|attr| &*attr.name.local == name)
+        .map(|attr| attr.value.to_string())
 }
 
 /// All text below a node, without recursion.

@@ -7,15 +7,15 @@
 //! **Invariants.** Text is never interpreted as Typst. Nothing is fetched and no script runs in the embedded
 //! engine. The crate opens no file of the caller: pictures come through [`Assets`].
 
-mod request;
 mod renderer;
+mod request;
 
 pub mod doc;
 pub mod limits;
 
+mod citation;
 pub mod html;
 pub mod markdown;
-mod citation;
 mod prose;
 
 mod fonts;
@@ -23,12 +23,14 @@ mod grid;
 mod picture;
 mod visit;
 
+mod docx;
+mod ooxml;
 mod typst;
 
 pub use doc::Source;
 pub use limits::Limits;
 pub use renderer::Renderer;
 pub use request::{
-    Assets, Engine, Format, NoAssets, Orientation, PageOptions, Paper, PngView, RenderError, Rendered, Request,
-    UsedEngine, Warning,
+    Assets, Engine, Format, NoAssets, Orientation, PageOptions, Paper, PngView, RenderError, Rendered,
+    Request, UsedEngine, Warning,
 };

@@ -8,7 +8,9 @@ mod inline_tag;
 
 use std::collections::HashMap;
 
-use pulldown_cmark::{Alignment, BlockQuoteKind, CodeBlockKind, Event, Options, Parser, Tag, TagEnd, TextMergeStream};
+use pulldown_cmark::{
+    Alignment, BlockQuoteKind, CodeBlockKind, Event, Options, Parser, Tag, TagEnd, TextMergeStream,
+};
 
 use crate::doc::{Align, Block, Cell, Document, Image, Inline, List, ListItem, Row, Table, plain_text};
 use crate::html;
@@ -35,12 +37,19 @@ pub fn read(content: &str) -> Document {
 /// Takes a YAML head off the content, when it is one, and its `title`.
 fn split_front_matter(content: &str) -> (Option<String>, &str) {
     let content = content.trim_start_matches('\u{feff}');
-    let Some(rest) = content.strip_prefix("---\n") else { return (None, content) };
-    let Some(end) = rest.find("\n---\n") else { return (None, content) };
+    let Some(rest) = content.strip_prefix("---\n") else {
+        return (None, content);
+    };
+    let Some(end) = rest.find("\n---\n") else {
+        return (None, content);
+    };
     let head = &rest[..end];
     let is_key = |line: &str| {
         let key = line.split_once(':').map_or("", |(key, _)| key);
-        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+        !key.is_empty()
+            && key
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
     };
     let belongs = |line: &str| is_key(line) || line.starts_with([' ', '-']) || line.is_empty();
     if !head.lines().next().is_some_and(is_key) || !head.lines().all(belongs) {
@@ -60,7 +69,11 @@ enum Kind {
     Quote(Option<&'static str>),
     Code(Option<String>),
     Html,
-    List { start: Option<u64>, loose: bool, items: Vec<ListItem> },
+    List {
+        start: Option<u64>,
+        loose: bool,
+        items: Vec<ListItem>,
+    },
     Item(Option<bool>),
     Footnote(usize),
     Table(Table),
@@ -71,7 +84,10 @@ enum Kind {
     Strong,
     Strike,
     Link(String),
-    Image { reference: String, caption: Option<String> },
+    Image {
+        reference: String,
+        caption: Option<String>,
+    },
     Tag(InlineTag),
     /// Nested too deeply: its content goes to the parent as it is.
     Flat,
@@ -88,7 +104,12 @@ struct Open {
 
 impl Open {
     fn new(kind: Kind) -> Self {
-        Self { kind, blocks: Vec::new(), inlines: Vec::new(), text: String::new() }
+        Self {
+            kind,
+            blocks: Vec::new(),
+            inlines: Vec::new(),
+            text: String::new(),
+        }
     }
 
     /// Loose inlines (a tight list item, a table cell) become a paragraph before a block follows.
@@ -146,7 +167,12 @@ impl Reader {
             self.close();
         }
         let root = self.stack.pop().map(Open::into_blocks).unwrap_or_default();
-        Document { title, blocks: root, footnotes: self.footnotes, sources: Vec::new() }
+        Document {
+            title,
+            blocks: root,
+            footnotes: self.footnotes,
+            sources: Vec::new(),
+        }
     }
 
     fn top(&mut self) -> &mut Open {
@@ -213,7 +239,8 @@ impl Reader {
 
     /// `$5-$` is money, not a formula: only what has a letter or an operator in it counts as math.
     fn math(&mut self, tex: &str) {
-        let formula = tex.contains(|c: char| c.is_alphabetic() || matches!(c, '\\' | '^' | '=' | '+' | '<' | '>'));
+        let formula =
+            tex.contains(|c: char| c.is_alphabetic() || matches!(c, '\\' | '^' | '=' | '+' | '<' | '>'));
         if formula {
             self.inline(Inline::Math(tex.to_owned()));
         } else {
@@ -244,7 +271,8 @@ impl Reader {
             return index;
         }
         self.footnotes.push(Vec::new());
-        self.footnote_of.insert(label.to_owned(), self.footnotes.len() - 1);
+        self.footnote_of
+            .insert(label.to_owned(), self.footnotes.len() - 1);
         self.footnotes.len() - 1
     }
 
@@ -259,12 +287,17 @@ impl Reader {
             Tag::CodeBlock(CodeBlockKind::Fenced(info)) => Kind::Code(language(&info)),
             Tag::CodeBlock(CodeBlockKind::Indented) => Kind::Code(None),
             Tag::HtmlBlock => Kind::Html,
-            Tag::List(start) => Kind::List { start, loose: false, items: Vec::new() },
+            Tag::List(start) => Kind::List {
+                start,
+                loose: false,
+                items: Vec::new(),
+            },
             Tag::Item => Kind::Item(None),
             Tag::FootnoteDefinition(label) => Kind::Footnote(self.footnote(&label)),
-            Tag::Table(aligns) => {
-                Kind::Table(Table { aligns: aligns.into_iter().map(align).collect(), ..Table::default() })
-            }
+            Tag::Table(aligns) => Kind::Table(Table {
+                aligns: aligns.into_iter().map(align).collect(),
+                ..Table::default()
+            }),
             Tag::TableHead => Kind::TableHead(Row::new()),
             Tag::TableRow => Kind::TableRow(Row::new()),
             Tag::TableCell => Kind::TableCell,
@@ -274,11 +307,17 @@ impl Reader {
             Tag::Link { dest_url, .. } => Kind::Link(dest_url.into_string()),
             Tag::Image { dest_url, title, .. } => {
                 let caption = (!title.is_empty()).then(|| title.into_string());
-                Kind::Image { reference: dest_url.into_string(), caption }
+                Kind::Image {
+                    reference: dest_url.into_string(),
+                    caption,
+                }
             }
             _ => Kind::Flat,
         };
-        if matches!(kind, Kind::Em | Kind::Strong | Kind::Strike | Kind::Link(_) | Kind::Image { .. }) {
+        if matches!(
+            kind,
+            Kind::Em | Kind::Strong | Kind::Strike | Kind::Link(_) | Kind::Image { .. }
+        ) {
             if std::mem::take(&mut self.soft_break) {
                 self.top().inlines.push(Inline::Text(" ".to_owned()));
             }
@@ -304,11 +343,21 @@ impl Reader {
         let nests = |kind: &Kind| {
             matches!(
                 kind,
-                Kind::Quote(_) | Kind::List { .. } | Kind::Em | Kind::Strong | Kind::Strike | Kind::Link(_) | Kind::Tag(_)
+                Kind::Quote(_)
+                    | Kind::List { .. }
+                    | Kind::Em
+                    | Kind::Strong
+                    | Kind::Strike
+                    | Kind::Link(_)
+                    | Kind::Tag(_)
             )
         };
         let depth = self.stack.iter().filter(|open| nests(&open.kind)).count();
-        let kind = if nests(&kind) && depth >= MAX_NESTING { Kind::Flat } else { kind };
+        let kind = if nests(&kind) && depth >= MAX_NESTING {
+            Kind::Flat
+        } else {
+            kind
+        };
         self.stack.push(Open::new(kind));
     }
 
@@ -334,8 +383,13 @@ impl Reader {
                 parent.blocks.append(&mut open.blocks);
                 parent.inlines.append(&mut open.inlines);
             }
-            Kind::Paragraph => paragraph(open.inlines).into_iter().for_each(|block| self.block(block)),
-            Kind::Heading(level) => self.block(Block::Heading { level, inlines: open.inlines }),
+            Kind::Paragraph => paragraph(open.inlines)
+                .into_iter()
+                .for_each(|block| self.block(block)),
+            Kind::Heading(level) => self.block(Block::Heading {
+                level,
+                inlines: open.inlines,
+            }),
             Kind::Quote(alert) => {
                 let mut blocks = open.into_blocks();
                 if let Some(name) = alert {
@@ -348,8 +402,14 @@ impl Reader {
                 let text = open.text.strip_suffix('\n').unwrap_or(&open.text).to_owned();
                 self.block(Block::Code { lang, text });
             }
-            Kind::Html => html::fragment(&open.text).into_iter().for_each(|block| self.block(block)),
-            Kind::List { start, loose, items } => self.block(Block::List(List { start, tight: !loose, items })),
+            Kind::Html => html::fragment(&open.text)
+                .into_iter()
+                .for_each(|block| self.block(block)),
+            Kind::List { start, loose, items } => self.block(Block::List(List {
+                start,
+                tight: !loose,
+                items,
+            })),
             Kind::Item(checked) => self.close_item(checked, open.into_blocks()),
             Kind::Footnote(index) => self.footnotes[index] = open.into_blocks(),
             Kind::Table(table) => self.block(Block::Table(table)),
@@ -359,10 +419,18 @@ impl Reader {
             Kind::Em => self.top().inlines.push(Inline::Em(open.inlines)),
             Kind::Strong => self.top().inlines.push(Inline::Strong(open.inlines)),
             Kind::Strike => self.top().inlines.push(Inline::Strike(open.inlines)),
-            Kind::Link(url) => self.top().inlines.push(Inline::Link { url, inlines: open.inlines }),
+            Kind::Link(url) => self.top().inlines.push(Inline::Link {
+                url,
+                inlines: open.inlines,
+            }),
             Kind::Image { reference, caption } => {
                 let alt = plain_text(&open.inlines);
-                self.top().inlines.push(Inline::Image(Image { reference, alt, width: None, caption }));
+                self.top().inlines.push(Inline::Image(Image {
+                    reference,
+                    alt,
+                    width: None,
+                    caption,
+                }));
             }
             Kind::Tag(tag) => {
                 let inlines = tag.wrap(open.inlines);
@@ -392,7 +460,10 @@ impl Reader {
             let full = row.len() >= MAX_COLUMNS;
             match row.last_mut().filter(|_| full) {
                 Some(last) => last.blocks.extend(blocks),
-                None => row.push(Cell { header, ..Cell::new(blocks) }),
+                None => row.push(Cell {
+                    header,
+                    ..Cell::new(blocks)
+                }),
             }
         }
     }
@@ -424,7 +495,10 @@ fn alert_name(kind: BlockQuoteKind) -> &'static str {
 
 /// The first word after the fence: `rust,ignore` and `{.python}` name rust and python.
 fn language(info: &str) -> Option<String> {
-    let word = info.trim_start_matches(['{', '.', ' ']).split([',', ' ', '}', ':', '\t']).next()?;
+    let word = info
+        .trim_start_matches(['{', '.', ' '])
+        .split([',', ' ', '}', ':', '\t'])
+        .next()?;
     (!word.is_empty() && word.len() <= 40).then(|| word.to_ascii_lowercase())
 }
 

@@ -16,7 +16,7 @@ use crate::visit::{self, Leaf};
 
 /// Kinds of pictures that can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// PNG.
     Png,
     /// JPEG.
@@ -31,7 +31,7 @@ pub enum Kind {
 
 impl Kind {
     /// Typst's name of the format.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Png => "png",
             Self::Jpeg => "jpg",
@@ -42,7 +42,7 @@ impl Kind {
     }
 
     /// The media type.
-    pub fn mime(self) -> &'static str {
+    pub(crate) fn mime(self) -> &'static str {
         match self {
             Self::Png => "image/png",
             Self::Jpeg => "image/jpeg",
@@ -53,7 +53,7 @@ impl Kind {
     }
 
     /// What the first bytes say.
-    pub fn detect(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn detect(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0x89, b'P', b'N', b'G', ..] => Some(Self::Png),
             [0xFF, 0xD8, 0xFF, ..] => Some(Self::Jpeg),
@@ -69,27 +69,32 @@ impl Kind {
 
 /// A picture that can be shown.
 #[derive(Debug, Clone)]
-pub struct Picture {
+pub(crate) struct Picture {
     /// The file.
-    pub bytes: Bytes,
+    pub(crate) bytes: Bytes,
     /// What it is.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// CSS pixels.
-    pub width_px: f64,
+    pub(crate) width_px: f64,
     /// CSS pixels.
-    pub height_px: f64,
+    pub(crate) height_px: f64,
 }
 
 /// All pictures of a document by their reference.
 #[derive(Debug, Default)]
-pub struct Pictures {
+pub(crate) struct Pictures {
     list: Vec<Picture>,
     index: HashMap<String, Option<usize>>,
 }
 
 impl Pictures {
     /// Fetches and checks every picture `document` refers to.
-    pub fn load(document: &Document, assets: &dyn Assets, limits: &Limits, warnings: &mut Vec<Warning>) -> Self {
+    pub(crate) fn load(
+        document: &Document,
+        assets: &dyn Assets,
+        limits: &Limits,
+        warnings: &mut Vec<Warning>,
+    ) -> Self {
         let mut pictures = Self::default();
         visit::leaves(document, &mut |leaf| {
             let Leaf::Image(image) = leaf else { return };
@@ -112,23 +117,30 @@ impl Pictures {
     }
 
     /// The picture behind `reference` and its place in [`Pictures::list`].
-    pub fn get(&self, reference: &str) -> Option<(usize, &Picture)> {
+    pub(crate) fn get(&self, reference: &str) -> Option<(usize, &Picture)> {
         let index = (*self.index.get(reference)?)?;
         Some((index, &self.list[index]))
     }
 
     /// All of them.
-    pub fn list(&self) -> &[Picture] {
+    pub(crate) fn list(&self) -> &[Picture] {
         &self.list
     }
 
     fn fetch(&self, reference: &str, assets: &dyn Assets, limits: &Limits) -> Result<Picture, Warning> {
-        let unreadable = |reason: String| Warning::UnreadableImage { reference: reference.to_owned(), reason };
+        let unreadable = |reason: String| Warning::UnreadableImage {
+            reference: reference.to_owned(),
+            reason,
+        };
         if self.list.len() >= MAX_IMAGES {
-            return Err(unreadable(format!("the document has more than `{MAX_IMAGES}` images")));
+            return Err(unreadable(format!(
+                "the document has more than `{MAX_IMAGES}` images"
+            )));
         }
         let bytes = match reference.strip_prefix("data:") {
-            Some(rest) => decode_data_uri(rest).ok_or_else(|| unreadable("the data: address is broken".into()))?,
+            Some(rest) => {
+                decode_data_uri(rest).ok_or_else(|| unreadable("the data: address is broken".into()))?
+            }
             None => assets.get(reference).ok_or_else(|| absent(reference))?,
         };
         decode(bytes, limits).map_err(unreadable)
@@ -136,21 +148,34 @@ impl Pictures {
 }
 
 fn absent(reference: &str) -> Warning {
-    let remote = ["http:", "https:", "//", "ftp:"].iter().any(|scheme| reference.starts_with(scheme));
+    let remote = ["http:", "https:", "//", "ftp:"]
+        .iter()
+        .any(|scheme| reference.starts_with(scheme));
     let reference = reference.to_owned();
-    if remote { Warning::RemoteImage { reference } } else { Warning::MissingImage { reference } }
+    if remote {
+        Warning::RemoteImage { reference }
+    } else {
+        Warning::MissingImage { reference }
+    }
 }
 
 fn decode(bytes: Vec<u8>, limits: &Limits) -> Result<Picture, String> {
     if bytes.len() > limits.image_bytes {
-        return Err(format!("it has `{}` bytes, more than the `{}` allowed", bytes.len(), limits.image_bytes));
+        return Err(format!(
+            "it has `{}` bytes, more than the `{}` allowed",
+            bytes.len(),
+            limits.image_bytes
+        ));
     }
     let kind = Kind::detect(&bytes).ok_or("it is neither PNG, JPEG, GIF, WebP nor SVG")?;
     if kind != Kind::Svg {
         let size = imagesize::blob_size(&bytes).map_err(|error| error.to_string())?;
         let pixels = size.width as u64 * size.height as u64;
         if pixels > limits.image_pixels {
-            return Err(format!("it has `{pixels}` pixels, more than the `{}` allowed", limits.image_pixels));
+            return Err(format!(
+                "it has `{pixels}` pixels, more than the `{}` allowed",
+                limits.image_pixels
+            ));
         }
     }
     let bytes = Bytes::new(bytes);
@@ -165,7 +190,12 @@ fn decode(bytes: Vec<u8>, limits: &Limits) -> Result<Picture, String> {
             (svg.width(), svg.height())
         }
     };
-    Ok(Picture { bytes, kind, width_px: width_px.max(1.0), height_px: height_px.max(1.0) })
+    Ok(Picture {
+        bytes,
+        kind,
+        width_px: width_px.max(1.0),
+        height_px: height_px.max(1.0),
+    })
 }
 
 fn exchange_format(kind: Kind) -> Option<ExchangeFormat> {
@@ -185,7 +215,10 @@ fn decode_data_uri(rest: &str) -> Option<Vec<u8>> {
     if !meta.to_ascii_lowercase().ends_with(";base64") {
         return Some(plain);
     }
-    let compact: Vec<u8> = plain.into_iter().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let compact: Vec<u8> = plain
+        .into_iter()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .collect();
     let engine = base64::engine::general_purpose::GeneralPurpose::new(
         &base64::alphabet::STANDARD,
         base64::engine::GeneralPurposeConfig::new()
@@ -220,8 +253,14 @@ mod tests {
 
     #[test]
     fn data_addresses_are_decoded_in_both_encodings() {
-        assert_eq!(decode_data_uri("text/plain;base64,aGk").as_deref(), Some(&b"hi"[..]));
-        assert_eq!(decode_data_uri("image/svg+xml,%3Csvg%3E").as_deref(), Some(&b"<svg>"[..]));
+        assert_eq!(
+            decode_data_uri("text/plain;base64,aGk").as_deref(),
+            Some(&b"hi"[..])
+        );
+        assert_eq!(
+            decode_data_uri("image/svg+xml,%3Csvg%3E").as_deref(),
+            Some(&b"<svg>"[..])
+        );
         assert_eq!(decode_data_uri("no comma"), None);
         assert_eq!(decode_data_uri("x;base64,@@"), None);
     }

@@ -7,7 +7,7 @@ use crate::doc::Inline;
 
 /// Whether bare `https://…` in a text becomes a link; inside a link it must not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Addresses {
+pub(crate) enum Addresses {
     /// Make links of them.
     Link,
     /// Leave them as text.
@@ -15,7 +15,7 @@ pub enum Addresses {
 }
 
 /// The inlines of one text: citations cut out, bare addresses linked.
-pub fn inlines(text: &str, addresses: Addresses) -> Vec<Inline> {
+pub(crate) fn inlines(text: &str, addresses: Addresses) -> Vec<Inline> {
     let mut out = Vec::new();
     for inline in citation::split(text) {
         match inline {
@@ -40,7 +40,10 @@ fn link_addresses(text: &str, out: &mut Vec<Inline>) {
         if plain_from < at {
             out.push(Inline::Text(text[plain_from..at].to_owned()));
         }
-        out.push(Inline::Link { url: url.to_owned(), inlines: vec![Inline::Text(url.to_owned())] });
+        out.push(Inline::Link {
+            url: url.to_owned(),
+            inlines: vec![Inline::Text(url.to_owned())],
+        });
         plain_from = at + url.len();
     }
     if plain_from < text.len() {
@@ -50,7 +53,10 @@ fn link_addresses(text: &str, out: &mut Vec<Inline>) {
 
 fn find_address(text: &str, from: usize) -> Option<usize> {
     let rest = &text[from..];
-    let at = [rest.find("http://"), rest.find("https://")].into_iter().flatten().min()?;
+    let at = [rest.find("http://"), rest.find("https://")]
+        .into_iter()
+        .flatten()
+        .min()?;
     Some(from + at)
 }
 
@@ -68,8 +74,19 @@ fn address_at(text: &str) -> &str {
     url
 }
 
+/// Takes the space before citations away: a mark clings to its word, it never starts a line.
+pub(crate) fn cling_citations(inlines: &mut Vec<Inline>) {
+    for at in 1..inlines.len() {
+        let (before, rest) = inlines.split_at_mut(at);
+        if let (Some(Inline::Text(text)), Inline::Cite(_)) = (before.last_mut(), &rest[0]) {
+            text.truncate(text.trim_end_matches(' ').len());
+        }
+    }
+    inlines.retain(|inline| !matches!(inline, Inline::Text(text) if text.is_empty()));
+}
+
 /// Runs of white space become one space; the ends are kept as one space, too.
-pub fn collapse(text: &str) -> String {
+pub(crate) fn collapse(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_space = false;
     for c in text.chars() {
@@ -85,7 +102,7 @@ pub fn collapse(text: &str) -> String {
 }
 
 /// What a line break in the source means between two characters: scripts without spaces get none.
-pub fn join_of(before: Option<char>, after: Option<char>) -> &'static str {
+pub(crate) fn join_of(before: Option<char>, after: Option<char>) -> &'static str {
     match (before, after) {
         (Some(a), Some(b)) if is_cjk(a) && is_cjk(b) => "",
         _ => " ",
@@ -93,13 +110,13 @@ pub fn join_of(before: Option<char>, after: Option<char>) -> &'static str {
 }
 
 /// Chinese and Japanese characters and their punctuation; Korean separates words by spaces.
-pub fn is_cjk(c: char) -> bool {
+pub(crate) fn is_cjk(c: char) -> bool {
     matches!(u32::from(c), 0x2E80..=0x303F | 0x3040..=0x30FF | 0x31F0..=0x31FF | 0x3400..=0x4DBF
         | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0xFF01..=0xFF60 | 0x20000..=0x3FFFF)
 }
 
 /// The last character printed by `inlines`.
-pub fn last_char(inlines: &[Inline]) -> Option<char> {
+pub(crate) fn last_char(inlines: &[Inline]) -> Option<char> {
     match inlines.last()? {
         Inline::Text(text) | Inline::Code(text) | Inline::Math(text) => text.chars().next_back(),
         Inline::Strong(inner)
@@ -120,15 +137,23 @@ mod tests {
 
     fn urls(text: &str) -> Vec<String> {
         let links = inlines(text, Addresses::Link).into_iter();
-        links.filter_map(|inline| if let Inline::Link { url, .. } = inline { Some(url) } else { None }).collect()
+        links
+            .filter_map(|inline| {
+                if let Inline::Link { url, .. } = inline {
+                    Some(url)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     #[test]
     fn bare_addresses_become_links_without_the_sentence_around_them() {
-        assert_eq!(urls("see https://a.example/x, or (http://b.example/y_(z))."), [
-            "https://a.example/x",
-            "http://b.example/y_(z)"
-        ]);
+        assert_eq!(
+            urls("see https://a.example/x, or (http://b.example/y_(z))."),
+            ["https://a.example/x", "http://b.example/y_(z)"]
+        );
         assert_eq!(urls("参照https://a.example/x。"), ["https://a.example/x"]);
         assert!(urls("xhttps://a.example https://").is_empty());
     }

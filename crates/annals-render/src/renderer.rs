@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use crate::doc::Document;
+use crate::doc::{Block, Document, plain_text};
 use crate::fonts::Fonts;
 use crate::limits::Limits;
 use crate::picture::{Kind, Pictures};
@@ -13,7 +13,7 @@ use crate::request::{Format, PageOptions, RenderError, Rendered, Request, UsedEn
 use crate::typst::code::Pages;
 use crate::typst::{self, world::Desk};
 use crate::visit::{self, Leaf};
-use crate::{html, markdown};
+use crate::{docx, html, markdown, ooxml, prose};
 
 /// Layouts that may run at once, counting those whose caller has given up on them.
 const MAX_LAYOUTS: usize = 16;
@@ -50,7 +50,12 @@ impl Renderer {
 
     /// A renderer with limits of your own.
     pub fn with_limits(limits: Limits) -> Self {
-        Self { shared: Arc::new(Shared { limits, ..Shared::default() }) }
+        Self {
+            shared: Arc::new(Shared {
+                limits,
+                ..Shared::default()
+            }),
+        }
     }
 
     /// A PDF.
@@ -58,13 +63,8 @@ impl Renderer {
         let prepared = self.prepare(request)?;
         self.lay_out(prepared, |shared, prepared| {
             let document = shared.pages(prepared, Pages::Sheets)?;
-            Ok(Rendered {
-                bytes: typst::pdf(&document)?,
-                mime: "application/pdf",
-                pages: Some(document.pages().len()),
-                engine: UsedEngine::Embedded,
-                warnings: std::mem::take(&mut prepared.warnings),
-            })
+            let bytes = typst::pdf(&document)?;
+            Ok(prepared.rendered(bytes, "application/pdf", Some(document.pages().len())))
         })
     }
 
@@ -75,13 +75,17 @@ impl Renderer {
             let page = prepared.page;
             let document = shared.pages(prepared, Pages::for_view(page.png))?;
             let bytes = typst::png(&document, page.png, page.pixels_per_inch, &mut prepared.warnings)?;
-            Ok(Rendered {
-                bytes,
-                mime: "image/png",
-                pages: Some(document.pages().len()),
-                engine: UsedEngine::Embedded,
-                warnings: std::mem::take(&mut prepared.warnings),
-            })
+            Ok(prepared.rendered(bytes, "image/png", Some(document.pages().len())))
+        })
+    }
+
+    /// A DOCX. HTML is read by the embedded reader whatever the engine.
+    pub fn docx(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
+        let prepared = self.prepare(request)?;
+        self.lay_out(prepared, |shared, prepared| {
+            let office = ooxml::office_pictures(&prepared.pictures, &shared.fonts)?;
+            let bytes = docx::write(&prepared.document, &prepared.pictures, &office, prepared.page)?;
+            Ok(prepared.rendered(bytes, docx::MIME, None))
         })
     }
 
@@ -96,12 +100,23 @@ impl Renderer {
             Format::Html => html::read(request.content),
         };
         if let Some(title) = request.title.map(str::trim).filter(|title| !title.is_empty()) {
-            document.title = Some(crate::prose::collapse(title));
+            document.title = Some(prose::collapse(title));
         }
+        if document.title.is_none()
+            && let Some(Block::Heading { level: 1, inlines }) = document.blocks.first()
+        {
+            document.title = Some(plain_text(inlines).trim().to_owned());
+        }
+        visit::inline_lists(&mut document, &mut prose::cling_citations);
         let mut warnings = Vec::new();
         cite(&mut document, request, &mut warnings);
         let pictures = Pictures::load(&document, request.assets, limits, &mut warnings);
-        Ok(Prepared { document, pictures, page: request.page, warnings })
+        Ok(Prepared {
+            document,
+            pictures,
+            page: request.page,
+            warnings,
+        })
     }
 
     /// Runs `work` on a thread of its own with room for deep documents, and waits for it until the deadline.
@@ -112,20 +127,37 @@ impl Renderer {
         let limit = self.shared.limits.deadline;
         let slot = LayoutSlot::take(&self.shared).ok_or(RenderError::Busy)?;
         let (sender, receiver) = mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new().name("render".to_owned()).stack_size(LAYOUT_STACK_BYTES);
+        let thread = std::thread::Builder::new()
+            .name("render".to_owned())
+            .stack_size(LAYOUT_STACK_BYTES);
         let spawned = thread.spawn(move || {
             let result = work(&slot.shared, &mut prepared);
             drop(slot);
             // The caller may have given up.
             let _ = sender.send(result);
         });
-        spawned.map_err(|error| RenderError::Layout { reason: error.to_string() })?;
+        spawned.map_err(|error| RenderError::Layout {
+            reason: error.to_string(),
+        })?;
         match receiver.recv_timeout(limit) {
             Ok(result) => result,
             Err(mpsc::RecvTimeoutError::Timeout) => Err(RenderError::Deadline { limit }),
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                Err(RenderError::Layout { reason: "it panicked".to_owned() })
-            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(RenderError::Layout {
+                reason: "it panicked".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Prepared {
+    fn rendered(&mut self, bytes: Vec<u8>, mime: &'static str, pages: Option<usize>) -> Rendered {
+        let warnings = std::mem::take(&mut self.warnings);
+        Rendered {
+            bytes,
+            mime,
+            pages,
+            engine: UsedEngine::Embedded,
+            warnings,
         }
     }
 }
@@ -136,13 +168,22 @@ impl Shared {
         prepared: &mut Prepared,
         pages: Pages,
     ) -> Result<typst_layout::PagedDocument, RenderError> {
-        let choice = self.fonts.choose(&characters(&prepared.document, &prepared.pictures));
-        let code =
-            typst::code::write(&prepared.document, &prepared.pictures, &choice, prepared.page, pages);
+        let choice = self
+            .fonts
+            .choose(&characters(&prepared.document, &prepared.pictures));
+        let code = typst::code::write(
+            &prepared.document,
+            &prepared.pictures,
+            &choice,
+            prepared.page,
+            pages,
+        );
         let desk = Desk::new(code, choice.store, prepared.pictures.list());
         let document = typst::layout(&desk, self.limits.pages)?;
         if !choice.missing.is_empty() {
-            prepared.warnings.push(Warning::MissingGlyphs { chars: choice.missing });
+            prepared.warnings.push(Warning::MissingGlyphs {
+                chars: choice.missing,
+            });
         }
         Ok(document)
     }
@@ -156,7 +197,9 @@ struct LayoutSlot {
 impl LayoutSlot {
     fn take(shared: &Arc<Shared>) -> Option<Self> {
         let before = shared.layouts.fetch_add(1, Ordering::AcqRel);
-        let slot = Self { shared: Arc::clone(shared) };
+        let slot = Self {
+            shared: Arc::clone(shared),
+        };
         (before < MAX_LAYOUTS).then_some(slot)
     }
 }

@@ -43,7 +43,10 @@ impl<'a> Request<'a> {
 
     /// HTML on A4 without pictures or sources; set the other fields as needed.
     pub fn html(content: &'a str) -> Self {
-        Self { format: Format::Html, ..Self::markdown(content) }
+        Self {
+            format: Format::Html,
+            ..Self::markdown(content)
+        }
     }
 }
 
@@ -241,14 +244,21 @@ impl fmt::Display for Warning {
         match self {
             Self::MissingImage { reference } => write!(f, "image `{}` not found", shorten(reference)),
             Self::RemoteImage { reference } => {
-                write!(f, "remote image `{}` not fetched: download it first and refer to the file", shorten(reference))
+                write!(
+                    f,
+                    "remote image `{}` not fetched: download it first and refer to the file",
+                    shorten(reference)
+                )
             }
             Self::UnreadableImage { reference, reason } => {
                 write!(f, "image `{}` cannot be shown: {reason}", shorten(reference))
             }
             Self::MissingGlyphs { chars } => {
-                let list: Vec<String> =
-                    chars.iter().take(20).map(|&c| format!("`{c}` (U+{:04X})", u32::from(c))).collect();
+                let list: Vec<String> = chars
+                    .iter()
+                    .take(20)
+                    .map(|&c| format!("`{c}` (U+{:04X})", u32::from(c)))
+                    .collect();
                 write!(f, "no font has a glyph for {}", list.join(", "))?;
                 if chars.len() > 20 {
                     write!(f, " and {} more", chars.len() - 20)?;
@@ -258,7 +268,10 @@ impl fmt::Display for Warning {
             Self::UnknownSource { sid } => write!(f, "source `{sid}` is cited but not known"),
             Self::EmbeddedInstead { reason } => write!(f, "laid out by the embedded engine: {reason}"),
             Self::LowerResolution { pixels_per_inch } => {
-                write!(f, "the picture was made at `{pixels_per_inch}` pixels per inch to stay within bounds")
+                write!(
+                    f,
+                    "the picture was made at `{pixels_per_inch}` pixels per inch to stay within bounds"
+                )
             }
         }
     }
@@ -278,7 +291,9 @@ pub(crate) fn shorten(reference: &str) -> String {
 #[non_exhaustive]
 pub enum RenderError {
     /// Too much text.
-    #[error("the content has `{bytes}` bytes, more than the `{limit}` allowed: split it into several documents")]
+    #[error(
+        "the content has `{bytes}` bytes, more than the `{limit}` allowed: split it into several documents"
+    )]
     ContentTooLarge {
         /// What it has.
         bytes: usize,
@@ -286,7 +301,9 @@ pub enum RenderError {
         limit: usize,
     },
     /// Too many pages.
-    #[error("the document has `{pages}` pages, more than the `{limit}` allowed: split it into several documents")]
+    #[error(
+        "the document has `{pages}` pages, more than the `{limit}` allowed: split it into several documents"
+    )]
     TooManyPages {
         /// What it has.
         pages: usize,

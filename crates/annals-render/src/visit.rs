@@ -1,12 +1,12 @@
 //! One walk over a document, for everything that only wants to look at its leaves.
 //!
-//! Must not change the document: readers build it, writers print it.
+//! Nothing here changes what a document says.
 
 use crate::doc::{Block, Cell, Document, Image, Inline};
 
 /// A leaf of the document.
 #[derive(Debug, Clone, Copy)]
-pub enum Leaf<'a> {
+pub(crate) enum Leaf<'a> {
     /// Text in the body font.
     Text(&'a str),
     /// Text in the code font.
@@ -18,7 +18,7 @@ pub enum Leaf<'a> {
 }
 
 /// Calls `see` for every leaf in reading order; footnotes come after the body.
-pub fn leaves<'a>(document: &'a Document, see: &mut dyn FnMut(Leaf<'a>)) {
+pub(crate) fn leaves<'a>(document: &'a Document, see: &mut dyn FnMut(Leaf<'a>)) {
     if let Some(title) = &document.title {
         see(Leaf::Text(title));
     }
@@ -38,7 +38,8 @@ fn blocks<'a>(list: &'a [Block], see: &mut dyn FnMut(Leaf<'a>)) {
             Block::Heading { inlines: text, .. } | Block::Paragraph(text) => inlines(text, see),
             Block::List(list) => list.items.iter().for_each(|item| blocks(&item.blocks, see)),
             Block::Table(table) => {
-                let cells: &mut dyn Iterator<Item = &'a Cell> = &mut table.head.iter().chain(&table.rows).flatten();
+                let cells: &mut dyn Iterator<Item = &'a Cell> =
+                    &mut table.head.iter().chain(&table.rows).flatten();
                 cells.for_each(|cell| blocks(&cell.blocks, see));
             }
             Block::Columns(columns) => columns.iter().for_each(|column| blocks(column, see)),
@@ -71,4 +72,50 @@ fn inlines<'a>(list: &'a [Inline], see: &mut dyn FnMut(Leaf<'a>)) {
             Inline::LineBreak | Inline::FootnoteRef(_) => {}
         }
     }
+}
+
+/// Calls `change` for every run of inlines, the inner ones first.
+pub(crate) fn inline_lists(document: &mut Document, change: &mut dyn FnMut(&mut Vec<Inline>)) {
+    change_blocks(&mut document.blocks, change);
+    for footnote in &mut document.footnotes {
+        change_blocks(footnote, change);
+    }
+}
+
+fn change_blocks(list: &mut [Block], change: &mut dyn FnMut(&mut Vec<Inline>)) {
+    for block in list {
+        match block {
+            Block::Heading { inlines: text, .. } | Block::Paragraph(text) => change_inlines(text, change),
+            Block::List(list) => list
+                .items
+                .iter_mut()
+                .for_each(|item| change_blocks(&mut item.blocks, change)),
+            Block::Table(table) => {
+                let cells = table.head.iter_mut().chain(&mut table.rows).flatten();
+                cells.for_each(|cell| change_blocks(&mut cell.blocks, change));
+            }
+            Block::Columns(columns) => columns
+                .iter_mut()
+                .for_each(|column| change_blocks(column, change)),
+            Block::Quote(inner) | Block::Group { blocks: inner, .. } => change_blocks(inner, change),
+            Block::Code { .. } | Block::Image(_) | Block::Notes(_) | Block::Rule | Block::PageBreak => {}
+        }
+    }
+}
+
+fn change_inlines(list: &mut Vec<Inline>, change: &mut dyn FnMut(&mut Vec<Inline>)) {
+    for inline in list.iter_mut() {
+        match inline {
+            Inline::Strong(inner)
+            | Inline::Em(inner)
+            | Inline::Strike(inner)
+            | Inline::Underline(inner)
+            | Inline::Sub(inner)
+            | Inline::Sup(inner)
+            | Inline::Link { inlines: inner, .. }
+            | Inline::Span { inlines: inner, .. } => change_inlines(inner, change),
+            _ => {}
+        }
+    }
+    change(list);
 }

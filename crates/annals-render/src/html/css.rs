@@ -78,7 +78,11 @@ impl Sheet {
                 }
                 if let Some(path) = path(selector) {
                     let specificity = specificity(&path);
-                    self.rules.push(Rule { path, specificity, declarations: declarations.clone() });
+                    self.rules.push(Rule {
+                        path,
+                        specificity,
+                        declarations: declarations.clone(),
+                    });
                 }
             }
         }
@@ -86,7 +90,11 @@ impl Sheet {
 
     /// What applies to `node`, whose ancestors are `ancestors` (outermost first).
     pub(super) fn compute(&self, node: &Handle, ancestors: &[Handle]) -> Computed {
-        let mut matching: Vec<&Rule> = self.rules.iter().filter(|rule| rule.matches(node, ancestors)).collect();
+        let mut matching: Vec<&Rule> = self
+            .rules
+            .iter()
+            .filter(|rule| rule.matches(node, ancestors))
+            .collect();
         matching.sort_by_key(|rule| rule.specificity);
         let mut computed = Computed::default();
         for rule in matching {
@@ -110,13 +118,17 @@ impl Sheet {
             let value = value.trim_end_matches("!important").trim();
             match name.as_str() {
                 "color" => to.style.color = color(value).or(to.style.color),
-                "background" | "background-color" => to.style.background = background(value, to.style.background),
+                "background" | "background-color" => {
+                    to.style.background = background(value, to.style.background)
+                }
                 "border" | "border-color" | "border-left" | "border-top" => {
                     to.style.border = border(value).or(to.style.border);
                 }
                 "text-align" => to.style.align = align(value).or(to.style.align),
                 "font-weight" => to.style.bold = weight(value).or(to.style.bold),
-                "font-style" => to.style.italic = Some(value.starts_with("italic") || value.starts_with("oblique")),
+                "font-style" => {
+                    to.style.italic = Some(value.starts_with("italic") || value.starts_with("oblique"))
+                }
                 "display" => {
                     to.display = match value {
                         "none" => Display::None,
@@ -139,10 +151,17 @@ impl Sheet {
         let mut value = value.to_owned();
         for _ in 0..4 {
             let Some(start) = value.find("var(") else { break };
-            let Some(len) = value[start..].find(')') else { break };
+            let Some(len) = value[start..].find(')') else {
+                break;
+            };
             let inner = &value[start + 4..start + len];
             let (name, fallback) = inner.split_once(',').unwrap_or((inner, ""));
-            let known = self.variables.get(name.trim()).map(String::as_str).unwrap_or(fallback.trim()).to_owned();
+            let known = self
+                .variables
+                .get(name.trim())
+                .map(String::as_str)
+                .unwrap_or(fallback.trim())
+                .to_owned();
             value.replace_range(start..=start + len, &known);
         }
         value
@@ -151,12 +170,17 @@ impl Sheet {
 
 impl Rule {
     fn matches(&self, node: &Handle, ancestors: &[Handle]) -> bool {
-        let Some((last, outer)) = self.path.split_last() else { return false };
+        let Some((last, outer)) = self.path.split_last() else {
+            return false;
+        };
         if !last.matches(node) {
             return false;
         }
         let mut candidates = ancestors.iter().rev();
-        outer.iter().rev().all(|compound| candidates.any(|ancestor| compound.matches(ancestor)))
+        outer
+            .iter()
+            .rev()
+            .all(|compound| candidates.any(|ancestor| compound.matches(ancestor)))
     }
 }
 
@@ -173,7 +197,9 @@ impl Compound {
             return true;
         }
         let classes = attr(node, "class").unwrap_or_default();
-        self.classes.iter().all(|class| classes.split_whitespace().any(|own| own == class))
+        self.classes
+            .iter()
+            .all(|class| classes.split_whitespace().any(|own| own == class))
     }
 }
 
@@ -182,7 +208,9 @@ fn without_comments(source: &str) -> String {
     let mut rest = source;
     while let Some(start) = rest.find("/*") {
         out.push_str(&rest[..start]);
-        rest = rest[start..].find("*/").map_or("", |end| &rest[start + end + 2..]);
+        rest = rest[start..]
+            .find("*/")
+            .map_or("", |end| &rest[start + end + 2..]);
     }
     out.push_str(rest);
     out
@@ -206,7 +234,14 @@ fn block(source: &str) -> (&str, &str) {
 
 fn declarations(body: &str) -> Vec<(String, String)> {
     let pairs = body.split(';').filter_map(|pair| pair.split_once(':'));
-    pairs.map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim().to_ascii_lowercase())).collect()
+    pairs
+        .map(|(name, value)| {
+            (
+                name.trim().to_ascii_lowercase(),
+                value.trim().to_ascii_lowercase(),
+            )
+        })
+        .collect()
 }
 
 fn path(selector: &str) -> Option<Vec<Compound>> {
@@ -279,7 +314,9 @@ fn background(value: &str, before: Option<Rgb>) -> Option<Rgb> {
 /// The first colour within a longer value.
 fn find_color(value: &str) -> Option<Rgb> {
     if let Some(at) = value.find('#') {
-        let end = value[at + 1..].find(|c: char| !c.is_ascii_hexdigit()).map_or(value.len(), |end| at + 1 + end);
+        let end = value[at + 1..]
+            .find(|c: char| !c.is_ascii_hexdigit())
+            .map_or(value.len(), |end| at + 1 + end);
         return color(&value[at..end]);
     }
     if let Some(at) = value.find("rgb") {
@@ -297,25 +334,38 @@ pub(super) fn color(value: &str) -> Option<Rgb> {
     if let Some(args) = value.strip_prefix("rgba(").or_else(|| value.strip_prefix("rgb(")) {
         return rgb_function(args.trim_end_matches(')'));
     }
-    NAMED.iter().find(|(name, _)| *name == value).map(|(_, color)| *color)
+    NAMED
+        .iter()
+        .find(|(name, _)| *name == value)
+        .map(|(_, color)| *color)
 }
 
 fn hex_color(hex: &str) -> Option<Rgb> {
     if !hex.is_ascii() {
         return None;
     }
-    let digit = |at: usize| u8::from_str_radix(hex.get(at..at + 1)?, 16).ok().map(|digit| digit * 17);
+    let digit = |at: usize| {
+        u8::from_str_radix(hex.get(at..at + 1)?, 16)
+            .ok()
+            .map(|digit| digit * 17)
+    };
     let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     match hex.len() {
         3 | 4 => Some(Rgb(digit(0)?, digit(1)?, digit(2)?)),
         6 => Some(Rgb(byte(0)?, byte(2)?, byte(4)?)),
-        8 => Some(on_paper(Rgb(byte(0)?, byte(2)?, byte(4)?), f64::from(byte(6)?) / 255.0)),
+        8 => Some(on_paper(
+            Rgb(byte(0)?, byte(2)?, byte(4)?),
+            f64::from(byte(6)?) / 255.0,
+        )),
         _ => None,
     }
 }
 
 fn rgb_function(args: &str) -> Option<Rgb> {
-    let parts: Vec<&str> = args.split([',', ' ', '/']).filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = args
+        .split([',', ' ', '/'])
+        .filter(|part| !part.is_empty())
+        .collect();
     let channel = |at: usize| -> Option<u8> {
         let part: &str = parts.get(at)?;
         let value: f64 = match part.strip_suffix('%') {
@@ -331,7 +381,10 @@ fn rgb_function(args: &str) -> Option<Rgb> {
         },
         None => 1.0,
     };
-    Some(on_paper(Rgb(channel(0)?, channel(1)?, channel(2)?), alpha.clamp(0.0, 1.0)))
+    Some(on_paper(
+        Rgb(channel(0)?, channel(1)?, channel(2)?),
+        alpha.clamp(0.0, 1.0),
+    ))
 }
 
 fn on_paper(color: Rgb, alpha: f64) -> Rgb {

@@ -41,7 +41,9 @@ impl Flow {
 
     fn settle(&mut self) {
         let inlines = trim_inlines(std::mem::take(&mut self.inlines));
-        let mut visible = inlines.iter().filter(|inline| !matches!(inline, Inline::Text(text) if text.trim().is_empty()));
+        let mut visible = inlines
+            .iter()
+            .filter(|inline| !matches!(inline, Inline::Text(text) if text.trim().is_empty()));
         match (visible.next(), visible.next()) {
             (None, _) => {}
             (Some(Inline::Image(image)), None) => self.blocks.push(Block::Image(image.clone())),
@@ -57,7 +59,12 @@ impl Flow {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(sheet: &'a Sheet) -> Self {
-        Self { sheet, ancestors: Vec::new(), boxes: 0, in_link: false }
+        Self {
+            sheet,
+            ancestors: Vec::new(),
+            boxes: 0,
+            in_link: false,
+        }
     }
 
     /// The blocks below `root`.
@@ -105,7 +112,9 @@ impl<'a> Reader<'a> {
         match &node.data {
             NodeData::Text { contents } => self.text(&contents.borrow(), flow),
             NodeData::Comment { contents } => comment(contents, flow),
-            NodeData::Element { .. } if self.ancestors.len() > MAX_DOM_DEPTH => self.text(&text_of(node), flow),
+            NodeData::Element { .. } if self.ancestors.len() > MAX_DOM_DEPTH => {
+                self.text(&text_of(node), flow)
+            }
             NodeData::Element { .. } => self.element(node, flow),
             _ => {}
         }
@@ -117,20 +126,30 @@ impl<'a> Reader<'a> {
             None | Some(Inline::LineBreak) => true,
             Some(_) => prose::last_char(&flow.inlines) == Some(' '),
         };
-        let text = if after_space { text.trim_start_matches(' ') } else { &text };
-        let addresses = if self.in_link { Addresses::Keep } else { Addresses::Link };
+        let text = if after_space {
+            text.trim_start_matches(' ')
+        } else {
+            &text
+        };
+        let addresses = if self.in_link {
+            Addresses::Keep
+        } else {
+            Addresses::Link
+        };
         flow.inlines.extend(prose::inlines(text, addresses));
     }
 
     fn element(&mut self, node: &Handle, flow: &mut Flow) {
-        let Some(name) = tag(node).map(str::to_owned) else { return };
+        let Some(name) = tag(node).map(str::to_owned) else {
+            return;
+        };
         let computed = self.sheet.compute(node, &self.ancestors);
         if computed.display == Display::None || attr(node, "hidden").is_some() {
             return;
         }
         match name.as_str() {
-            "script" | "style" | "head" | "template" | "noscript" | "iframe" | "object" | "embed" | "video" | "audio"
-            | "canvas" | "select" | "textarea" | "link" | "meta" => {}
+            "script" | "style" | "head" | "template" | "noscript" | "iframe" | "object" | "embed"
+            | "video" | "audio" | "canvas" | "select" | "textarea" | "link" | "meta" => {}
             "br" => flow.inlines.push(Inline::LineBreak),
             "wbr" => {}
             "hr" => flow.block(Block::Rule),
@@ -138,24 +157,47 @@ impl<'a> Reader<'a> {
             "svg" => flow.inlines.push(Inline::Image(vector_image(node, &computed))),
             "input" => checkbox(node, flow),
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => self.heading(node, &name, &computed, flow),
-            "p" | "summary" | "figcaption" | "dt" | "caption" | "legend" => self.paragraph(node, &name, &computed, flow),
+            "p" | "summary" | "figcaption" | "dt" | "caption" | "legend" => {
+                self.paragraph(node, &name, &computed, flow)
+            }
             "ul" | "ol" | "menu" => self.boxed(&computed, flow, |reader| vec![reader.list(node)]),
             "table" => self.boxed(&computed, flow, |reader| reader.table(node)),
-            "pre" => self.boxed(&Computed { style: Style::default(), ..computed }, flow, |_| vec![code(node)]),
+            "pre" => self.boxed(
+                &Computed {
+                    style: Style::default(),
+                    ..computed
+                },
+                flow,
+                |_| vec![code(node)],
+            ),
             "blockquote" => {
-                let plain = Computed { style: Style { border: None, ..computed.style }, ..computed };
+                let plain = Computed {
+                    style: Style {
+                        border: None,
+                        ..computed.style
+                    },
+                    ..computed
+                };
                 self.boxed(&plain, flow, |reader| vec![Block::Quote(reader.blocks_of(node))]);
             }
             "dd" => self.boxed(&computed, flow, |reader| {
                 vec![Block::List(List {
                     start: None,
                     tight: true,
-                    items: vec![ListItem { checked: None, blocks: reader.blocks_of(node) }],
+                    items: vec![ListItem {
+                        checked: None,
+                        blocks: reader.blocks_of(node),
+                    }],
                 })]
             }),
             "center" => {
-                let style = Style { align: Some(Align::Center), ..computed.style };
-                self.boxed(&Computed { style, ..computed }, flow, |reader| reader.blocks_of(node));
+                let style = Style {
+                    align: Some(Align::Center),
+                    ..computed.style
+                };
+                self.boxed(&Computed { style, ..computed }, flow, |reader| {
+                    reader.blocks_of(node)
+                });
             }
             name if is_block(name) => self.container(node, &computed, flow),
             name => self.phrase(node, name, &computed, flow),
@@ -175,7 +217,10 @@ impl<'a> Reader<'a> {
         match too_deep {
             true => flow.blocks.extend(blocks.into_iter().flat_map(unboxed)),
             false if computed.style.is_plain() || blocks.is_empty() => flow.blocks.extend(blocks),
-            false => flow.block(Block::Group { style: computed.style, blocks }),
+            false => flow.block(Block::Group {
+                style: computed.style,
+                blocks,
+            }),
         }
         if computed.break_after {
             flow.block(Block::PageBreak);
@@ -184,10 +229,17 @@ impl<'a> Reader<'a> {
 
     fn heading(&mut self, node: &Handle, name: &str, computed: &Computed, flow: &mut Flow) {
         let level = name.as_bytes()[1] - b'0';
-        let style = Style { bold: None, ..computed.style };
+        let style = Style {
+            bold: None,
+            ..computed.style
+        };
         self.boxed(&Computed { style, ..*computed }, flow, |reader| {
             let inlines = trim_inlines(reader.inlines_of(node));
-            if inlines.is_empty() { Vec::new() } else { vec![Block::Heading { level, inlines }] }
+            if inlines.is_empty() {
+                Vec::new()
+            } else {
+                vec![Block::Heading { level, inlines }]
+            }
         });
     }
 
@@ -201,7 +253,9 @@ impl<'a> Reader<'a> {
             }
             _ => {}
         }
-        self.boxed(&Computed { style, ..*computed }, flow, |reader| reader.blocks_of(node));
+        self.boxed(&Computed { style, ..*computed }, flow, |reader| {
+            reader.blocks_of(node)
+        });
     }
 
     fn container(&mut self, node: &Handle, computed: &Computed, flow: &mut Flow) {
@@ -258,16 +312,37 @@ impl<'a> Reader<'a> {
             "code" | "kbd" | "samp" | "tt" => vec![Inline::Code(plain_text(&inner))],
             "sub" => vec![Inline::Sub(inner)],
             "sup" => vec![Inline::Sup(inner)],
-            "q" => [vec![Inline::Text("“".into())], inner, vec![Inline::Text("”".into())]].concat(),
-            "a" => vec![Inline::Link { url: attr(node, "href").unwrap_or_default(), inlines: inner }],
+            "q" => [
+                vec![Inline::Text("“".into())],
+                inner,
+                vec![Inline::Text("”".into())],
+            ]
+            .concat(),
+            "a" => vec![Inline::Link {
+                url: attr(node, "href").unwrap_or_default(),
+                inlines: inner,
+            }],
             "mark" => {
-                let style = Style { background: Some(crate::doc::Rgb(0xff, 0xf3, 0xa3)), ..Style::default() };
-                vec![Inline::Span { style, inlines: inner }]
+                let style = Style {
+                    background: Some(crate::doc::Rgb(0xff, 0xf3, 0xa3)),
+                    ..Style::default()
+                };
+                vec![Inline::Span {
+                    style,
+                    inlines: inner,
+                }]
             }
             _ => inner,
         };
-        let mut style = Style { align: None, border: None, ..computed.style };
-        if let Some(color) = attr(node, "color").filter(|_| name == "font").and_then(|value| super::css::color(&value)) {
+        let mut style = Style {
+            align: None,
+            border: None,
+            ..computed.style
+        };
+        if let Some(color) = attr(node, "color")
+            .filter(|_| name == "font")
+            .and_then(|value| super::css::color(&value))
+        {
             style.color = Some(color);
         }
         if !style.is_plain() {
@@ -277,7 +352,9 @@ impl<'a> Reader<'a> {
     }
 
     fn list(&mut self, node: &Handle) -> Block {
-        let start = attr(node, "start").and_then(|start| start.parse().ok()).unwrap_or(1);
+        let start = attr(node, "start")
+            .and_then(|start| start.parse().ok())
+            .unwrap_or(1);
         let ordered = tag(node) == Some("ol");
         let mut items: Vec<ListItem> = Vec::new();
         self.ancestors.push(node.clone());
@@ -286,7 +363,14 @@ impl<'a> Reader<'a> {
                 Some("li") => {
                     let computed = self.sheet.compute(child, &self.ancestors);
                     let mut flow = Flow::default();
-                    let item = Computed { style: Style { background: None, border: None, ..computed.style }, ..computed };
+                    let item = Computed {
+                        style: Style {
+                            background: None,
+                            border: None,
+                            ..computed.style
+                        },
+                        ..computed
+                    };
                     self.boxed(&item, &mut flow, |reader| reader.blocks_of(child));
                     items.push(list_item(flow.into_blocks()));
                 }
@@ -296,16 +380,29 @@ impl<'a> Reader<'a> {
                     let blocks = flow.into_blocks();
                     match items.last_mut() {
                         Some(last) => last.blocks.extend(blocks),
-                        None => items.push(ListItem { checked: None, blocks }),
+                        None => items.push(ListItem {
+                            checked: None,
+                            blocks,
+                        }),
                     }
                 }
                 None => {}
             }
         }
         self.ancestors.pop();
-        let loose = |item: &ListItem| item.blocks.iter().filter(|block| matches!(block, Block::Paragraph(_))).count() > 1;
+        let loose = |item: &ListItem| {
+            item.blocks
+                .iter()
+                .filter(|block| matches!(block, Block::Paragraph(_)))
+                .count()
+                > 1
+        };
         let tight = !items.iter().any(loose);
-        Block::List(List { start: ordered.then_some(start), tight, items })
+        Block::List(List {
+            start: ordered.then_some(start),
+            tight,
+            items,
+        })
     }
 
     /// The table and its caption.
@@ -315,7 +412,12 @@ impl<'a> Reader<'a> {
         let mut flow = Flow::default();
         collect_rows(node, &mut Vec::new(), false, &mut rows);
         self.ancestors.push(node.clone());
-        for child in node.children.borrow().iter().filter(|child| tag(child) == Some("caption")) {
+        for child in node
+            .children
+            .borrow()
+            .iter()
+            .filter(|child| tag(child) == Some("caption"))
+        {
             self.node(child, &mut flow);
         }
         out.append(&mut flow.into_blocks());
@@ -367,13 +469,26 @@ impl<'a> Reader<'a> {
                 bold: own.style.bold.or(row_style.bold),
                 italic: own.style.italic.or(row_style.italic),
             };
-            let span = |name: &str| attr(child, name).and_then(|span| span.parse::<usize>().ok()).unwrap_or(1);
+            let span = |name: &str| {
+                attr(child, name)
+                    .and_then(|span| span.parse::<usize>().ok())
+                    .unwrap_or(1)
+            };
             let blocks = self.blocks_of(child);
-            let (colspan, rowspan) = (span("colspan").clamp(1, MAX_COLUMNS), span("rowspan").clamp(1, 1000));
+            let (colspan, rowspan) = (
+                span("colspan").clamp(1, MAX_COLUMNS),
+                span("rowspan").clamp(1, 1000),
+            );
             let full = cells.len() >= MAX_COLUMNS;
             match cells.last_mut().filter(|_| full) {
                 Some(last) => last.blocks.extend(blocks),
-                None => cells.push(Cell { blocks, colspan, rowspan, header, style }),
+                None => cells.push(Cell {
+                    blocks,
+                    colspan,
+                    rowspan,
+                    header,
+                    style,
+                }),
             }
         }
         self.ancestors.pop();
@@ -382,7 +497,12 @@ impl<'a> Reader<'a> {
 }
 
 /// The rows of a table with the sections between them and it; rows of tables within are not theirs.
-fn collect_rows(node: &Handle, path: &mut Vec<Handle>, in_head: bool, rows: &mut Vec<(Handle, Vec<Handle>, bool)>) {
+fn collect_rows(
+    node: &Handle,
+    path: &mut Vec<Handle>,
+    in_head: bool,
+    rows: &mut Vec<(Handle, Vec<Handle>, bool)>,
+) {
     for child in node.children.borrow().iter() {
         match tag(child) {
             Some("tr") => rows.push((child.clone(), path.clone(), in_head)),
@@ -399,19 +519,45 @@ fn collect_rows(node: &Handle, path: &mut Vec<Handle>, in_head: bool, rows: &mut
 fn is_block(name: &str) -> bool {
     matches!(
         name,
-        "html" | "body" | "div" | "section" | "article" | "main" | "header" | "footer" | "nav" | "aside" | "figure"
-            | "form" | "fieldset" | "address" | "details" | "dl" | "hgroup" | "search" | "li" | "tr" | "td" | "th"
+        "html"
+            | "body"
+            | "div"
+            | "section"
+            | "article"
+            | "main"
+            | "header"
+            | "footer"
+            | "nav"
+            | "aside"
+            | "figure"
+            | "form"
+            | "fieldset"
+            | "address"
+            | "details"
+            | "dl"
+            | "hgroup"
+            | "search"
+            | "li"
+            | "tr"
+            | "td"
+            | "th"
     )
 }
 
 fn contains_block(node: &Handle, depth: usize) -> bool {
     let is_block_like = |name: &str| {
-        is_block(name) || matches!(name, "p" | "ul" | "ol" | "table" | "pre" | "blockquote" | "h1" | "h2" | "h3" | "h4" | "hr")
+        is_block(name)
+            || matches!(
+                name,
+                "p" | "ul" | "ol" | "table" | "pre" | "blockquote" | "h1" | "h2" | "h3" | "h4" | "hr"
+            )
     };
     depth < 8
-        && node.children.borrow().iter().any(|child| {
-            tag(child).is_some_and(is_block_like) || contains_block(child, depth + 1)
-        })
+        && node
+            .children
+            .borrow()
+            .iter()
+            .any(|child| tag(child).is_some_and(is_block_like) || contains_block(child, depth + 1))
 }
 
 fn unboxed(block: Block) -> Vec<Block> {
@@ -424,7 +570,10 @@ fn unboxed(block: Block) -> Vec<Block> {
 }
 
 fn block_text(block: &Block) -> String {
-    let document = crate::doc::Document { blocks: vec![block.clone()], ..Default::default() };
+    let document = crate::doc::Document {
+        blocks: vec![block.clone()],
+        ..Default::default()
+    };
     let mut out = String::new();
     crate::visit::leaves(&document, &mut |leaf| {
         if let crate::visit::Leaf::Text(text) | crate::visit::Leaf::Code(text) = leaf {
@@ -455,7 +604,11 @@ fn list_item(mut blocks: Vec<Block>) -> ListItem {
 fn checkbox(node: &Handle, flow: &mut Flow) {
     match attr(node, "type").as_deref() {
         Some("checkbox" | "radio") => {
-            let mark = if attr(node, "checked").is_some() { "☑ " } else { "☐ " };
+            let mark = if attr(node, "checked").is_some() {
+                "☑ "
+            } else {
+                "☐ "
+            };
             flow.inlines.push(Inline::Text(mark.to_owned()));
         }
         Some("hidden") => {}
@@ -467,7 +620,10 @@ fn checkbox(node: &Handle, flow: &mut Flow) {
 fn comment(text: &str, flow: &mut Flow) {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
-    if matches!(lower.as_str(), "pagebreak" | "page break" | "newpage" | "page-break") {
+    if matches!(
+        lower.as_str(),
+        "pagebreak" | "page break" | "newpage" | "page-break"
+    ) {
         flow.block(Block::PageBreak);
     }
     for prefix in ["notes:", "note:", "speaker notes:"] {
@@ -480,26 +636,51 @@ fn comment(text: &str, flow: &mut Flow) {
 
 fn code(node: &Handle) -> Block {
     let text = text_of(node);
-    let text = text.strip_prefix('\n').unwrap_or(&text).trim_end_matches('\n').to_owned();
-    let inner = node.children.borrow().iter().find(|child| tag(child) == Some("code")).cloned();
-    let classes = inner.and_then(|inner| attr(&inner, "class")).or_else(|| attr(node, "class")).unwrap_or_default();
+    let text = text
+        .strip_prefix('\n')
+        .unwrap_or(&text)
+        .trim_end_matches('\n')
+        .to_owned();
+    let inner = node
+        .children
+        .borrow()
+        .iter()
+        .find(|child| tag(child) == Some("code"))
+        .cloned();
+    let classes = inner
+        .and_then(|inner| attr(&inner, "class"))
+        .or_else(|| attr(node, "class"))
+        .unwrap_or_default();
     let lang = classes.split_whitespace().find_map(|class| {
-        class.strip_prefix("language-").or_else(|| class.strip_prefix("lang-")).map(str::to_ascii_lowercase)
+        class
+            .strip_prefix("language-")
+            .or_else(|| class.strip_prefix("lang-"))
+            .map(str::to_ascii_lowercase)
     });
     Block::Code { lang, text }
 }
 
 fn image(node: &Handle, computed: &Computed) -> Option<Image> {
     let reference = attr(node, "src").filter(|src| !src.is_empty())?;
-    let width = computed.width.or_else(|| attr(node, "width").and_then(|width| length(&width)));
-    Some(Image { reference, alt: attr(node, "alt").unwrap_or_default(), width, caption: None })
+    let width = computed
+        .width
+        .or_else(|| attr(node, "width").and_then(|width| length(&width)));
+    Some(Image {
+        reference,
+        alt: attr(node, "alt").unwrap_or_default(),
+        width,
+        caption: None,
+    })
 }
 
 /// An inline `<svg>` becomes a picture with its own source as its address.
 fn vector_image(node: &Handle, computed: &Computed) -> Image {
     use base64::Engine as _;
     let mut bytes = Vec::new();
-    let options = SerializeOpts { traversal_scope: TraversalScope::IncludeNode, ..SerializeOpts::default() };
+    let options = SerializeOpts {
+        traversal_scope: TraversalScope::IncludeNode,
+        ..SerializeOpts::default()
+    };
     let handle: SerializableHandle = node.clone().into();
     let source = match serialize(&mut bytes, &handle, options) {
         Ok(()) => String::from_utf8_lossy(&bytes).replace("&nbsp;", "&#160;"),
@@ -514,7 +695,9 @@ fn vector_image(node: &Handle, computed: &Computed) -> Image {
     Image {
         reference: format!("data:image/svg+xml;base64,{encoded}"),
         alt: attr(node, "aria-label").unwrap_or_else(|| "drawing".to_owned()),
-        width: computed.width.or_else(|| attr(node, "width").and_then(|width| length(&width))),
+        width: computed
+            .width
+            .or_else(|| attr(node, "width").and_then(|width| length(&width))),
         caption: None,
     }
 }

@@ -32,7 +32,8 @@ pub(super) enum Read {
 }
 
 const WRAPPING: [&str; 16] = [
-    "b", "strong", "i", "em", "u", "ins", "s", "del", "strike", "sub", "sup", "code", "kbd", "mark", "small", "span",
+    "b", "strong", "i", "em", "u", "ins", "s", "del", "strike", "sub", "sup", "code", "kbd", "mark", "small",
+    "span",
 ];
 
 impl InlineTag {
@@ -40,9 +41,16 @@ impl InlineTag {
         if source.starts_with("<!--") {
             return Read::Nothing;
         }
-        let body = source.trim_start_matches('<').trim_end_matches('>').trim_end_matches('/');
+        let body = source
+            .trim_start_matches('<')
+            .trim_end_matches('>')
+            .trim_end_matches('/');
         let closing = body.starts_with('/');
-        let name: String = body.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect();
+        let name: String = body
+            .trim_start_matches('/')
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect();
         let name = name.to_ascii_lowercase();
         let known = WRAPPING.into_iter().find(|known| *known == name);
         match name.as_str() {
@@ -93,5 +101,10 @@ fn image(source: &str) -> Option<Image> {
     let reference = html::attribute(source, "src")?;
     let alt = html::attribute(source, "alt").unwrap_or_default();
     let width = html::attribute(source, "width").and_then(|width| html::length(&width));
-    Some(Image { reference, alt, width, caption: None })
+    Some(Image {
+        reference,
+        alt,
+        width,
+        caption: None,
+    })
 }

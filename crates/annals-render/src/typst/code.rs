@@ -28,7 +28,7 @@ const KEEP_CELL_CHARS: usize = 400;
 
 /// How the pages are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pages {
+pub(crate) enum Pages {
     /// Sheets with page numbers.
     Sheets,
     /// One page as high as its content.
@@ -37,15 +37,29 @@ pub enum Pages {
 
 impl Pages {
     /// What a PNG view needs.
-    pub fn for_view(view: PngView) -> Self {
-        if view == PngView::Continuous { Self::Endless } else { Self::Sheets }
+    pub(crate) fn for_view(view: PngView) -> Self {
+        if view == PngView::Continuous {
+            Self::Endless
+        } else {
+            Self::Sheets
+        }
     }
 }
 
 /// The code of `document`.
-pub fn write(document: &Document, pictures: &Pictures, fonts: &Choice<'_>, page: PageOptions, pages: Pages) -> String {
+pub(crate) fn write(
+    document: &Document,
+    pictures: &Pictures,
+    fonts: &Choice<'_>,
+    page: PageOptions,
+    pages: Pages,
+) -> String {
     let (width_pt, height_pt) = page.size_pt();
-    let margin_pt = if pages == Pages::Sheets { MARGIN_PT } else { PICTURE_MARGIN_PT };
+    let margin_pt = if pages == Pages::Sheets {
+        MARGIN_PT
+    } else {
+        PICTURE_MARGIN_PT
+    };
     let mut writer = Writer {
         out: String::new(),
         document,
@@ -55,6 +69,8 @@ pub fn write(document: &Document, pictures: &Pictures, fonts: &Choice<'_>, page:
         footnotes_written: vec![false; document.footnotes.len()],
         in_footnote: false,
         in_cell: false,
+        in_list: false,
+        emoji: fonts.emoji.as_deref(),
     };
     writer.head(fonts, page, pages, margin_pt);
     writer.body();
@@ -62,7 +78,7 @@ pub fn write(document: &Document, pictures: &Pictures, fonts: &Choice<'_>, page:
 }
 
 /// A Typst string literal. The only door for text.
-pub fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -89,6 +105,8 @@ struct Writer<'a> {
     footnotes_written: Vec<bool>,
     in_footnote: bool,
     in_cell: bool,
+    in_list: bool,
+    emoji: Option<&'a str>,
 }
 
 impl Writer<'_> {
@@ -99,7 +117,11 @@ impl Writer<'_> {
     fn head(&mut self, fonts: &Choice<'_>, page: PageOptions, pages: Pages, margin_pt: f64) {
         let families = |list: &[String]| list.iter().map(|name| literal(name) + ", ").collect::<String>();
         let (width_pt, height_pt) = page.size_pt();
-        let height = if pages == Pages::Sheets { format!("{height_pt}pt") } else { "auto".to_owned() };
+        let height = if pages == Pages::Sheets {
+            format!("{height_pt}pt")
+        } else {
+            "auto".to_owned()
+        };
         let title = self.document.title.as_deref().map_or("none".to_owned(), literal);
         let _ = writeln!(
             self.out,
@@ -115,9 +137,7 @@ impl Writer<'_> {
     fn body(&mut self) {
         let document = self.document;
         self.put("#{\n");
-        if let Some(title) = &document.title
-            && !begins_with_title(document)
-        {
+        if let Some(title) = document.printed_title() {
             let call = format!("title-block({})\n", literal(title));
             self.put(&call);
         }
@@ -125,7 +145,11 @@ impl Writer<'_> {
         if !document.sources.is_empty() {
             self.put("sources(\"Sources\", (\n");
             for source in &document.sources {
-                let url = source.url.as_deref().filter(|url| is_clickable(url)).map_or("none".to_owned(), literal);
+                let url = source
+                    .url
+                    .as_deref()
+                    .filter(|url| is_clickable(url))
+                    .map_or("none".to_owned(), literal);
                 let _ = writeln!(self.out, "({}, {}, {url}),", source.sid, literal(&source.title));
             }
             self.put("))\n");
@@ -217,6 +241,8 @@ impl Writer<'_> {
     }
 
     fn list(&mut self, list: &List) {
+        let was_in_list = std::mem::replace(&mut self.in_list, true);
+        self.put(if was_in_list { "" } else { "spaced(" });
         match list.start {
             Some(start) => {
                 let _ = write!(self.out, "enum(start: {start}, tight: {}, ", list.tight);
@@ -232,7 +258,8 @@ impl Writer<'_> {
             self.list_item(item);
             self.put(", ");
         }
-        self.put(")");
+        self.put(if was_in_list { ")" } else { "))" });
+        self.in_list = was_in_list;
     }
 
     fn list_item(&mut self, item: &ListItem) {
@@ -244,7 +271,9 @@ impl Writer<'_> {
 
     fn table(&mut self, table: &Table) {
         let grid = Grid::of(table);
-        let aligns: String = (0..grid.columns).map(|column| align(table.align(column)).to_owned() + ", ").collect();
+        let aligns: String = (0..grid.columns)
+            .map(|column| align(table.align(column)).to_owned() + ", ")
+            .collect();
         let size = match grid.columns {
             0..=4 => "0.92em",
             5..=6 => "0.86em",
@@ -272,10 +301,19 @@ impl Writer<'_> {
     fn rows(&mut self, rows: &[Vec<Slot<'_>>]) {
         for row in rows {
             for slot in row {
-                let Slot::Cell { cell, colspan, rowspan, .. } = slot else { continue };
+                let Slot::Cell {
+                    cell,
+                    colspan,
+                    rowspan,
+                    ..
+                } = slot
+                else {
+                    continue;
+                };
                 let style = cell.map(|cell| cell.style).unwrap_or_default();
                 let bold = cell.is_some_and(|cell| cell.header) || style.bold == Some(true);
-                let plain = *colspan == 1 && *rowspan == 1 && style.background.is_none() && style.align.is_none();
+                let plain =
+                    *colspan == 1 && *rowspan == 1 && style.background.is_none() && style.align.is_none();
                 if !plain {
                     let _ = write!(self.out, "table.cell(colspan: {colspan}, rowspan: {rowspan}, ");
                     if let Some(fill) = style.background {
@@ -285,11 +323,19 @@ impl Writer<'_> {
                         let _ = write!(self.out, "align: {}, ", align(own));
                     }
                 }
-                let text_style = Style { bold: bold.then_some(true), background: None, align: None, ..style };
+                let text_style = Style {
+                    bold: bold.then_some(true),
+                    background: None,
+                    align: None,
+                    ..style
+                };
                 let styled = !text_style.is_plain();
                 if styled {
                     self.put("group(");
-                    self.group_style(&Style { border: None, ..text_style });
+                    self.group_style(&Style {
+                        border: None,
+                        ..text_style
+                    });
                 }
                 self.body_of(cell.map_or(&[], |cell| &cell.blocks));
                 self.put(if styled { ")" } else { "" });
@@ -300,16 +346,28 @@ impl Writer<'_> {
     }
 
     fn group_style(&mut self, style: &Style) {
-        for (name, color) in [("fill", style.background), ("border", style.border), ("color", style.color)] {
+        for (name, color) in [
+            ("fill", style.background),
+            ("border", style.border),
+            ("color", style.color),
+        ] {
             if let Some(color) = color {
                 let _ = write!(self.out, "{name}: rgb(\"{}\"), ", color.hex());
             }
         }
         if let Some(bold) = style.bold {
-            self.put(if bold { "weight: \"bold\", " } else { "weight: \"regular\", " });
+            self.put(if bold {
+                "weight: \"bold\", "
+            } else {
+                "weight: \"regular\", "
+            });
         }
         if let Some(italic) = style.italic {
-            self.put(if italic { "style: \"italic\", " } else { "style: \"normal\", " });
+            self.put(if italic {
+                "style: \"italic\", "
+            } else {
+                "style: \"normal\", "
+            });
         }
         if let Some(own) = style.align {
             let _ = write!(self.out, "alignment: {}, ", align(own));
@@ -329,8 +387,12 @@ impl Writer<'_> {
         match inline {
             Inline::Text(text) if text.is_empty() => {}
             Inline::Text(text) => {
-                let text = if self.in_cell { breakable(text, MAX_RUN_IN_CELL) } else { text.clone() };
-                let _ = write!(self.out, "#{};", literal(&text));
+                let text = if self.in_cell {
+                    breakable(text, MAX_RUN_IN_CELL)
+                } else {
+                    text.clone()
+                };
+                self.text(&text);
             }
             Inline::Strong(inner) => self.call("strong", inner),
             Inline::Em(inner) => self.call("emph", inner),
@@ -339,7 +401,11 @@ impl Writer<'_> {
             Inline::Sub(inner) => self.call("sub(typographic: false)", inner),
             Inline::Sup(inner) => self.call("super(typographic: false)", inner),
             Inline::Code(text) | Inline::Math(text) => {
-                let run = if self.in_cell { MAX_RUN_IN_CELL } else { MAX_RUN_IN_CODE };
+                let run = if self.in_cell {
+                    MAX_RUN_IN_CELL
+                } else {
+                    MAX_RUN_IN_CODE
+                };
                 let text = literal(&breakable(&text.replace('\n', " "), run));
                 let _ = write!(self.out, "#raw({text});");
             }
@@ -359,6 +425,34 @@ impl Writer<'_> {
         }
     }
 
+    /// `⚠` followed by U+FE0F asks for the picture, which a text font's own `⚠` would hide.
+    fn text(&mut self, text: &str) {
+        const PICTURE: char = '\u{fe0f}';
+        let mut rest = text;
+        while let Some(emoji) = self.emoji
+            && let Some(at) = rest.find(PICTURE)
+        {
+            let start = rest[..at]
+                .char_indices()
+                .next_back()
+                .map_or(0, |(start, _)| start);
+            let end = at + PICTURE.len_utf8();
+            if start > 0 {
+                let _ = write!(self.out, "#{};", literal(&rest[..start]));
+            }
+            let _ = write!(
+                self.out,
+                "#text(font: {}, {});",
+                literal(emoji),
+                literal(&rest[start..end])
+            );
+            rest = &rest[end..];
+        }
+        if !rest.is_empty() {
+            let _ = write!(self.out, "#{};", literal(rest));
+        }
+    }
+
     fn call(&mut self, function: &str, inlines: &[Inline]) {
         let _ = write!(self.out, "#{function}");
         self.content(inlines);
@@ -367,14 +461,19 @@ impl Writer<'_> {
 
     fn cite(&mut self, sids: &[u32]) {
         let known = |sid: &u32| self.document.sources.iter().any(|source| source.sid == *sid);
-        let marks: String = sids.iter().map(|sid| format!("({sid}, {}), ", known(sid))).collect();
+        let marks: String = sids
+            .iter()
+            .map(|sid| format!("({sid}, {}), ", known(sid)))
+            .collect();
         let _ = write!(self.out, "#cited({marks});");
     }
 
     /// The first mention carries the text, later ones point to it; a note within a note is only a number.
     fn footnote(&mut self, index: usize) {
         let document = self.document;
-        let Some(blocks) = document.footnotes.get(index) else { return };
+        let Some(blocks) = document.footnotes.get(index) else {
+            return;
+        };
         if self.in_footnote {
             let _ = write!(self.out, "#super({});", literal(&(index + 1).to_string()));
         } else if std::mem::replace(&mut self.footnotes_written[index], true) {
@@ -389,16 +488,26 @@ impl Writer<'_> {
     }
 
     fn span(&mut self, style: &Style, inlines: &[Inline]) {
-        let background = style.background.map(|fill| format!("highlight(fill: rgb(\"{}\"), extent: 1pt)", fill.hex()));
+        let background = style
+            .background
+            .map(|fill| format!("highlight(fill: rgb(\"{}\"), extent: 1pt)", fill.hex()));
         let mut text = String::new();
         if let Some(color) = style.color {
             let _ = write!(text, "fill: rgb(\"{}\"), ", color.hex());
         }
         if let Some(bold) = style.bold {
-            text.push_str(if bold { "weight: \"bold\", " } else { "weight: \"regular\", " });
+            text.push_str(if bold {
+                "weight: \"bold\", "
+            } else {
+                "weight: \"regular\", "
+            });
         }
         if let Some(italic) = style.italic {
-            text.push_str(if italic { "style: \"italic\", " } else { "style: \"normal\", " });
+            text.push_str(if italic {
+                "style: \"italic\", "
+            } else {
+                "style: \"normal\", "
+            });
         }
         let text = format!("text({text})");
         match background {
@@ -414,7 +523,11 @@ impl Writer<'_> {
     /// An expression in code mode: the picture, fitted to the space, or its placeholder.
     fn image(&mut self, image: &Image) {
         let Some((index, picture)) = self.pictures.get(&image.reference) else {
-            let name = if image.reference.starts_with("data:") { &image.alt } else { &image.reference };
+            let name = if image.reference.starts_with("data:") {
+                &image.alt
+            } else {
+                &image.reference
+            };
             let _ = write!(self.out, "placeholder({})", literal(&shorten(name)));
             return;
         };
@@ -428,25 +541,25 @@ impl Writer<'_> {
         let highest = self.text_height_pt * 0.85;
         let width = wanted.clamp(1.0, available).min(highest / ratio);
         let size = if self.in_cell {
-            format!("width: {}", if image.width.is_some() { format!("{width:.1}pt") } else { "auto".into() })
+            format!(
+                "width: {}",
+                if image.width.is_some() {
+                    format!("{width:.1}pt")
+                } else {
+                    "auto".into()
+                }
+            )
         } else if (width - available).abs() < 0.5 {
             "width: 100%".to_owned()
         } else {
             format!("width: {width:.1}pt")
         };
-        let (path, format, alt) = (literal(&picture_path(index)), literal(picture.kind.name()), literal(&image.alt));
+        let (path, format, alt) = (
+            literal(&picture_path(index)),
+            literal(picture.kind.name()),
+            literal(&image.alt),
+        );
         let _ = write!(self.out, "picture({path}, {format}, {alt}, {size})");
-    }
-}
-
-/// Whether the text itself prints its title first.
-fn begins_with_title(document: &Document) -> bool {
-    let first = document.blocks.first();
-    match (first, &document.title) {
-        (Some(Block::Heading { level: 1, inlines }), Some(title)) => {
-            crate::doc::plain_text(inlines).trim() == title.trim()
-        }
-        _ => false,
     }
 }
 

@@ -19,12 +19,15 @@ use crate::picture::Picture;
 static MAIN: LazyLock<FileId> = LazyLock::new(|| file_id("/main.typ"));
 static TEMPLATE: LazyLock<Source> =
     LazyLock::new(|| Source::new(file_id("/template.typ"), include_str!("template.typ").to_owned()));
-static PICTURES: LazyLock<Vec<FileId>> =
-    LazyLock::new(|| (0..MAX_IMAGES).map(|index| file_id(&picture_path(index))).collect());
+static PICTURES: LazyLock<Vec<FileId>> = LazyLock::new(|| {
+    (0..MAX_IMAGES)
+        .map(|index| file_id(&picture_path(index)))
+        .collect()
+});
 static LIBRARY: LazyLock<LazyHash<Library>> = LazyLock::new(|| LazyHash::new(Library::default()));
 
 /// The path under which the generated code names picture `index`.
-pub fn picture_path(index: usize) -> String {
+pub(crate) fn picture_path(index: usize) -> String {
     format!("/picture/{index}")
 }
 
@@ -34,7 +37,7 @@ fn file_id(path: &str) -> FileId {
 }
 
 /// Everything Typst may ask for while it lays out one document.
-pub struct Desk<'a> {
+pub(crate) struct Desk<'a> {
     fonts: &'a FontStore,
     main: Source,
     pictures: &'a [Picture],
@@ -42,8 +45,12 @@ pub struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     /// A desk with `code` on it.
-    pub fn new(code: String, fonts: &'a FontStore, pictures: &'a [Picture]) -> Self {
-        Self { fonts, main: Source::new(*MAIN, code), pictures }
+    pub(crate) fn new(code: String, fonts: &'a FontStore, pictures: &'a [Picture]) -> Self {
+        Self {
+            fonts,
+            main: Source::new(*MAIN, code),
+            pictures,
+        }
     }
 }
 
@@ -73,7 +80,9 @@ impl World for Desk<'_> {
     fn file(&self, id: FileId) -> FileResult<Bytes> {
         let index = PICTURES.iter().position(|picture| *picture == id);
         let picture = index.and_then(|index| self.pictures.get(index));
-        picture.map(|picture| picture.bytes.clone()).ok_or(FileError::AccessDenied)
+        picture
+            .map(|picture| picture.bytes.clone())
+            .ok_or(FileError::AccessDenied)
     }
 
     fn font(&self, index: usize) -> Option<Font> {

@@ -1,0 +1,820 @@
+//! [`Document`] → DOCX that Word and LibreOffice open without repair.
+//!
+//! Paragraphs are flat in WordprocessingML: a list, a quote or a box is a property of its paragraphs. The walk
+//! therefore carries a [`Place`] down and writes it into every paragraph it meets.
+
+mod run;
+mod styles;
+
+use std::fmt::Write as _;
+
+use crate::doc::{Align, Block, Document, Image, Inline, Length, List, ListItem, Style, Table, is_clickable};
+use crate::grid::{Grid, Slot};
+use crate::ooxml::{EMU_PER_PX, OfficePicture, Package, Relations, XML_HEAD, escape};
+use crate::picture::Pictures;
+use crate::request::{PageOptions, RenderError, shorten};
+use run::RunLook;
+use styles::{BULLETS, LIST_INDENT, NAMESPACES, NumberedList};
+
+/// The media type.
+pub(crate) const MIME: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
+
+/// Margins in twentieths of a point.
+const MARGIN: f64 = 1280.0;
+const EMU_PER_TWIP: f64 = 635.0;
+/// Space at the sides of a table cell in twentieths of a point.
+const CELL_MARGIN: usize = 90;
+
+/// Writes the file.
+pub(crate) fn write(
+    document: &Document,
+    pictures: &Pictures,
+    office: &[OfficePicture],
+    page: PageOptions,
+) -> Result<Vec<u8>, RenderError> {
+    let (width_pt, height_pt) = page.size_pt();
+    let mut relations = Relations::default();
+    for (kind, target) in [
+        ("styles", "styles.xml"),
+        ("numbering", "numbering.xml"),
+        ("settings", "settings.xml"),
+        ("footnotes", "footnotes.xml"),
+    ] {
+        relations.part(kind, target);
+    }
+    let footer = relations.part("footer", "footer1.xml");
+    let picture_ids = (0..office.len())
+        .map(|index| {
+            relations.part(
+                "image",
+                &format!("media/image{index}.{}", office[index].extension),
+            )
+        })
+        .collect();
+    let mut writer = Writer {
+        out: String::new(),
+        document,
+        pictures,
+        office,
+        picture_ids,
+        relations,
+        numbered: Vec::new(),
+        notes: vec![None; document.footnotes.len()],
+        notes_seen: 0,
+        next_drawing: 1,
+        text_width: width_pt * 20.0 - 2.0 * MARGIN,
+        text_height: height_pt * 20.0 - 2.0 * MARGIN,
+    };
+    writer.body();
+    let notes = writer.footnotes();
+    let body = format!(
+        "{XML_HEAD}<w:document {NAMESPACES}><w:body>{}<w:sectPr><w:footerReference w:type=\"default\" \
+         r:id=\"{footer}\"/><w:pgSz w:w=\"{:.0}\" w:h=\"{:.0}\"/><w:pgMar w:top=\"{MARGIN}\" w:right=\"{MARGIN}\" \
+         w:bottom=\"{MARGIN}\" w:left=\"{MARGIN}\" w:header=\"600\" w:footer=\"600\" w:gutter=\"0\"/></w:sectPr>\
+         </w:body></w:document>",
+        writer.out,
+        width_pt * 20.0,
+        height_pt * 20.0
+    );
+    let mut package = Package::default();
+    package.properties(document.title.as_deref());
+    package.part("word/document.xml", concat_type("document.main"), body);
+    package.part("word/styles.xml", concat_type("styles"), styles::styles());
+    package.part(
+        "word/numbering.xml",
+        concat_type("numbering"),
+        styles::numbering(&writer.numbered),
+    );
+    package.part("word/settings.xml", concat_type("settings"), styles::settings());
+    package.part("word/footer1.xml", concat_type("footer"), styles::footer());
+    package.part(
+        "word/footnotes.xml",
+        concat_type("footnotes"),
+        styles::footnotes(&notes.0),
+    );
+    package.plain("word/_rels/footnotes.xml.rels", notes.1.into_xml().into_bytes());
+    package.plain(
+        "word/_rels/document.xml.rels",
+        writer.relations.into_xml().into_bytes(),
+    );
+    for (index, picture) in office.iter().enumerate() {
+        package.plain(
+            format!("word/media/image{index}.{}", picture.extension),
+            picture.bytes.clone(),
+        );
+    }
+    package.finish("word/document.xml")
+}
+
+fn concat_type(part: &str) -> &'static str {
+    match part {
+        "document.main" => "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml",
+        "styles" => "application/vnd.openxmlformats-officedocument.wordprocessingml.styles+xml",
+        "numbering" => "application/vnd.openxmlformats-officedocument.wordprocessingml.numbering+xml",
+        "settings" => "application/vnd.openxmlformats-officedocument.wordprocessingml.settings+xml",
+        "footer" => "application/vnd.openxmlformats-officedocument.wordprocessingml.footer+xml",
+        _ => "application/vnd.openxmlformats-officedocument.wordprocessingml.footnotes+xml",
+    }
+}
+
+/// What the surroundings say about a paragraph.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// Paragraph style, `None` for Normal.
+    style: Option<&'static str>,
+    /// Lists around it.
+    lists: usize,
+    /// The number and level to show; only the first paragraph of an item has one.
+    number: Option<(usize, usize)>,
+    /// The look of the boxes around it.
+    look: Style,
+    /// Inside a table cell.
+    in_cell: bool,
+    /// The size of its text, when it is not the style's.
+    half_points: Option<usize>,
+}
+
+/// Whether a table row names its columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowKind {
+    Head,
+    Body,
+}
+
+struct Writer<'a> {
+    out: String,
+    document: &'a Document,
+    pictures: &'a Pictures,
+    office: &'a [OfficePicture],
+    picture_ids: Vec<String>,
+    relations: Relations,
+    numbered: Vec<NumberedList>,
+    /// The number each footnote got at its first mention.
+    notes: Vec<Option<usize>>,
+    notes_seen: usize,
+    next_drawing: usize,
+    /// Twentieths of a point.
+    text_width: f64,
+    text_height: f64,
+}
+
+impl Writer<'_> {
+    fn body(&mut self) {
+        let document = self.document;
+        if let Some(title) = document.printed_title() {
+            let place = Place {
+                style: Some("Title"),
+                ..Place::default()
+            };
+            self.paragraph(&[Inline::Text(title.to_owned())], place);
+        }
+        self.blocks(&document.blocks, Place::default());
+        if document.sources.is_empty() {
+            return;
+        }
+        self.paragraph(
+            &[Inline::Text("Sources".to_owned())],
+            Place {
+                style: Some("Heading2"),
+                ..Place::default()
+            },
+        );
+        for source in &document.sources {
+            let _ = write!(
+                self.out,
+                "<w:p><w:pPr><w:spacing w:after=\"80\"/><w:ind w:left=\"480\" w:hanging=\"480\"/></w:pPr>\
+                 <w:bookmarkStart w:id=\"{0}\" w:name=\"source_{0}\"/><w:r><w:t>[{0}]</w:t></w:r>\
+                 <w:bookmarkEnd w:id=\"{0}\"/><w:r><w:tab/></w:r>",
+                source.sid
+            );
+            run::text(&mut self.out, &source.title, &RunLook::default());
+            if let Some(url) = source.url.as_deref().filter(|url| is_clickable(url)) {
+                self.out.push_str("<w:r><w:br/></w:r>");
+                let label = [Inline::Text(url.to_owned())];
+                self.link(url, &label, RunLook::default());
+            }
+            self.out.push_str("</w:p>");
+        }
+    }
+
+    fn blocks(&mut self, blocks: &[Block], place: Place) {
+        let mut place = place;
+        let mut after_code = false;
+        for block in blocks {
+            let is_code = matches!(block, Block::Code { .. });
+            if after_code && is_code {
+                // Neighbours with equal borders grow together into one box.
+                self.out.push_str(
+                    "<w:p><w:pPr><w:spacing w:after=\"0\" w:line=\"60\" w:lineRule=\"exact\"/></w:pPr></w:p>",
+                );
+            }
+            self.block(block, place);
+            after_code = is_code;
+            place.number = None;
+        }
+    }
+
+    fn block(&mut self, block: &Block, place: Place) {
+        match block {
+            Block::Heading { level, inlines } => {
+                let style = ["Heading1", "Heading2", "Heading3", "Heading4", "Heading5", "Heading6"];
+                let style = Some(style[usize::from(level.clamp(&1, &6) - 1)]);
+                self.paragraph(inlines, Place { style, ..place });
+            }
+            Block::Paragraph(inlines) => self.paragraph(inlines, place),
+            Block::List(list) => self.list(list, place),
+            Block::Table(table) => self.table(table, place),
+            Block::Code { text, .. } => self.code(text, place),
+            Block::Image(image) => self.figure(image, place),
+            Block::Quote(blocks) => self.blocks(blocks, Place { style: Some("Quote"), ..place }),
+            Block::Group { style, blocks } => {
+                let look = Style {
+                    color: style.color.or(place.look.color),
+                    background: style.background.or(place.look.background),
+                    border: style.border.or(place.look.border),
+                    align: style.align.or(place.look.align),
+                    bold: style.bold.or(place.look.bold),
+                    italic: style.italic.or(place.look.italic),
+                };
+                self.blocks(blocks, Place { look, ..place });
+            }
+            Block::Columns(columns) => self.columns(columns, place),
+            Block::Rule => self.out.push_str(
+                "<w:p><w:pPr><w:pBdr><w:bottom w:val=\"single\" w:sz=\"5\" w:space=\"1\" w:color=\"D5DAE1\"/></w:pBdr>\
+                 <w:spacing w:before=\"60\" w:after=\"200\"/></w:pPr></w:p>",
+            ),
+            Block::PageBreak => self.out.push_str("<w:p><w:r><w:br w:type=\"page\"/></w:r></w:p>"),
+            Block::Notes(_) => {}
+        }
+    }
+
+    fn paragraph(&mut self, inlines: &[Inline], place: Place) {
+        self.out.push_str("<w:p>");
+        self.paragraph_properties(place, inlines);
+        self.inlines(
+            inlines,
+            RunLook {
+                half_points: place.half_points,
+                ..RunLook::of(&place.look)
+            },
+        );
+        self.out.push_str("</w:p>");
+    }
+
+    /// In the order the schema wants them.
+    fn paragraph_properties(&mut self, place: Place, inlines: &[Inline]) {
+        let style = place
+            .style
+            .or((place.lists > 0).then_some("ListParagraph"))
+            .or(place.in_cell.then_some("TableText"));
+        let mut xml = String::new();
+        if let Some(style) = style {
+            let _ = write!(xml, "<w:pStyle w:val=\"{style}\"/>");
+        }
+        if let Some((number, level)) = place.number {
+            let _ = write!(
+                xml,
+                "<w:numPr><w:ilvl w:val=\"{level}\"/><w:numId w:val=\"{number}\"/></w:numPr>"
+            );
+        }
+        if let Some(border) = place.look.border {
+            let side = |name| {
+                format!(
+                    "<w:{name} w:val=\"single\" w:sz=\"6\" w:space=\"4\" w:color=\"{}\"/>",
+                    border.hex()
+                )
+            };
+            let _ = write!(
+                xml,
+                "<w:pBdr>{}{}{}{}</w:pBdr>",
+                side("top"),
+                side("left"),
+                side("bottom"),
+                side("right")
+            );
+        }
+        if let Some(fill) = place.look.background {
+            let _ = write!(
+                xml,
+                "<w:shd w:val=\"clear\" w:color=\"auto\" w:fill=\"{}\"/>",
+                fill.hex()
+            );
+        }
+        if run::is_right_to_left(inlines) {
+            xml.push_str("<w:bidi/>");
+        }
+        if place.lists > 0 && place.number.is_none() {
+            let _ = write!(xml, "<w:ind w:left=\"{}\"/>", LIST_INDENT * place.lists);
+        }
+        match place.look.align {
+            Some(Align::Center) => xml.push_str("<w:jc w:val=\"center\"/>"),
+            Some(Align::Right) => xml.push_str("<w:jc w:val=\"right\"/>"),
+            Some(Align::Left) => xml.push_str("<w:jc w:val=\"left\"/>"),
+            Some(Align::Auto) | None => {}
+        }
+        if !xml.is_empty() {
+            let _ = write!(self.out, "<w:pPr>{xml}</w:pPr>");
+        }
+    }
+
+    fn list(&mut self, list: &List, place: Place) {
+        let level = place.lists.min(8);
+        let number = match list.start {
+            Some(start) => {
+                self.numbered.push(NumberedList { level, start });
+                self.numbered.len() + 1
+            }
+            None => BULLETS,
+        };
+        for item in &list.items {
+            let inner = Place {
+                lists: place.lists + 1,
+                number: Some((number, level)),
+                ..place
+            };
+            self.list_item(item, inner);
+        }
+    }
+
+    fn list_item(&mut self, item: &ListItem, place: Place) {
+        let place = match item.checked {
+            Some(_) => Place {
+                number: None,
+                ..place
+            },
+            None => place,
+        };
+        let mark = item
+            .checked
+            .map(|done| Inline::Text(if done { "☑ " } else { "☐ " }.to_owned()));
+        match (item.blocks.as_slice(), mark) {
+            ([Block::Paragraph(inlines), rest @ ..], mark) => {
+                let inlines: Vec<Inline> = mark.into_iter().chain(inlines.iter().cloned()).collect();
+                self.paragraph(&inlines, place);
+                self.blocks(
+                    rest,
+                    Place {
+                        number: None,
+                        ..place
+                    },
+                );
+            }
+            // The number needs a paragraph of its own before a list, a table or code.
+            (blocks, mark) => {
+                self.paragraph(mark.as_slice(), place);
+                self.blocks(
+                    blocks,
+                    Place {
+                        number: None,
+                        ..place
+                    },
+                );
+            }
+        }
+    }
+
+    fn code(&mut self, text: &str, place: Place) {
+        self.out.push_str("<w:p>");
+        self.paragraph_properties(
+            Place {
+                style: Some("Code"),
+                ..place
+            },
+            &[],
+        );
+        for (index, line) in text.split('\n').enumerate() {
+            if index > 0 {
+                self.out.push_str("<w:r><w:br/></w:r>");
+            }
+            run::text(&mut self.out, line, &RunLook::default());
+        }
+        self.out.push_str("</w:p>");
+    }
+
+    fn figure(&mut self, image: &Image, place: Place) {
+        let align = place.look.align.or((!place.in_cell).then_some(Align::Center));
+        let place = Place {
+            look: Style { align, ..place.look },
+            ..place
+        };
+        self.paragraph(&[Inline::Image(image.clone())], place);
+        if let Some(caption) = &image.caption {
+            self.paragraph(
+                &[Inline::Text(caption.clone())],
+                Place {
+                    style: Some("Caption"),
+                    ..place
+                },
+            );
+        }
+    }
+
+    fn table(&mut self, table: &Table, place: Place) {
+        let grid = Grid::of(table);
+        let half_points = match grid.columns {
+            0..=4 => 20,
+            5..=6 => 18,
+            7..=8 => 16,
+            _ => 14,
+        };
+        let available = self.text_width - (LIST_INDENT * place.lists) as f64;
+        let widths = column_widths(&grid, available, half_points);
+        self.out.push_str(
+            "<w:tbl><w:tblPr><w:tblStyle w:val=\"ReportTable\"/><w:tblW w:w=\"0\" w:type=\"auto\"/>\
+             <w:tblLayout w:type=\"fixed\"/>",
+        );
+        let _ = write!(
+            self.out,
+            "<w:tblCellMar><w:left w:w=\"{CELL_MARGIN}\" w:type=\"dxa\"/><w:right w:w=\"{CELL_MARGIN}\" \
+             w:type=\"dxa\"/></w:tblCellMar><w:tblLook w:val=\"0020\" w:firstRow=\"1\"/></w:tblPr><w:tblGrid>"
+        );
+        for width in &widths {
+            let _ = write!(self.out, "<w:gridCol w:w=\"{width:.0}\"/>");
+        }
+        self.out.push_str("</w:tblGrid>");
+        for (index, row) in grid.rows.iter().enumerate() {
+            self.out.push_str("<w:tr><w:trPr><w:cantSplit/>");
+            self.out.push_str(if index < grid.head_rows {
+                "<w:tblHeader/></w:trPr>"
+            } else {
+                "</w:trPr>"
+            });
+            let row_kind = if index < grid.head_rows {
+                RowKind::Head
+            } else {
+                RowKind::Body
+            };
+            for slot in row {
+                self.cell(slot, table, &widths, half_points, row_kind);
+            }
+            self.out.push_str("</w:tr>");
+        }
+        // Two tables in a row would grow together, and a cell must not end with a table.
+        self.out.push_str("</w:tbl><w:p><w:pPr><w:spacing w:after=\"60\" w:line=\"240\" w:lineRule=\"auto\"/></w:pPr></w:p>");
+    }
+
+    fn cell(&mut self, slot: &Slot<'_>, table: &Table, widths: &[f64], half_points: usize, row: RowKind) {
+        let (column, colspan) = match *slot {
+            Slot::Cell { column, colspan, .. } | Slot::Covered { column, colspan } => (column, colspan),
+        };
+        let width: f64 = widths[column..column + colspan].iter().sum();
+        let _ = write!(
+            self.out,
+            "<w:tc><w:tcPr><w:tcW w:w=\"{width:.0}\" w:type=\"dxa\"/>"
+        );
+        if colspan > 1 {
+            let _ = write!(self.out, "<w:gridSpan w:val=\"{colspan}\"/>");
+        }
+        let Slot::Cell { cell, rowspan, .. } = *slot else {
+            self.out.push_str("<w:vMerge/></w:tcPr><w:p/></w:tc>");
+            return;
+        };
+        if rowspan > 1 {
+            self.out.push_str("<w:vMerge w:val=\"restart\"/>");
+        }
+        let style = cell.map(|cell| cell.style).unwrap_or_default();
+        if let Some(fill) = style.background {
+            let _ = write!(
+                self.out,
+                "<w:shd w:val=\"clear\" w:color=\"auto\" w:fill=\"{}\"/>",
+                fill.hex()
+            );
+        }
+        self.out.push_str("</w:tcPr>");
+        let column_align = Some(table.align(column)).filter(|align| *align != Align::Auto);
+        let bold = (row == RowKind::Head || cell.is_some_and(|cell| cell.header))
+            .then_some(true)
+            .or(style.bold);
+        let look = Style {
+            background: None,
+            border: None,
+            align: style.align.or(column_align),
+            bold,
+            ..style
+        };
+        let blocks = cell.map_or(&[][..], |cell| &cell.blocks);
+        if blocks.is_empty() {
+            self.out.push_str("<w:p/>");
+        }
+        self.blocks(
+            blocks,
+            Place {
+                in_cell: true,
+                half_points: Some(half_points),
+                look,
+                ..Place::default()
+            },
+        );
+        self.out.push_str("</w:tc>");
+    }
+
+    /// Boxes side by side are a table without lines.
+    fn columns(&mut self, columns: &[Vec<Block>], place: Place) {
+        let per_row = columns.len().clamp(1, 4);
+        let width = self.text_width / per_row as f64;
+        self.out
+            .push_str("<w:tbl><w:tblPr><w:tblW w:w=\"5000\" w:type=\"pct\"/></w:tblPr><w:tblGrid>");
+        for _ in 0..per_row {
+            let _ = write!(self.out, "<w:gridCol w:w=\"{width:.0}\"/>");
+        }
+        self.out.push_str("</w:tblGrid>");
+        for row in columns.chunks(per_row) {
+            self.out.push_str("<w:tr>");
+            for index in 0..per_row {
+                let _ = write!(
+                    self.out,
+                    "<w:tc><w:tcPr><w:tcW w:w=\"{width:.0}\" w:type=\"dxa\"/></w:tcPr>"
+                );
+                let blocks = row.get(index).map_or(&[][..], Vec::as_slice);
+                self.blocks(
+                    blocks,
+                    Place {
+                        in_cell: true,
+                        look: place.look,
+                        ..Place::default()
+                    },
+                );
+                if !matches!(blocks.last(), Some(Block::Paragraph(_) | Block::Heading { .. })) {
+                    self.out.push_str("<w:p/>");
+                }
+                self.out.push_str("</w:tc>");
+            }
+            self.out.push_str("</w:tr>");
+        }
+        self.out.push_str("</w:tbl><w:p/>");
+    }
+
+    fn inlines(&mut self, inlines: &[Inline], look: RunLook) {
+        for inline in inlines {
+            self.inline(inline, look);
+        }
+    }
+
+    fn inline(&mut self, inline: &Inline, look: RunLook) {
+        match inline {
+            Inline::Text(text) => run::text(&mut self.out, text, &look),
+            Inline::Strong(inner) => self.inlines(inner, RunLook { bold: true, ..look }),
+            Inline::Em(inner) => self.inlines(inner, RunLook { italic: true, ..look }),
+            Inline::Strike(inner) => self.inlines(inner, RunLook { strike: true, ..look }),
+            Inline::Underline(inner) => self.inlines(
+                inner,
+                RunLook {
+                    underline: true,
+                    ..look
+                },
+            ),
+            Inline::Sub(inner) => self.inlines(
+                inner,
+                RunLook {
+                    vertical: Some("subscript"),
+                    ..look
+                },
+            ),
+            Inline::Sup(inner) => self.inlines(
+                inner,
+                RunLook {
+                    vertical: Some("superscript"),
+                    ..look
+                },
+            ),
+            Inline::Code(text) | Inline::Math(text) => {
+                run::text(
+                    &mut self.out,
+                    text,
+                    &RunLook {
+                        style: Some("CodeChar"),
+                        ..look
+                    },
+                );
+            }
+            Inline::Link { url, inlines } if is_clickable(url) && !look.in_link => {
+                self.link(url, inlines, look)
+            }
+            Inline::Link { inlines, .. } => self.inlines(inlines, look),
+            Inline::Image(image) => self.image(image),
+            Inline::Cite(sids) => self.cite(sids, look),
+            Inline::LineBreak => self.out.push_str("<w:r><w:br/></w:r>"),
+            Inline::FootnoteRef(index) => self.footnote_mark(*index),
+            Inline::Span { style, inlines } => self.inlines(inlines, look.with(style)),
+        }
+    }
+
+    fn link(&mut self, url: &str, inlines: &[Inline], look: RunLook) {
+        let id = self.relations.external("hyperlink", url);
+        let _ = write!(self.out, "<w:hyperlink r:id=\"{id}\" w:history=\"1\">");
+        self.inlines(
+            inlines,
+            RunLook {
+                style: Some("Hyperlink"),
+                in_link: true,
+                ..look
+            },
+        );
+        self.out.push_str("</w:hyperlink>");
+    }
+
+    fn cite(&mut self, sids: &[u32], look: RunLook) {
+        let look = RunLook {
+            vertical: Some("superscript"),
+            ..look
+        };
+        run::text(&mut self.out, "[", &look);
+        for (index, sid) in sids.iter().enumerate() {
+            if index > 0 {
+                run::text(&mut self.out, ", ", &look);
+            }
+            let known = self.document.sources.iter().any(|source| source.sid == *sid);
+            let link = known && !look.in_link;
+            if link {
+                let _ = write!(
+                    self.out,
+                    "<w:hyperlink w:anchor=\"source_{sid}\" w:history=\"1\">"
+                );
+            }
+            run::text(&mut self.out, &sid.to_string(), &look);
+            if link {
+                self.out.push_str("</w:hyperlink>");
+            }
+        }
+        run::text(&mut self.out, "]", &look);
+    }
+
+    /// Word numbers notes by their order; a second mention repeats the number as text.
+    fn footnote_mark(&mut self, index: usize) {
+        let Some(slot) = self.notes.get_mut(index) else {
+            return;
+        };
+        match *slot {
+            Some(number) => {
+                let look = RunLook {
+                    vertical: Some("superscript"),
+                    ..RunLook::default()
+                };
+                run::text(&mut self.out, &number.to_string(), &look);
+            }
+            None => {
+                self.notes_seen += 1;
+                *slot = Some(self.notes_seen);
+                let _ = write!(
+                    self.out,
+                    "<w:r><w:rPr><w:rStyle w:val=\"FootnoteReference\"/></w:rPr><w:footnoteReference w:id=\"{}\"/></w:r>",
+                    self.notes_seen
+                );
+            }
+        }
+    }
+
+    /// The notes that were mentioned, in the order of their numbers, with the relations of their part.
+    fn footnotes(&mut self) -> (String, Relations) {
+        let document = self.document;
+        let body = std::mem::take(&mut self.out);
+        // Links and pictures in notes belong to the notes' own part.
+        let body_relations = std::mem::take(&mut self.relations);
+        let body_pictures = std::mem::take(&mut self.picture_ids);
+        self.picture_ids = (0..self.office.len())
+            .map(|index| {
+                self.relations.part(
+                    "image",
+                    &format!("media/image{index}.{}", self.office[index].extension),
+                )
+            })
+            .collect();
+        let mut numbered: Vec<(usize, usize)> = self
+            .notes
+            .iter()
+            .enumerate()
+            .filter_map(|(index, number)| Some(((*number)?, index)))
+            .collect();
+        numbered.sort_unstable();
+        for (number, index) in numbered {
+            let _ = write!(self.out, "<w:footnote w:id=\"{number}\">");
+            self.out.push_str(
+                "<w:p><w:pPr><w:pStyle w:val=\"FootnoteText\"/></w:pPr><w:r><w:rPr><w:rStyle \
+                 w:val=\"FootnoteReference\"/></w:rPr><w:footnoteRef/></w:r><w:r><w:t xml:space=\"preserve\"> </w:t></w:r>",
+            );
+            let place = Place {
+                style: Some("FootnoteText"),
+                ..Place::default()
+            };
+            let blocks = document.footnotes[index].as_slice();
+            let rest = match blocks {
+                [Block::Paragraph(inlines), rest @ ..] => {
+                    self.inlines(&without_notes(inlines), RunLook::default());
+                    rest
+                }
+                blocks => blocks,
+            };
+            self.out.push_str("</w:p>");
+            self.blocks(rest, place);
+            self.out.push_str("</w:footnote>");
+        }
+        self.picture_ids = body_pictures;
+        let relations = std::mem::replace(&mut self.relations, body_relations);
+        (std::mem::replace(&mut self.out, body), relations)
+    }
+
+    fn image(&mut self, image: &Image) {
+        let Some((index, _)) = self.pictures.get(&image.reference) else {
+            let name = if image.reference.starts_with("data:") {
+                &image.alt
+            } else {
+                &image.reference
+            };
+            let look = RunLook {
+                boxed: true,
+                ..RunLook::default()
+            };
+            run::text(
+                &mut self.out,
+                &format!("Image not available: {}", shorten(name)),
+                &look,
+            );
+            return;
+        };
+        let picture = &self.office[index];
+        let ratio = picture.height_px / picture.width_px;
+        let available = self.text_width * EMU_PER_TWIP;
+        let wanted = match image.width {
+            Some(Length::Px(px)) => px * EMU_PER_PX,
+            Some(Length::Percent(percent)) => available * percent.clamp(1.0, 100.0) / 100.0,
+            None => picture.width_px * EMU_PER_PX,
+        };
+        let width = wanted
+            .min(available)
+            .min(self.text_height * EMU_PER_TWIP * 0.85 / ratio)
+            .max(EMU_PER_PX);
+        let (cx, cy) = (width.round(), (width * ratio).round().max(1.0));
+        let (id, alt, rel) = (self.next_drawing, escape(&image.alt), &self.picture_ids[index]);
+        self.next_drawing += 1;
+        let _ = write!(
+            self.out,
+            "<w:r><w:drawing><wp:inline distT=\"0\" distB=\"0\" distL=\"0\" distR=\"0\"><wp:extent cx=\"{cx}\" \
+             cy=\"{cy}\"/><wp:docPr id=\"{id}\" name=\"Picture {id}\" descr=\"{alt}\"/><a:graphic><a:graphicData \
+             uri=\"http://schemas.openxmlformats.org/drawingml/2006/picture\"><pic:pic><pic:nvPicPr><pic:cNvPr \
+             id=\"{id}\" name=\"Picture {id}\" descr=\"{alt}\"/><pic:cNvPicPr/></pic:nvPicPr><pic:blipFill><a:blip \
+             r:embed=\"{rel}\"/><a:stretch><a:fillRect/></a:stretch></pic:blipFill><pic:spPr><a:xfrm><a:off x=\"0\" \
+             y=\"0\"/><a:ext cx=\"{cx}\" cy=\"{cy}\"/></a:xfrm><a:prstGeom prst=\"rect\"><a:avLst/></a:prstGeom>\
+             </pic:spPr></pic:pic></a:graphicData></a:graphic></wp:inline></w:drawing></w:r>"
+        );
+    }
+}
+
+/// A note within a note cannot be expressed.
+fn without_notes(inlines: &[Inline]) -> Vec<Inline> {
+    inlines
+        .iter()
+        .filter(|inline| !matches!(inline, Inline::FootnoteRef(_)))
+        .cloned()
+        .collect()
+}
+
+/// Widths in twentieths of a point: every column can hold its longest word, what is left goes to those with
+/// long texts. Programs refine this on opening.
+fn column_widths(grid: &Grid<'_>, available: f64, half_points: usize) -> Vec<f64> {
+    // A wide sans serif needs about 0.62 em a character.
+    let char_width = half_points as f64 * 10.0 * 0.62;
+    let padding = 2.0 * CELL_MARGIN as f64 + char_width;
+    let mut least = vec![3.0 * char_width + padding; grid.columns];
+    let mut wanted = least.clone();
+    for slot in grid.rows.iter().flatten() {
+        let Slot::Cell {
+            cell: Some(cell),
+            column,
+            colspan: 1,
+            ..
+        } = slot
+        else {
+            continue;
+        };
+        for block in &cell.blocks {
+            let words = (longest_word(block) as f64).min(24.0) * char_width + padding;
+            let text = (crate::doc::block_text_length(block) as f64).min(60.0) * char_width + padding;
+            least[*column] = least[*column].max(words);
+            wanted[*column] = wanted[*column].max(text);
+        }
+    }
+    let (least_sum, wanted_sum): (f64, f64) = (least.iter().sum(), wanted.iter().sum());
+    if least_sum >= available {
+        return least.iter().map(|width| width * available / least_sum).collect();
+    }
+    let room = ((available - least_sum) / (wanted_sum - least_sum).max(1.0)).min(1.0);
+    least
+        .iter()
+        .zip(&wanted)
+        .map(|(least, wanted)| least + (wanted - least) * room)
+        .collect()
+}
+
+fn longest_word(block: &Block) -> usize {
+    let text = match block {
+        Block::Paragraph(inlines) | Block::Heading { inlines, .. } => crate::doc::plain_text(inlines),
+        _ => String::new(),
+    };
+    text.split_whitespace()
+        .map(|word| word.chars().count())
+        .max()
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;
