@@ -174,10 +174,9 @@ impl Timeline {
         self.calls.get(id).map(|call| &*call.tool)
     }
 
-    /// The call block of a call, as text.
-    pub fn call_text(&self, id: &CallId) -> Option<CallText<'_>> {
-        let record = self.calls.get(id)?;
-        CallText::parse(self.at_ix(record.call).text()?)
+    /// The call block of a call; [`CallText::parse`] reads its text.
+    pub fn call_block(&self, id: &CallId) -> Option<&Block> {
+        self.calls.get(id).map(|record| self.at_ix(record.call))
     }
 
     /// Calls of the current turn that have no result yet, in the order the model made them.

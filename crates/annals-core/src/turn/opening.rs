@@ -55,11 +55,11 @@ impl TurnEnd {
 /// Tokens of a turn by bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnUsage {
-    /// Input tokens that were neither read from nor written to a cache.
+    /// All input tokens, those read from or written to the provider's cache among them.
     pub input_tokens: u64,
-    /// Input tokens read from the provider's cache.
+    /// Of these, read from the provider's cache.
     pub cache_read_tokens: u64,
-    /// Input tokens written to the provider's cache.
+    /// Of these, written to the provider's cache.
     pub cache_write_tokens: u64,
     /// Output tokens.
     pub output_tokens: u64,
@@ -94,6 +94,21 @@ pub struct TurnReport {
     /// Why, when it did not end well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+impl TurnReport {
+    /// The report of a turn that did nothing.
+    pub fn empty(outcome: TurnEnd, error: Option<String>) -> Self {
+        TurnReport {
+            outcome,
+            rounds: 0,
+            iterations: 0,
+            usage: TurnUsage::default(),
+            usage_by_call: Vec::new(),
+            elapsed_ms: 0,
+            error,
+        }
+    }
 }
 
 /// An attachment that passed the checks.

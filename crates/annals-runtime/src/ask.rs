@@ -1,0 +1,257 @@
+//! One model call: the request sent, the stream shown while it comes, the answer written down.
+
+use annals_core::block::{Meta, NewBlock};
+use annals_core::ids::CallId;
+use annals_core::path::LogicalPath;
+use annals_core::plan::acks;
+use annals_core::sources::citation;
+use annals_core::turn::opening::answer_block;
+use annals_core::turn::outcome::Notice;
+use annals_core::turn::round::{self, NewAnswer, NewCall};
+use annals_core::turn::{CallModel, Offer, TurnUsage, protocol};
+use annals_core::{block::BlockKind, limits};
+use annals_model::{Answer, Assembler, Event, ModelError, RawCall, Request, Usage};
+use futures::StreamExt as _;
+use serde_json::{Map, Value};
+
+use crate::driver::{Drive, system_message};
+use crate::error::RunError;
+use crate::listen::{Delta, DeltaChannel, Update};
+use crate::partial::WriteWatch;
+use crate::step;
+
+/// What came of asking.
+pub(crate) enum Asked {
+    /// The answer is on the timeline.
+    Answered,
+    /// The model failed for good; this is why.
+    Failed(String),
+}
+
+impl Drive<'_> {
+    /// Asks the model once and writes its answer down.
+    pub(crate) async fn ask(&mut self, call: CallModel) -> Result<Asked, RunError> {
+        let request = step::request(self.agent, self.session, call).await?;
+        self.agent.hooks.before_model(&self.turn, &request.prompt).await;
+        let answer = match self.stream(request).await {
+            Ok(answer) => answer,
+            Err(ModelError::Cancelled) => {
+                self.cancel.cancel();
+                return Ok(Asked::Answered);
+            }
+            Err(ModelError::ContextLimit { message }) if !self.was_refused_before() => {
+                let note = system_message(&self.turn, "context_limit", format!("the prompt was too long: {message}"));
+                self.session.journal.append(vec![note]).await?;
+                return Ok(Asked::Answered);
+            }
+            Err(error) => return Ok(Asked::Failed(format!("{}: {error}", error.kind()))),
+        };
+        self.agent.hooks.after_model(&self.turn, &answer).await;
+        self.record(call, answer).await?;
+        Ok(Asked::Answered)
+    }
+
+    fn was_refused_before(&self) -> bool {
+        self.session.journal.read(|timeline| timeline.turn(&self.turn).is_some_and(|turn| turn.context_limit.is_some()))
+    }
+
+    /// Streams one answer, telling listeners as it comes.
+    pub(crate) async fn stream(&self, request: Request) -> Result<Answer, ModelError> {
+        let mut stream = self.agent.model.stream(request, &self.cancel).await?;
+        let mut assembler = Assembler::new();
+        let mut watch = WriteWatch::default();
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Err(ModelError::Cancelled),
+                event = stream.next() => event,
+            };
+            let Some(event) = event else { return assembler.finish() };
+            let event = event?;
+            self.tell_deltas(&event, &mut watch);
+            assembler.push(&event);
+        }
+    }
+
+    fn tell_deltas(&self, event: &Event, watch: &mut WriteWatch) {
+        let said = |channel, text: &str| {
+            let delta = Delta { channel, text: text.to_owned(), path: None };
+            self.session.journal.tell(Update::Delta(delta));
+        };
+        match event {
+            Event::Thinking(text) => said(DeltaChannel::Thinking, text),
+            Event::Text(text) => said(DeltaChannel::Answer, text),
+            Event::CallStarted { index, tool, .. } => watch.started(*index, tool),
+            Event::CallArguments { index, json } => {
+                watch.arrived(*index, json).into_iter().for_each(|delta| self.session.journal.tell(Update::Delta(delta)));
+            }
+            Event::Restarted { reason, .. } => {
+                *watch = WriteWatch::default();
+                self.session.journal.tell(Update::Restarted { reason: (*reason).to_owned() });
+            }
+            Event::ThinkingSignature(_) | Event::Finished { .. } => {}
+        }
+    }
+
+    async fn record(&mut self, call: CallModel, mut answer: Answer) -> Result<(), RunError> {
+        if call.offer == Offer::AnswerOnly {
+            answer.calls.clear();
+        }
+        if !answer.calls.is_empty() {
+            return self.record_calls(call.step, answer).await;
+        }
+        let thinking = round::thinking_block(&self.turn, call.step, &thoughts(&answer));
+        let text = match (answer.text.trim().is_empty(), call.offer) {
+            (false, _) => answer.text.clone(),
+            (true, Offer::AnswerOnly) => format!(
+                "This turn reached its limit of {} model calls before there was an answer. What was done so far is \
+                 on the timeline; ask again to go on.",
+                call.step - 1
+            ),
+            (true, Offer::Tools) => return self.record_nothing(call.step, &answer, thinking).await,
+        };
+        let mut blocks: Vec<NewBlock> = thinking.into_iter().collect();
+        blocks.push(answer_block(&self.turn, call.step, &text, citation::extract(&text)));
+        blocks.extend(self.plan_blocks(&text, None, call.step));
+        with_usage(&mut blocks, answer.usage);
+        self.session.journal.append(blocks).await
+    }
+
+    /// Neither text nor calls: the model is told, and it costs a step.
+    async fn record_nothing(
+        &mut self,
+        step: u32,
+        answer: &Answer,
+        thinking: Option<NewBlock>,
+    ) -> Result<(), RunError> {
+        let id = self.unused_id(None, &[]).0;
+        let raw = NewBlock::new(BlockKind::DecisionRaw, &self.turn, LogicalPath::decision_raw(&self.turn, step))
+            .text("text/plain", "(an empty answer)")
+            .meta(Meta { step: Some(step), ..Meta::EMPTY });
+        let notice = Notice::new(
+            protocol::EMPTY_ANSWER,
+            format!("your answer was empty (stop reason `{}`): answer, or call a tool", answer.stop.as_str()),
+        );
+        let mut notice = round::notice_block(&self.turn, &id, &notice);
+        notice.meta = Meta { step: Some(step), ..Meta::EMPTY };
+        let mut blocks: Vec<NewBlock> = thinking.into_iter().chain([raw, notice]).collect();
+        with_usage(&mut blocks, answer.usage);
+        self.session.journal.append(blocks).await
+    }
+
+    async fn record_calls(&mut self, step: u32, answer: Answer) -> Result<(), RunError> {
+        let mut new = thoughts(&answer);
+        new.notes.clone_from(&answer.text);
+        let mut notices = Vec::new();
+        for raw in answer.calls.iter().take(limits::ANSWER_MAX_CALLS) {
+            let call = self.new_call(raw, &new.calls, &mut notices).await?;
+            new.calls.push(call);
+        }
+        if let (Some(last), true) = (new.calls.last(), answer.calls.len() > limits::ANSWER_MAX_CALLS) {
+            let message = format!(
+                "{} calls came in one answer, the first {} were taken: make the others in the next",
+                answer.calls.len(),
+                limits::ANSWER_MAX_CALLS
+            );
+            let notice = Notice::new(protocol::TOO_MANY_CALLS, message);
+            notices.push(round::notice_block(&self.turn, &last.id, &notice));
+        }
+        let mut blocks = round::answer_blocks(&self.turn, step, self.agent.world.now(), &new);
+        blocks.extend(self.plan_blocks(&answer.text, new.calls.first().map(|call| &call.id), step));
+        blocks.extend(notices);
+        with_usage(&mut blocks, answer.usage);
+        self.session.journal.append(blocks).await?;
+        self.fresh.extend(new.calls.into_iter().map(|call| (call.id, call.params)));
+        Ok(())
+    }
+
+    /// Reads one call. Its large parameter is kept before the call block that shows it cut.
+    async fn new_call(
+        &self,
+        raw: &RawCall,
+        earlier: &[NewCall],
+        notices: &mut Vec<NewBlock>,
+    ) -> Result<NewCall, RunError> {
+        let (id, renamed_from) = self.unused_id(raw.id.as_deref(), earlier);
+        if let Some(from) = renamed_from {
+            let message = format!("the call id `{from}` was used before: this call is `{id}`");
+            notices.push(round::notice_block(
+                &self.turn,
+                &id,
+                &Notice::new(protocol::DUPLICATE_CALL_ID, message).with("from", from).with("to", id.as_str()),
+            ));
+        }
+        let tool = self.agent.tools.get_wire(&raw.tool);
+        let name = tool.map_or(raw.tool.as_str(), |tool| tool.spec().name().as_str()).to_owned();
+        let params = match raw.arguments.trim() {
+            "" => Some(Map::new()),
+            text => serde_json::from_str(text).ok(),
+        };
+        let Some(params) = params else {
+            let unreadable = Some(raw.arguments.clone());
+            return Ok(NewCall { id, tool: name, params: Map::new(), unreadable, cut: None });
+        };
+        let params: Map<String, Value> = params;
+        let args = Value::Object(params.clone());
+        let cut = tool.and_then(|tool| annals_tools::tool::cut_of(&**tool, &self.turn, &id, &args));
+        if let Some(cut) = cut.as_ref().filter(|cut| !cut.is_code)
+            && let Some(Value::String(whole)) = params.get(&cut.param)
+        {
+            let kept = self.agent.artifacts.put(whole.as_bytes()).await;
+            kept.map_err(|error| RunError::Artifact(error.to_string()))?;
+        }
+        Ok(NewCall { id, tool: name, params, unreadable: None, cut })
+    }
+
+    /// The model's id for a call if it is usable and new, else one of our own and what it replaces.
+    fn unused_id(&self, given: Option<&str>, earlier: &[NewCall]) -> (CallId, Option<String>) {
+        let is_used = |id: &CallId| {
+            earlier.iter().any(|call| call.id == *id)
+                || self.session.journal.read(|timeline| timeline.call(id).is_some())
+        };
+        match given.map(CallId::parse) {
+            Some(Ok(id)) if !is_used(&id) => (id, None),
+            Some(Ok(id)) => (self.agent.world.call_id(), Some(id.to_string())),
+            Some(Err(_)) | None => (self.agent.world.call_id(), None),
+        }
+    }
+
+    /// Acknowledgements of plan steps that the model's words make.
+    fn plan_blocks(&self, words: &str, call: Option<&CallId>, step: u32) -> Vec<NewBlock> {
+        let acks = acks(words);
+        let plan = self.session.journal.read(|timeline| timeline.plan().cloned());
+        let Some(mut plan) = plan.filter(|_| !acks.is_empty()) else { return Vec::new() };
+        let changed = plan.apply(&acks, self.agent.world.now());
+        if changed.is_empty() {
+            return Vec::new();
+        }
+        let ack = NewBlock::new(BlockKind::PlanAck, &self.turn, LogicalPath::plan_ack(&self.turn, step))
+            .text("text/markdown", plan.ack_text(&changed))
+            .meta(Meta { call: call.cloned(), ..Meta::EMPTY });
+        let snapshot = NewBlock::new(BlockKind::Plan, &self.turn, LogicalPath::plan(&self.turn, &plan.plan_id));
+        vec![ack, snapshot.json(&plan)]
+    }
+}
+
+fn thoughts(answer: &Answer) -> NewAnswer {
+    let thinking = answer.thinking.as_ref();
+    NewAnswer {
+        thinking: thinking.map(|thinking| thinking.text.clone()),
+        signature: thinking.and_then(|thinking| thinking.signature.clone()),
+        ..NewAnswer::default()
+    }
+}
+
+/// The tokens of a model call, kept with the first block it wrote, so that they survive a crash.
+fn with_usage(blocks: &mut [NewBlock], usage: Usage) {
+    let usage = TurnUsage {
+        input_tokens: usage.input_tokens,
+        cache_read_tokens: usage.cache_read_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+        output_tokens: usage.output_tokens,
+    };
+    if let Some(first) = blocks.first_mut() {
+        let value = serde_json::to_value(usage).expect("plain data always serialises to JSON");
+        first.meta = std::mem::take(&mut first.meta).with("usage", value);
+    }
+}

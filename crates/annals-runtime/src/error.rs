@@ -1,0 +1,84 @@
+//! What keeps Annals from keeping a promise. A tool's failure is not among it: that is data for the model.
+
+use annals_core::ids::{ConversationId, TurnId};
+use annals_core::timeline::FoldError;
+use annals_store::LogError;
+use annals_tools::ToolNameConflict;
+
+use crate::attach::AttachmentError;
+
+/// Why an agent cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// There is no model.
+    #[error("an agent needs a model: give one with `.model(…)`")]
+    NoModel,
+    /// There is no store.
+    #[error("an agent needs a place for its data: give one with `.home(…)`, or `.log(…)` and `.artifacts(…)`")]
+    NoStore,
+    /// Two tools have one name.
+    #[error(transparent)]
+    Tools(#[from] ToolNameConflict),
+    /// The log cannot be opened.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A folder or the artifact store cannot be opened.
+    #[error("cannot open `{what}`: {reason}")]
+    Open {
+        /// Which.
+        what: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The settings contradict themselves.
+    #[error(transparent)]
+    Settings(#[from] annals_core::settings::SettingsError),
+}
+
+/// Why a turn could not be run or written down.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The log refused.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The log holds what no log may hold.
+    #[error("conversation `{conversation}` cannot be folded: {source}")]
+    Fold {
+        /// Which.
+        conversation: ConversationId,
+        /// Why not.
+        source: FoldError,
+    },
+    /// A file of the conversation cannot be kept.
+    #[error("cannot keep a file: {0}")]
+    Artifact(String),
+    /// The id is not one.
+    #[error("`{0}` is not a conversation id: use letters, digits, `-` and `_`, at most 64")]
+    BadConversationId(String),
+    /// The conversation belongs to somebody else.
+    #[error("there is no conversation `{0}` in this scope")]
+    NotYours(ConversationId),
+    /// The prompt is too long.
+    #[error("the prompt has {given} bytes, at most {most} are taken: attach it as a file instead")]
+    PromptTooLong {
+        /// Its length.
+        given: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The prompt says nothing.
+    #[error("the prompt is empty: say what to do, or attach a file")]
+    PromptEmpty,
+    /// The turn id is taken.
+    #[error("turn `{0}` exists already in this conversation: choose another id")]
+    TurnExists(TurnId),
+    /// There is no turn to go on with.
+    #[error("conversation `{0}` has no unfinished turn: start a new one with a prompt")]
+    NothingToResume(ConversationId),
+    /// An attachment was refused.
+    #[error(transparent)]
+    Attachment(#[from] AttachmentError),
+    /// There is no such tool.
+    #[error("there is no tool `{0}`: see `annals tool list`")]
+    NoSuchTool(String),
+}
