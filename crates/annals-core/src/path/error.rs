@@ -22,7 +22,7 @@ pub enum PathError {
         expected: &'static str,
     },
     /// A relative path that could leave its folder, or that no file system should be asked to keep.
-    #[error("`{given}` is not a safe relative path: {why}")]
+    #[error("`{given}` is not a safe path: {why}")]
     Unsafe {
         /// The offending text, cut to a readable length.
         given: String,

@@ -103,10 +103,11 @@ impl LogicalPath {
     fn parse_call(text: &str, rest: &str) -> Result<Self, PathError> {
         const FORM: &str = "`tc:<turn>.<call>.call`, `.result` or `.notice`";
         let (turn, rest) = split_turn(text, rest, FORM)?;
-        if let Some((call, part)) = rest.split_once('.') {
-            if let (true, Some(part)) = (is_call_id(call), CallPart::from_name(part)) {
-                return Ok(Self::of_turn(Arc::from(text), Shape::Call(part), turn));
-            }
+        if let Some((call, part)) = rest.split_once('.')
+            && is_call_id(call)
+            && let Some(part) = CallPart::from_name(part)
+        {
+            return Ok(Self::of_turn(Arc::from(text), Shape::Call(part), turn));
         }
         let alias = rest.strip_prefix("tool_calls.").and_then(|rest| {
             let input = rest.strip_suffix(".in.json").map(|call| (call, CallPart::Call));
@@ -416,5 +417,196 @@ impl Serialize for LogicalPath {
 impl<'de> Deserialize<'de> for LogicalPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserialize_parsed(deserializer, "a logical path", Self::parse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::{PlanId, Sid};
+    use crate::path::RangedPath;
+
+    #[test]
+    fn a_path_is_small_enough_to_keep_many() {
+        assert!(size_of::<LogicalPath>() <= 24);
+        assert!(size_of::<Option<LogicalPath>>() <= 24);
+    }
+
+    #[test]
+    fn every_record_of_a_turn_has_its_name() {
+        let turn = TurnId::parse("turn_1").unwrap();
+        let call = CallId::parse("tc_a1").unwrap();
+        let paths = [
+            LogicalPath::turn_header(&turn),
+            LogicalPath::user_prompt(&turn),
+            LogicalPath::agent_log_header(&turn),
+            LogicalPath::thinking(&turn, 1),
+            LogicalPath::notes(&turn, &call),
+            LogicalPath::note(&turn, &call),
+            LogicalPath::plan(&turn, &PlanId::made(&turn, [0, 1, 2, 3])),
+            LogicalPath::plan_ack(&turn, 2),
+            LogicalPath::decision_raw(&turn, 3),
+            LogicalPath::assistant_completion(&turn),
+            LogicalPath::react_completion(&turn),
+            LogicalPath::stage(&turn, "clarification.resolved").unwrap(),
+            LogicalPath::system_message(&turn, "cache_ttl_pruned").unwrap(),
+            LogicalPath::timeline_hide(&turn, 4),
+            LogicalPath::code(&turn, &call),
+            LogicalPath::call(&turn, &call),
+            LogicalPath::result(&turn, &call),
+            LogicalPath::notice(&turn, &call),
+            LogicalPath::summary(&turn),
+            LogicalPath::skill(&SkillName::parse("pdf").unwrap()),
+        ];
+        for path in &paths {
+            assert_eq!(LogicalPath::parse(path.as_str()).as_ref(), Ok(path));
+        }
+        insta::assert_snapshot!(paths.map(|path| path.to_string()).join("\n"), @r"
+        ar:turn_1.turn.header
+        ar:turn_1.user.prompt
+        ar:turn_1.agent.log.header
+        ar:turn_1.react.thinking.1
+        ar:turn_1.react.notes.tc_a1
+        ar:turn_1.react.note.tc_a1
+        ar:turn_1.react.plan.plan:turn_1:abcd
+        ar:turn_1.react.plan.ack.2
+        ar:turn_1.react.decision.raw.3
+        ar:turn_1.assistant.completion
+        ar:turn_1.react.completion
+        ar:turn_1.stage.clarification.resolved
+        ar:turn_1.system.message.cache_ttl_pruned
+        ar:turn_1.timeline.hide.4
+        fi:turn_1.code.tc_a1
+        tc:turn_1.tc_a1.call
+        tc:turn_1.tc_a1.result
+        tc:turn_1.tc_a1.notice
+        su:turn_1.conv.range.summary
+        sk:pdf
+        ");
+    }
+
+    #[test]
+    fn names_that_would_read_back_as_something_else_are_refused() {
+        let turn = TurnId::parse("turn_1").unwrap();
+        for bad in [
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "a b",
+            "a/b",
+            "a#b",
+            "artifacts.x",
+            "é",
+            "a\n",
+            &"x".repeat(513),
+        ] {
+            assert!(LogicalPath::named(&turn, bad).is_err(), "{bad:?}");
+        }
+        assert!(LogicalPath::named(&turn, "artifacts").is_ok());
+        assert!(LogicalPath::stage(&turn, "").is_err());
+    }
+
+    #[test]
+    fn maps_can_be_searched_by_text() {
+        let path = LogicalPath::parse("turn_1/files/a.md").unwrap();
+        let map = std::collections::HashMap::from([(path.clone(), 1)]);
+        assert_eq!(map.get("fi:turn_1.files/a.md"), Some(&1));
+        let json = serde_json::to_string(&path).unwrap();
+        assert_eq!(json, "\"fi:turn_1.files/a.md\"");
+        assert_eq!(serde_json::from_str::<LogicalPath>(&json).unwrap(), path);
+        assert!(serde_json::from_str::<LogicalPath>("\"fi:turn_1.files/../a\"").is_err());
+    }
+
+    fn rel_paths() -> impl Strategy<Value = RelPath> {
+        let part = "[a-zA-Z0-9_.é# ()\\[\\]:~-]{1,12}";
+        proptest::collection::vec(part, 1..4)
+            .prop_filter_map("safe", |parts| RelPath::parse(&parts.join("/")).ok())
+    }
+
+    fn paths() -> impl Strategy<Value = LogicalPath> {
+        let turn = || "turn_[A-Za-z0-9_-]{1,64}".prop_map(|t| TurnId::parse(&t).unwrap());
+        let call = || "[A-Za-z0-9_-]{1,64}".prop_map(|c| CallId::parse(&c).unwrap());
+        let sids = proptest::collection::vec(1_u32.., 0..9)
+            .prop_map(|n| SidSet::try_from_sids(n.into_iter().map(|n| Sid::try_new(n).unwrap())).unwrap());
+        prop_oneof![
+            (turn(), rel_paths()).prop_map(|(t, r)| LogicalPath::file(&t, &r)),
+            (turn(), rel_paths()).prop_map(|(t, r)| LogicalPath::attachment(&t, &r)),
+            (turn(), call()).prop_map(|(t, c)| LogicalPath::code(&t, &c)),
+            (turn(), call()).prop_map(|(t, c)| LogicalPath::call(&t, &c)),
+            (turn(), call()).prop_map(|(t, c)| LogicalPath::result(&t, &c)),
+            (turn(), call()).prop_map(|(t, c)| LogicalPath::notice(&t, &c)),
+            (turn(), call()).prop_map(|(t, c)| LogicalPath::notes(&t, &c)),
+            (turn(), "[a-z:_-]{1,9}(\\.[a-z0-9]{1,5}){0,3}")
+                .prop_filter_map("a name", |(t, n)| LogicalPath::named(&t, &n).ok()),
+            sids.prop_map(LogicalPath::sources),
+            turn().prop_map(|t| LogicalPath::summary(&t)),
+            "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}"
+                .prop_map(|s| LogicalPath::skill(&SkillName::parse(&s).unwrap())),
+        ]
+    }
+
+    /// Builds a path again from what it says it names.
+    fn rebuilt(path: &LogicalPath) -> LogicalPath {
+        let turn = || path.turn_id().unwrap();
+        match path.kind() {
+            PathKind::File { rel, .. } => LogicalPath::file(&turn(), &RelPath::parse(rel).unwrap()),
+            PathKind::Attachment { name, .. } => {
+                LogicalPath::attachment(&turn(), &RelPath::parse(name).unwrap())
+            }
+            PathKind::Code { .. } => LogicalPath::code(&turn(), &path.call_id().unwrap()),
+            PathKind::Named { name, .. } => LogicalPath::named(&turn(), name).unwrap(),
+            PathKind::Call {
+                part: CallPart::Call, ..
+            } => LogicalPath::call(&turn(), &path.call_id().unwrap()),
+            PathKind::Call {
+                part: CallPart::Result,
+                ..
+            } => LogicalPath::result(&turn(), &path.call_id().unwrap()),
+            PathKind::Call {
+                part: CallPart::Notice,
+                ..
+            } => LogicalPath::notice(&turn(), &path.call_id().unwrap()),
+            PathKind::Sources(sids) => LogicalPath::sources(sids),
+            PathKind::Summary { .. } => LogicalPath::summary(&turn()),
+            PathKind::Skill { name } => LogicalPath::skill(&SkillName::parse(name).unwrap()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn display_parses_back(path in paths(), first in 1_u32.., length in 0_u32..9) {
+            let read = LogicalPath::parse(path.as_str()).unwrap();
+            prop_assert_eq!(&read, &path);
+            prop_assert_eq!(read.kind(), path.kind());
+            prop_assert_eq!(&rebuilt(&path), &path);
+            let lines = super::super::LineRange::try_new(first, first.saturating_add(length));
+            for ranged in [RangedPath { path: path.clone(), lines }, path.clone().into()] {
+                prop_assert_eq!(RangedPath::parse(&ranged.to_string()), Ok(ranged));
+            }
+            if let Some(physical) = path.physical() {
+                prop_assert_eq!(LogicalPath::parse(physical.as_str()), Ok(path.clone()));
+                prop_assert_eq!(physical.logical(), path);
+            }
+        }
+
+        #[test]
+        fn no_bytes_panic_and_what_is_read_is_canonical(
+            family in proptest::sample::select(vec!["", "fi:", "ar:", "tc:", "so:sources_pool[", "su:", "sk:", "turn_1/files/"]),
+            turn in proptest::sample::select(vec!["", "turn_1.", "turn_1.files/", "turn_1.artifacts.", "turn_1.tool_calls."]),
+            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+            end in proptest::sample::select(vec!["", "]", ".call", ".in.json", ".out.json", "#L3", "/"]),
+        ) {
+            let text = format!("{family}{turn}{}{end}", String::from_utf8_lossy(&bytes));
+            let _ = RangedPath::parse(&text);
+            let _ = super::super::rewrite::target(&text, &TurnId::parse("turn_2").unwrap());
+            if let Ok(path) = LogicalPath::parse(&text) {
+                prop_assert_eq!(LogicalPath::parse(path.as_str()), Ok(path.clone()));
+                prop_assert_eq!(rebuilt(&path), path);
+            }
+        }
     }
 }
