@@ -57,6 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "pdf" => renderer.pdf(&request)?,
             "png" => renderer.png(&request)?,
             "docx" => renderer.docx(&request)?,
+            "pptx" => renderer.pptx(&request)?,
             other => return Err(format!("unknown format `{other}`").into()),
         };
         let out = std::env::temp_dir().join(file.with_extension(&format).file_name().ok_or("no file name")?);

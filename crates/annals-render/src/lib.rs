@@ -25,6 +25,7 @@ mod visit;
 
 mod docx;
 mod ooxml;
+mod pptx;
 mod typst;
 
 pub use doc::Source;

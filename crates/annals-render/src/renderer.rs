@@ -13,7 +13,7 @@ use crate::request::{Format, PageOptions, RenderError, Rendered, Request, UsedEn
 use crate::typst::code::Pages;
 use crate::typst::{self, world::Desk};
 use crate::visit::{self, Leaf};
-use crate::{docx, html, markdown, ooxml, prose};
+use crate::{docx, html, markdown, ooxml, pptx, prose};
 
 /// Layouts that may run at once, counting those whose caller has given up on them.
 const MAX_LAYOUTS: usize = 16;
@@ -86,6 +86,21 @@ impl Renderer {
             let office = ooxml::office_pictures(&prepared.pictures, &shared.fonts)?;
             let bytes = docx::write(&prepared.document, &prepared.pictures, &office, prepared.page)?;
             Ok(prepared.rendered(bytes, docx::MIME, None))
+        })
+    }
+
+    /// A PPTX; a slide begins at every heading of level 1 or 2 and at every rule.
+    pub fn pptx(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
+        let prepared = self.prepare(request)?;
+        self.lay_out(prepared, |shared, prepared| {
+            let office = ooxml::office_pictures(&prepared.pictures, &shared.fonts)?;
+            let (bytes, slides) = pptx::write(
+                &prepared.document,
+                &prepared.pictures,
+                &office,
+                shared.limits.pages,
+            )?;
+            Ok(prepared.rendered(bytes, pptx::MIME, Some(slides)))
         })
     }
 
