@@ -1,1 +1,38 @@
 //! Language models behind one streaming trait.
+//!
+//! A model is asked once per step of a turn and answers with a stream of small events. Nothing here runs a tool,
+//! keeps a conversation or reads the environment: prompts, keys, timeouts and randomness come in from outside.
+//! Read in this order:
+//!
+//! 1. [`model`]: the trait, what is asked;
+//! 2. [`event`], [`answer`], [`usage`], [`error`]: what comes back, folded, counted, or gone wrong;
+//! 3. [`script`]: a file that plays the model, for demos, tests and replays;
+//! 4. [`openai`], [`anthropic`]: the two wire forms, over [`wire`];
+//! 5. [`retry`]: a decorator that tries again;
+//! 6. [`catalog`], [`cache_sim`]: windows and prices of known models, a provider's cache rules as a simulation;
+//! 7. [`spec`]: from `anthropic:NAME` to a model ready to be asked.
+
+pub mod answer;
+pub mod anthropic;
+pub mod cache_sim;
+pub mod catalog;
+pub mod error;
+pub mod event;
+pub mod model;
+pub mod openai;
+pub mod retry;
+pub mod script;
+pub mod spec;
+mod thinking;
+pub mod usage;
+pub mod wire;
+
+pub use answer::{Answer, Assembler, RawCall, Thinking};
+pub use error::{ModelError, StallPhase};
+pub use event::{Event, StopReason};
+pub use model::{EventStream, Layout, Model, Purpose, Request, Window};
+pub use retry::{Jitter, MidStream, RetryPolicy, Retrying};
+pub use script::ScriptModel;
+pub use spec::{ModelName, ModelNameError, ModelSpec, OpenError, Provider, open};
+pub use usage::{Cost, Price, Usage};
+pub use wire::{ApiKey, EndpointError, Timeouts};

@@ -1,0 +1,402 @@
+//! A prompt as Messages, with breakpoints for the cache.
+//!
+//! Four breakpoints are allowed. One closes tools and instructions; the other three are the prompt's own cache
+//! points, the last ones if there are more. A breakpoint on something that cannot carry it (empty text, reasoning)
+//! moves to the block before it; one inside a tool result closes the whole result. Neighbouring messages of one role
+//! become one, so that all results of an answer, and the text after them, share a message.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock};
+
+use annals_core::block::BlobDigest;
+use annals_core::view::prompt::{
+    AssistantPiece, Call, Message, Piece, PieceBody, Prompt, ToolReply, ToolSchema,
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::Reasoning;
+use crate::model::{Layout, Request};
+use crate::openai::request::as_object;
+use crate::thinking::{self, SignedBlock};
+use crate::wire::media::{self, Shown};
+use crate::wire::names::{ToolNames, wire_call_id};
+
+/// Breakpoints in messages; the fourth is the header's.
+const MESSAGE_BREAKPOINTS_MAX: usize = 3;
+const REASONING_MIN_TOKENS: u32 = 1_024;
+
+#[derive(Serialize)]
+pub(crate) struct Body<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<ToolChoice>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Block<'a>>,
+    messages: Vec<WireMessage<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Thinking {
+    Adaptive,
+    Enabled { budget_tokens: u32 },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ToolChoice {
+    None,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    input_schema: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum CacheControl {
+    Ephemeral,
+}
+
+#[derive(Serialize)]
+struct WireMessage<'a> {
+    role: Role,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Serialize)]
+struct Block<'a> {
+    #[serde(flatten)]
+    body: BlockBody<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum BlockBody<'a> {
+    Text {
+        text: Cow<'a, str>,
+    },
+    Image {
+        source: Source,
+    },
+    Document {
+        source: Source,
+    },
+    Thinking {
+        thinking: String,
+        signature: String,
+    },
+    RedactedThinking {
+        data: String,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: Box<RawValue>,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+        content: Vec<BlockBody<'a>>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source {
+    Base64 { media_type: String, data: String },
+}
+
+impl BlockBody<'_> {
+    fn can_be_breakpoint(&self) -> bool {
+        !matches!(
+            self,
+            BlockBody::Thinking { .. } | BlockBody::RedactedThinking { .. }
+        )
+    }
+}
+
+/// The body of a request.
+pub(crate) fn body<'a>(
+    model: &'a str,
+    reasoning: Reasoning,
+    request: &'a Request,
+    names: &'a ToolNames,
+) -> Body<'a> {
+    let prompt = &*request.prompt;
+    let mut lowering = Lowering {
+        media: &request.media,
+        names,
+        messages: Vec::new(),
+    };
+    for message in &prompt.messages {
+        lowering.push(message);
+    }
+    let messages = lowering.finish();
+    let offered: &[ToolSchema] = if request.layout == Layout::Timeline {
+        &[]
+    } else {
+        &prompt.tools
+    };
+    let mut tools: Vec<Tool<'a>> = offered
+        .iter()
+        .map(|tool| Tool {
+            name: names.to_wire(&tool.name),
+            description: &tool.description,
+            input_schema: &tool.parameters,
+            cache_control: None,
+        })
+        .collect();
+    let mut tool_choice = None;
+    if tools.is_empty() {
+        tools = past_tools(prompt, names);
+        tool_choice = (!tools.is_empty()).then_some(ToolChoice::None);
+    }
+    let mut system = Vec::new();
+    if !is_blank(&prompt.system) {
+        let body = BlockBody::Text {
+            text: Cow::Borrowed(&prompt.system),
+        };
+        system.push(Block {
+            body,
+            cache_control: Some(CacheControl::Ephemeral),
+        });
+    } else if let Some(last) = tools.last_mut() {
+        last.cache_control = Some(CacheControl::Ephemeral);
+    }
+    let thinking = match reasoning {
+        Reasoning::Off => None,
+        Reasoning::Adaptive => Some(Thinking::Adaptive),
+        Reasoning::Budget { tokens } => {
+            let budget_tokens = tokens.max(REASONING_MIN_TOKENS);
+            (request.max_tokens > budget_tokens).then_some(Thinking::Enabled { budget_tokens })
+        }
+    };
+    Body {
+        model,
+        max_tokens: request.max_tokens,
+        stream: true,
+        thinking,
+        tool_choice,
+        tools,
+        system,
+        messages,
+    }
+}
+
+/// A prompt with calls in it is refused unless their tools are declared, even when none may be called again.
+fn past_tools<'a>(prompt: &'a Prompt, names: &'a ToolNames) -> Vec<Tool<'a>> {
+    static ANY: LazyLock<Value> = LazyLock::new(|| json!({ "type": "object" }));
+    let calls = prompt.messages.iter().flat_map(|message| match message {
+        Message::Assistant(pieces) => pieces.as_slice(),
+        Message::User(_) | Message::Tool(_) => &[],
+    });
+    let used: BTreeSet<&str> = calls
+        .filter_map(|piece| match piece {
+            AssistantPiece::Call(call) => Some(&*call.tool),
+            AssistantPiece::Thinking { .. } | AssistantPiece::Text(_) => None,
+        })
+        .collect();
+    used.into_iter()
+        .map(|tool| Tool {
+            name: names.to_wire(tool),
+            description: "",
+            input_schema: &ANY,
+            cache_control: None,
+        })
+        .collect()
+}
+
+struct Lowering<'a> {
+    media: &'a HashMap<BlobDigest, Arc<[u8]>>,
+    names: &'a ToolNames,
+    messages: Vec<WireMessage<'a>>,
+}
+
+impl<'a> Lowering<'a> {
+    fn push(&mut self, message: &'a Message) {
+        match message {
+            Message::User(pieces) => {
+                for piece in pieces {
+                    let body = self.piece(piece);
+                    self.push_block(Role::User, body, piece.cache_point.is_some());
+                }
+            }
+            Message::Assistant(pieces) => pieces.iter().for_each(|piece| self.push_assistant(piece)),
+            Message::Tool(replies) => replies.iter().for_each(|reply| self.push_reply(reply)),
+        }
+    }
+
+    fn push_assistant(&mut self, piece: &'a AssistantPiece) {
+        match piece {
+            AssistantPiece::Thinking { text, signature } => {
+                for block in thinking::split(text, signature) {
+                    let body = match block {
+                        SignedBlock::Plain { text, signature } => BlockBody::Thinking {
+                            thinking: text,
+                            signature,
+                        },
+                        SignedBlock::Redacted(data) => BlockBody::RedactedThinking { data },
+                    };
+                    self.push_block(Role::Assistant, Some(body), false);
+                }
+            }
+            AssistantPiece::Text(piece) => {
+                let body = self.piece(piece);
+                self.push_block(Role::Assistant, body, piece.cache_point.is_some());
+            }
+            AssistantPiece::Call(call) => {
+                let body = self.call(call);
+                self.push_block(Role::Assistant, Some(body), call.cache_point.is_some());
+            }
+        }
+    }
+
+    fn call(&self, call: &'a Call) -> BlockBody<'a> {
+        let input =
+            RawValue::from_string(as_object(&call.arguments).into_owned()).expect("it was made an object");
+        BlockBody::ToolUse {
+            id: wire_call_id(call.id.as_str()),
+            name: self.names.to_wire(&call.tool),
+            input,
+        }
+    }
+
+    fn push_reply(&mut self, reply: &'a ToolReply) {
+        let mut content: Vec<BlockBody<'a>> = reply
+            .pieces
+            .iter()
+            .filter_map(|piece| self.piece(piece))
+            .collect();
+        if content.is_empty() {
+            // An error without content is refused.
+            content.push(BlockBody::Text {
+                text: Cow::Borrowed("(no output)"),
+            });
+        }
+        let tool_use_id = wire_call_id(reply.call.as_str());
+        let is_marked = reply.pieces.iter().any(|piece| piece.cache_point.is_some());
+        let body = BlockBody::ToolResult {
+            tool_use_id,
+            is_error: reply.is_error,
+            content,
+        };
+        self.push_block(Role::User, Some(body), is_marked);
+    }
+
+    fn piece(&self, piece: &'a Piece) -> Option<BlockBody<'a>> {
+        let body = match &piece.body {
+            PieceBody::Text(text) if is_blank(text) => return None,
+            PieceBody::Text(text) => BlockBody::Text {
+                text: Cow::Borrowed(text),
+            },
+            PieceBody::Media { mime, blob } => match media::show(mime, blob, self.media) {
+                Shown::Image { mime, base64 } => BlockBody::Image {
+                    source: Source::Base64 {
+                        media_type: mime,
+                        data: base64,
+                    },
+                },
+                Shown::Pdf { base64 } => {
+                    let media_type = "application/pdf".to_owned();
+                    BlockBody::Document {
+                        source: Source::Base64 {
+                            media_type,
+                            data: base64,
+                        },
+                    }
+                }
+                Shown::Note(note) => BlockBody::Text { text: note.into() },
+            },
+        };
+        Some(body)
+    }
+
+    fn push_block(&mut self, role: Role, body: Option<BlockBody<'a>>, is_marked: bool) {
+        if let Some(body) = body {
+            if self.messages.last().is_none_or(|last| last.role != role) {
+                self.messages.push(WireMessage {
+                    role,
+                    content: Vec::new(),
+                });
+            }
+            let content = &mut self.messages.last_mut().expect("just pushed").content;
+            content.push(Block {
+                body,
+                cache_control: None,
+            });
+        }
+        if is_marked {
+            let blocks = self
+                .messages
+                .iter_mut()
+                .rev()
+                .flat_map(|message| message.content.iter_mut().rev());
+            if let Some(block) = blocks.into_iter().find(|block| block.body.can_be_breakpoint()) {
+                block.cache_control = Some(CacheControl::Ephemeral);
+            }
+        }
+    }
+
+    /// The messages, with no more breakpoints than are allowed, beginning with the user as they must.
+    fn finish(mut self) -> Vec<WireMessage<'a>> {
+        let blocks = self
+            .messages
+            .iter_mut()
+            .rev()
+            .flat_map(|message| message.content.iter_mut().rev());
+        for block in blocks
+            .filter(|block| block.cache_control.is_some())
+            .skip(MESSAGE_BREAKPOINTS_MAX)
+        {
+            block.cache_control = None;
+        }
+        if self.messages.first().is_none_or(|first| first.role != Role::User) {
+            let body = BlockBody::Text {
+                text: Cow::Borrowed("(the conversation goes on)"),
+            };
+            let content = vec![Block {
+                body,
+                cache_control: None,
+            }];
+            self.messages.insert(
+                0,
+                WireMessage {
+                    role: Role::User,
+                    content,
+                },
+            );
+        }
+        self.messages
+    }
+}
+
+/// The vendor refuses text without a visible character.
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}

@@ -1,0 +1,106 @@
+//! OpenAI's chat completions, which many servers speak: vLLM, llama.cpp, LM Studio, LiteLLM, Ollama and more.
+//!
+//! [`request`] is what is sent, [`stream`] what comes back. Servers differ in small ways; what is tolerated is said
+//! in these two files. Prompt caching is automatic here: all it needs is the stable prefix that every prompt has.
+
+pub(crate) mod request;
+pub(crate) mod stream;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ModelError;
+use crate::model::{EventStream, Model, Request, Window};
+use crate::usage::Price;
+use crate::wire::http::{self, Endpoint, EndpointError, KeyHeader};
+use crate::wire::names::ToolNames;
+use crate::wire::{ApiKey, Timeouts, pairs};
+
+/// Where OpenAI itself listens.
+pub const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+
+/// Where Ollama listens unless it is told otherwise.
+pub const OLLAMA_BASE_URL: &str = "http://localhost:11434/v1";
+
+/// What a server understands beyond what all of them do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// OpenAI itself: `max_completion_tokens`, PDFs as file parts.
+    OpenAi,
+    /// Anybody else.
+    Compatible,
+}
+
+/// Everything that makes one model at one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// The name in full, such as `openai:gpt-5`.
+    pub(crate) name: String,
+    /// The server's name for the model.
+    pub(crate) model: String,
+    pub(crate) base_url: String,
+    pub(crate) key: Option<ApiKey>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) window: Window,
+    pub(crate) price: Option<Price>,
+    /// Further fields of the request's body.
+    pub(crate) extra: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A model behind a chat completions server.
+#[derive(Debug)]
+pub struct OpenAiModel {
+    config: Config,
+    dialect: Dialect,
+    endpoint: Endpoint,
+}
+
+impl OpenAiModel {
+    pub(crate) fn new(config: Config) -> Result<Self, EndpointError> {
+        let base = config.base_url.trim_end_matches('/');
+        let dialect = if base == DEFAULT_BASE_URL {
+            Dialect::OpenAi
+        } else {
+            Dialect::Compatible
+        };
+        let is_bare = base
+            .split_once("://")
+            .is_some_and(|(_, rest)| !rest.contains('/'));
+        let url = format!("{base}{}/chat/completions", if is_bare { "/v1" } else { "" });
+        let header = KeyHeader {
+            name: "authorization",
+            prefix: "Bearer ",
+        };
+        let endpoint = Endpoint::new(&url, config.timeouts, config.key.clone(), header, &[])?;
+        Ok(OpenAiModel {
+            config,
+            dialect,
+            endpoint,
+        })
+    }
+}
+
+#[async_trait]
+impl Model for OpenAiModel {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn window(&self) -> Window {
+        self.config.window
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.config.price
+    }
+
+    async fn stream(&self, request: Request, cancel: &CancellationToken) -> Result<EventStream, ModelError> {
+        pairs::check(&request.prompt)?;
+        let names = ToolNames::of(&request.prompt.tools);
+        let body = request::body(&self.config.model, self.dialect, &request, &names);
+        let body = http::body_json(&body, &self.config.extra);
+        self.endpoint
+            .stream(body, stream::ChatDecoder::new(names), cancel)
+            .await
+    }
+}

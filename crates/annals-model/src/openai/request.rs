@@ -1,0 +1,313 @@
+//! A prompt as chat completions.
+//!
+//! Text is sent as plain strings wherever it can be, because some servers know nothing else. Tool messages carry
+//! text only, so media of a reply follow in a user message. Arguments that are not a JSON object are wrapped in one:
+//! servers parse them, and a model's old mistake must not break every later request.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use annals_core::block::BlobDigest;
+use annals_core::view::prompt::{AssistantPiece, Call, Message, Piece, PieceBody, ToolReply, ToolSchema};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::Dialect;
+use crate::model::{Layout, Request};
+use crate::wire::media::{self, Shown};
+use crate::wire::names::{ToolNames, wire_call_id};
+
+#[derive(Serialize)]
+pub(crate) struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    messages: Vec<WireMessage<'a>>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Tool<'a> {
+    Function { function: Function<'a> },
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: Cow<'a, str>,
+    description: &'a str,
+    parameters: &'a serde_json::Value,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+enum WireMessage<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: Content<'a>,
+    },
+    Assistant {
+        content: Option<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<WireCall<'a>>,
+    },
+    Tool {
+        tool_call_id: Cow<'a, str>,
+        content: String,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(String),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+    File { file: File },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
+}
+
+#[derive(Serialize)]
+struct File {
+    filename: &'static str,
+    file_data: String,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WireCall<'a> {
+    Function {
+        id: Cow<'a, str>,
+        function: CalledFunction<'a>,
+    },
+}
+
+#[derive(Serialize)]
+struct CalledFunction<'a> {
+    name: Cow<'a, str>,
+    arguments: Cow<'a, str>,
+}
+
+/// The body of a request.
+pub(crate) fn body<'a>(
+    model: &'a str,
+    dialect: Dialect,
+    request: &'a Request,
+    names: &'a ToolNames,
+) -> Body<'a> {
+    let prompt = &*request.prompt;
+    let tools: &[ToolSchema] = if request.layout == Layout::Timeline {
+        &[]
+    } else {
+        &prompt.tools
+    };
+    let lowering = Lowering {
+        dialect,
+        media: &request.media,
+        names,
+    };
+    let mut messages = Vec::with_capacity(prompt.messages.len() + 1);
+    if !prompt.system.is_empty() {
+        messages.push(WireMessage::System {
+            content: &prompt.system,
+        });
+    }
+    for message in &prompt.messages {
+        lowering.push(message, &mut messages);
+    }
+    let (max_tokens, max_completion_tokens) = match dialect {
+        Dialect::OpenAi => (None, Some(request.max_tokens)),
+        Dialect::Compatible => (Some(request.max_tokens), None),
+    };
+    Body {
+        model,
+        stream: true,
+        stream_options: StreamOptions { include_usage: true },
+        max_tokens,
+        max_completion_tokens,
+        tools: tools.iter().map(|tool| lowering.tool(tool)).collect(),
+        messages,
+    }
+}
+
+struct Lowering<'a> {
+    dialect: Dialect,
+    media: &'a HashMap<BlobDigest, Arc<[u8]>>,
+    names: &'a ToolNames,
+}
+
+impl<'a> Lowering<'a> {
+    fn tool(&self, tool: &'a ToolSchema) -> Tool<'a> {
+        let name = self.names.to_wire(&tool.name);
+        Tool::Function {
+            function: Function {
+                name,
+                description: &tool.description,
+                parameters: &tool.parameters,
+            },
+        }
+    }
+
+    fn push(&self, message: &'a Message, out: &mut Vec<WireMessage<'a>>) {
+        match message {
+            Message::User(pieces) => out.extend(self.user(pieces)),
+            Message::Assistant(pieces) => out.extend(self.assistant(pieces)),
+            Message::Tool(replies) => self.push_replies(replies, out),
+        }
+    }
+
+    fn user(&self, pieces: &'a [Piece]) -> Option<WireMessage<'a>> {
+        let texts: Option<Vec<&str>> = pieces.iter().map(piece_text).collect();
+        let content = match texts {
+            Some(texts) => Content::Text(set_off(texts)),
+            None => Content::Parts(pieces.iter().filter_map(|piece| self.part(piece)).collect()),
+        };
+        let is_empty = match &content {
+            Content::Text(text) => text.is_empty(),
+            Content::Parts(parts) => parts.is_empty(),
+        };
+        (!is_empty).then_some(WireMessage::User { content })
+    }
+
+    fn assistant(&self, pieces: &'a [AssistantPiece]) -> Option<WireMessage<'a>> {
+        let mut texts = Vec::new();
+        let mut tool_calls = Vec::new();
+        for piece in pieces {
+            match piece {
+                AssistantPiece::Thinking { .. } => {} // this protocol has no way to send it back
+                AssistantPiece::Text(piece) => texts.extend(piece_text(piece)),
+                AssistantPiece::Call(call) => tool_calls.push(self.call(call)),
+            }
+        }
+        let text = set_off(texts);
+        let content = (!text.is_empty()).then_some(text);
+        (content.is_some() || !tool_calls.is_empty())
+            .then_some(WireMessage::Assistant { content, tool_calls })
+    }
+
+    fn call(&self, call: &'a Call) -> WireCall<'a> {
+        let function = CalledFunction {
+            name: self.names.to_wire(&call.tool),
+            arguments: as_object(&call.arguments),
+        };
+        WireCall::Function {
+            id: wire_call_id(call.id.as_str()),
+            function,
+        }
+    }
+
+    fn push_replies(&self, replies: &'a [ToolReply], out: &mut Vec<WireMessage<'a>>) {
+        let mut media = Vec::new();
+        for reply in replies {
+            let mut texts: Vec<Cow<'a, str>> = Vec::new();
+            for piece in &reply.pieces {
+                match (&piece.body, self.part(piece)) {
+                    (PieceBody::Text(text), _) => texts.push(Cow::Borrowed(text)),
+                    (PieceBody::Media { .. }, Some(Part::Text { text })) => texts.push(text),
+                    (PieceBody::Media { mime, .. }, Some(part)) => {
+                        texts.push(format!("\n\n[{mime}: shown after the tool results]").into());
+                        media.push(Part::Text {
+                            text: format!("[{mime} of tool result {}]", reply.call).into(),
+                        });
+                        media.push(part);
+                    }
+                    (PieceBody::Media { .. }, None) => {}
+                }
+            }
+            let content = set_off(texts);
+            out.push(WireMessage::Tool {
+                tool_call_id: wire_call_id(reply.call.as_str()),
+                content,
+            });
+        }
+        if !media.is_empty() {
+            out.push(WireMessage::User {
+                content: Content::Parts(media),
+            });
+        }
+    }
+
+    fn part(&self, piece: &'a Piece) -> Option<Part<'a>> {
+        Some(match &piece.body {
+            PieceBody::Text(text) if text.is_empty() => return None,
+            PieceBody::Text(text) => Part::Text {
+                text: Cow::Borrowed(text),
+            },
+            PieceBody::Media { mime, blob } => match media::show(mime, blob, self.media) {
+                Shown::Image { mime, base64 } => Part::ImageUrl {
+                    image_url: ImageUrl {
+                        url: format!("data:{mime};base64,{base64}"),
+                    },
+                },
+                Shown::Pdf { base64 } if self.dialect == Dialect::OpenAi => {
+                    let file_data = format!("data:application/pdf;base64,{base64}");
+                    Part::File {
+                        file: File {
+                            filename: "document.pdf",
+                            file_data,
+                        },
+                    }
+                }
+                Shown::Pdf { .. } => Part::Text {
+                    text: media::note(mime, "this server takes no documents").into(),
+                },
+                Shown::Note(note) => Part::Text { text: note.into() },
+            },
+        })
+    }
+}
+
+fn piece_text(piece: &Piece) -> Option<&str> {
+    match &piece.body {
+        PieceBody::Text(text) => Some(text),
+        PieceBody::Media { .. } => None,
+    }
+}
+
+/// Texts one after the other; one that does not begin on a new line is set off by an empty line.
+fn set_off<T: AsRef<str>>(texts: Vec<T>) -> String {
+    let mut joined = String::with_capacity(texts.iter().map(|text| text.as_ref().len() + 2).sum());
+    for text in texts.iter().map(AsRef::as_ref).filter(|text| !text.is_empty()) {
+        if !joined.is_empty() && !text.starts_with('\n') {
+            joined.push_str("\n\n");
+        }
+        joined.push_str(text);
+    }
+    joined
+}
+
+/// Arguments as the text of a JSON object.
+pub(crate) fn as_object(arguments: &str) -> Cow<'_, str> {
+    let is_object =
+        arguments.trim_start().starts_with('{') && serde_json::from_str::<&RawValue>(arguments).is_ok();
+    if is_object {
+        Cow::Borrowed(arguments)
+    } else if arguments.trim().is_empty() {
+        Cow::Borrowed("{}")
+    } else {
+        Cow::Owned(serde_json::json!({ "invalid_arguments": arguments }).to_string())
+    }
+}

@@ -1,0 +1,370 @@
+//! One request, one stream of events, and every way it can hang or break.
+//!
+//! The only place that talks to the network. A wait is always bounded: for the connection, for the first byte, for
+//! the next bytes. Redirects are not followed, because they would carry the key to another host.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::time::Duration;
+
+use futures::stream;
+use futures::{FutureExt as _, StreamExt as _};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Response, Url};
+use tokio_util::sync::CancellationToken;
+
+use super::fault::{self, Fault};
+use super::key::ApiKey;
+use super::sse::{SseEvent, SseParser};
+use crate::error::{ModelError, StallPhase};
+use crate::event::Event;
+use crate::model::EventStream;
+
+/// Longer error bodies are not read to their end.
+const ERROR_BODY_MAX_BYTES: usize = 64 << 10;
+
+/// How long each part of a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To reach the provider.
+    pub connect: Duration,
+    /// From sending the prompt to the first byte of the answer. Reasoning models are slow to begin.
+    pub first_byte: Duration,
+    /// Between two chunks of the answer.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(300),
+            idle: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Why an endpoint cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// The base URL is no URL.
+    #[error("`{url}` is not a base url; expected something like `http://localhost:8000/v1`")]
+    Url {
+        /// What was given.
+        url: String,
+    },
+    /// The key has characters that no header can carry.
+    #[error("the key has characters that a header cannot carry; check how it was copied")]
+    Key,
+    /// The HTTP client could not be made.
+    #[error("the http client could not be made: {0}")]
+    Client(#[source] reqwest::Error),
+}
+
+/// Where requests go, with their headers.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    client: reqwest::Client,
+    url: Url,
+    timeouts: Timeouts,
+    key: Option<ApiKey>,
+}
+
+/// A header that carries the key.
+pub(crate) struct KeyHeader {
+    pub(crate) name: &'static str,
+    pub(crate) prefix: &'static str,
+}
+
+impl Endpoint {
+    pub(crate) fn new(
+        url: &str,
+        timeouts: Timeouts,
+        key: Option<ApiKey>,
+        key_header: KeyHeader,
+        fixed: &[(&'static str, &'static str)],
+    ) -> Result<Self, EndpointError> {
+        let bad_url = || EndpointError::Url { url: url.to_owned() };
+        let url = Url::parse(url).map_err(|_| bad_url())?;
+        let host = url.host_str().ok_or_else(bad_url)?;
+        let is_loopback = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        let mut headers = HeaderMap::new();
+        for (name, value) in fixed {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        if let Some(key) = &key {
+            let text = format!("{}{}", key_header.prefix, key.expose());
+            let mut value = HeaderValue::from_str(&text).map_err(|_| EndpointError::Key)?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static(key_header.name), value);
+        }
+        let mut client = reqwest::Client::builder()
+            .default_headers(headers)
+            .connect_timeout(timeouts.connect)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("annals/", env!("CARGO_PKG_VERSION")));
+        if is_loopback {
+            client = client.no_proxy(); // a proxy cannot reach the server on this very machine
+        }
+        let client = client.build().map_err(EndpointError::Client)?;
+        Ok(Endpoint {
+            client,
+            url,
+            timeouts,
+            key,
+        })
+    }
+
+    /// Sends the body and reads the answer with this decoder.
+    pub(crate) async fn stream(
+        &self,
+        body: Vec<u8>,
+        decoder: impl Decoder,
+        cancel: &CancellationToken,
+    ) -> Result<EventStream, ModelError> {
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        let send = async { request.send().await.map_err(|error| self.network(error)) };
+        let response = within(self.timeouts.first_byte, StallPhase::FirstByte, cancel, send).await?;
+        let response = self.accept(response, cancel).await?;
+        let reading = Reading {
+            response,
+            parser: SseParser::default(),
+            decoder,
+            queue: VecDeque::new(),
+            failure: None,
+            is_closed: false,
+            next_wait: (self.timeouts.first_byte, StallPhase::FirstByte),
+            idle: self.timeouts.idle,
+            key: self.key.clone(),
+            cancel: cancel.clone(),
+        };
+        Ok(stream::unfold(reading, |mut reading| async move {
+            let item = reading.next().await?;
+            Some((item, reading))
+        })
+        .boxed())
+    }
+
+    /// The response if it is a stream; what its body complains about otherwise.
+    async fn accept(
+        &self,
+        mut response: Response,
+        cancel: &CancellationToken,
+    ) -> Result<Response, ModelError> {
+        let status = response.status();
+        let content_type = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
+        let is_json = content_type.is_some_and(|content_type| content_type.starts_with("application/json"));
+        if status.is_success() && !is_json {
+            return Ok(response);
+        }
+        let retry_after = retry_after(response.headers());
+        let mut body = Vec::new();
+        while body.len() < ERROR_BODY_MAX_BYTES {
+            let chunk = async { Ok(response.chunk().await.unwrap_or(None)) };
+            match within(self.timeouts.idle, StallPhase::Idle, cancel, chunk).await {
+                Ok(Some(bytes)) => body.extend_from_slice(&bytes),
+                Ok(None) => break,
+                Err(ModelError::Cancelled) => return Err(ModelError::Cancelled),
+                Err(_) => break, // what came of the complaint is enough
+            }
+        }
+        if status.is_success() && !is_complaint(&body) {
+            let message = "the answer is not a stream; does the server support `stream`?".to_owned();
+            return Err(ModelError::Malformed { message });
+        }
+        Err(Fault::from_body(status.as_u16(), &body, retry_after).into_error(self.key.as_ref()))
+    }
+
+    fn network(&self, error: reqwest::Error) -> ModelError {
+        network(error, self.key.as_ref())
+    }
+}
+
+/// Turns a vendor's events into ours. Has no IO, so that any chunking of a stream gives the same result.
+pub(crate) trait Decoder: Send + 'static {
+    /// Takes one event.
+    fn event(&mut self, event: &SseEvent, out: &mut VecDeque<Event>) -> Result<(), DecodeError>;
+
+    /// The stream is over.
+    fn end(&mut self, out: &mut VecDeque<Event>) -> Result<(), DecodeError>;
+
+    /// Whether the vendor said that nothing more comes.
+    fn is_finished(&self) -> bool;
+}
+
+/// Why a vendor's event cannot be used.
+#[derive(Debug)]
+pub(crate) enum DecodeError {
+    /// The vendor complains.
+    Fault(Fault),
+    /// It is not the vendor's protocol.
+    Malformed(String),
+    /// It ended too early.
+    CutOff,
+}
+
+impl DecodeError {
+    pub(crate) fn into_error(self, key: Option<&ApiKey>) -> ModelError {
+        match self {
+            DecodeError::Fault(fault) => fault.into_error(key),
+            DecodeError::Malformed(message) => ModelError::Malformed {
+                message: fault::shown(&message, key),
+            },
+            DecodeError::CutOff => ModelError::CutOff,
+        }
+    }
+}
+
+/// A request's body as JSON, with further fields that win over its own.
+pub(crate) fn body_json(
+    body: &impl serde::Serialize,
+    extra: &serde_json::Map<String, serde_json::Value>,
+) -> Vec<u8> {
+    let plain = "a request's body is plain data";
+    if extra.is_empty() {
+        return serde_json::to_vec(body).expect(plain);
+    }
+    let mut value = serde_json::to_value(body).expect(plain);
+    if let Some(fields) = value.as_object_mut() {
+        fields.extend(extra.clone());
+    }
+    serde_json::to_vec(&value).expect(plain)
+}
+
+/// Reads the JSON of an event.
+pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, DecodeError> {
+    serde_json::from_str(data).map_err(|error| DecodeError::Malformed(format!("{error} in `{data}`")))
+}
+
+struct Reading<D> {
+    response: Response,
+    parser: SseParser,
+    decoder: D,
+    queue: VecDeque<Event>,
+    /// Given after what came before it.
+    failure: Option<ModelError>,
+    is_closed: bool,
+    next_wait: (Duration, StallPhase),
+    idle: Duration,
+    key: Option<ApiKey>,
+    cancel: CancellationToken,
+}
+
+impl<D: Decoder> Reading<D> {
+    async fn next(&mut self) -> Option<Result<Event, ModelError>> {
+        loop {
+            if let Some(event) = self.queue.pop_front() {
+                return Some(Ok(event));
+            }
+            if self.is_closed {
+                return self.failure.take().map(Err);
+            }
+            if let Err(error) = self.fill().await {
+                self.failure = Some(error);
+                self.is_closed = true;
+            }
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), ModelError> {
+        let (wait, phase) = std::mem::replace(&mut self.next_wait, (self.idle, StallPhase::Idle));
+        let response = &mut self.response;
+        let key = self.key.as_ref();
+        let chunk = async { response.chunk().await.map_err(|error| network(error, key)) };
+        let Some(bytes) = within(wait, phase, &self.cancel, chunk).await? else {
+            self.is_closed = true;
+            let last = self.parser.finish();
+            self.decode(last.as_slice())?;
+            return self
+                .decoder
+                .end(&mut self.queue)
+                .map_err(|error| error.into_error(self.key.as_ref()));
+        };
+        let mut events: Vec<SseEvent> = Vec::new();
+        let parsed = self.parser.push(&bytes, &mut events);
+        self.decode(&events)?;
+        parsed.map_err(|overflow| ModelError::Malformed {
+            message: overflow.to_string(),
+        })?;
+        if self.decoder.is_finished() {
+            self.is_closed = true;
+            // If the end of the body is here already, the connection can be used again.
+            self.response.chunk().now_or_never();
+        }
+        Ok(())
+    }
+
+    fn decode(&mut self, events: &[SseEvent]) -> Result<(), ModelError> {
+        for event in events.iter() {
+            if self.decoder.is_finished() {
+                break;
+            }
+            self.decoder
+                .event(event, &mut self.queue)
+                .map_err(|error| error.into_error(self.key.as_ref()))?;
+        }
+        Ok(())
+    }
+}
+
+async fn within<T>(
+    limit: Duration,
+    phase: StallPhase,
+    cancel: &CancellationToken,
+    work: impl Future<Output = Result<T, ModelError>>,
+) -> Result<T, ModelError> {
+    match cancel
+        .run_until_cancelled(tokio::time::timeout(limit, work))
+        .await
+    {
+        None => Err(ModelError::Cancelled),
+        Some(Err(_)) => Err(ModelError::Stalled { phase, after: limit }),
+        Some(Ok(result)) => result,
+    }
+}
+
+fn network(error: reqwest::Error, key: Option<&ApiKey>) -> ModelError {
+    use std::error::Error as _;
+    // The outermost text says little ("error sending request"): the causes say what happened.
+    let error = error.without_url();
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        message = format!("{message}: {inner}");
+        cause = inner.source();
+    }
+    ModelError::Network {
+        message: fault::shown(&message, key),
+    }
+}
+
+/// Some gateways complain with status 200.
+fn is_complaint(body: &[u8]) -> bool {
+    serde_json::from_slice::<serde_json::Value>(body).is_ok_and(|value| !value["error"].is_null())
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    if let Some(millis) = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(millis / 1_000.0).ok();
+    }
+    let after = text("retry-after")?;
+    if let Ok(seconds) = after.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    // A date is measured against the date of the answer, which saves us from asking our own clock.
+    let date = |text: &str| {
+        jiff::fmt::rfc2822::parse(text)
+            .ok()
+            .map(|zoned| zoned.timestamp())
+    };
+    let wait = date(after)?.duration_since(date(text("date")?)?);
+    Some(Duration::try_from(wait).unwrap_or_default())
+}
