@@ -1,0 +1,262 @@
+//! A sandbox of processes on this machine: the common body of [`crate::local`] and [`crate::trusted_host`], which
+//! differ only in the walls they ask for.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::capture::Captured;
+use crate::failure::{Failure, FailureKind};
+use crate::files::Workspace;
+use crate::interpreters;
+use crate::language::Language;
+use crate::ops::{Cmd, CodeResult, CodeRun, CommandResult, CommandRun, Op, OpResult};
+use crate::process::cgroup::Group;
+use crate::process::client::{KeeperHandle, Running};
+use crate::process::wire::{RunRequest, Source};
+use crate::sandbox::{Capabilities, Sandbox};
+use crate::spec::SandboxSpec;
+
+/// File operations of one sandbox that run at once; more would only queue in the kernel.
+const FILE_OPERATIONS_AT_ONCE: usize = 16;
+
+/// A keeper, a workspace, and what every command gets.
+pub(crate) struct HostSandbox {
+    pub(crate) spec: SandboxSpec,
+    pub(crate) root: PathBuf,
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) keeper: KeeperHandle,
+    pub(crate) capabilities: Capabilities,
+    /// Environment of every command, before its own.
+    pub(crate) env: BTreeMap<String, String>,
+    /// The program of each language as seen from inside.
+    pub(crate) programs: BTreeMap<Language, PathBuf>,
+    pub(crate) shell: PathBuf,
+    pub(crate) pipe_owner: Option<u32>,
+    /// Removed after the processes in it are gone.
+    pub(crate) group: Mutex<Option<Group>>,
+    pub(crate) file_slots: Semaphore,
+    pub(crate) closed: CancellationToken,
+}
+
+impl HostSandbox {
+    pub(crate) fn file_slots() -> Semaphore {
+        Semaphore::new(FILE_OPERATIONS_AT_ONCE)
+    }
+
+    async fn files<T: Send + 'static>(
+        &self,
+        cancel: &CancellationToken,
+        work: impl FnOnce(&Workspace) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let _slot = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(Failure::cancelled()),
+            () = self.closed.cancelled() => return Err(Failure::closed()),
+            slot = self.file_slots.acquire() => slot.map_err(|_| Failure::closed())?,
+        };
+        let workspace = Arc::clone(&self.workspace);
+        let done = tokio::task::spawn_blocking(move || work(&workspace)).await;
+        done.unwrap_or_else(|error| Err(Failure::os("perform the file operation", error)))
+    }
+
+    async fn command(&self, op: CommandRun, cancel: &CancellationToken) -> Result<CommandResult, Failure> {
+        let argv = match op.cmd {
+            Cmd::Shell(line) => vec![self.shell.to_string_lossy().into_owned(), "-c".to_owned(), line],
+            Cmd::Argv(argv) if argv.first().is_none_or(String::is_empty) => {
+                return Err(Failure::new(
+                    FailureKind::Unsupported,
+                    "the command is empty; name a program",
+                ));
+            }
+            Cmd::Argv(argv) => argv,
+        };
+        let request = self.request(argv, op.env, op.cwd.as_deref(), None)?;
+        self.run(request, op.stdin, op.timeout, cancel).await
+    }
+
+    async fn code(&self, op: CodeRun, cancel: &CancellationToken) -> Result<CodeResult, Failure> {
+        let program = self.programs.get(&op.language).ok_or_else(|| {
+            let message = format!(
+                "no {} interpreter (`{}`) was found on this machine",
+                op.language,
+                op.language.program()
+            );
+            Failure::new(FailureKind::Unsupported, message)
+        })?;
+        let source = Source {
+            file_name: op.language.file_name().to_owned(),
+            text: op.code,
+        };
+        let argv = vec![program.to_string_lossy().into_owned()];
+        let mut request = self.request(argv, op.env, op.cwd.as_deref(), Some(source))?;
+        self.let_imports_find_the_workspace(op.language, &mut request);
+        let result = self.run(request, op.stdin, op.timeout, cancel).await?;
+        let error = (result.exit_code != 0).then(|| why(&result));
+        let CommandResult {
+            exit_code,
+            stdout,
+            stderr,
+            elapsed_ms,
+            ..
+        } = result;
+        Ok(CodeResult {
+            exit_code,
+            text: None,
+            stdout,
+            stderr,
+            error,
+            elapsed_ms,
+        })
+    }
+
+    /// The source lies in a place of its own; modules that programs wrote lie in the workspace.
+    fn let_imports_find_the_workspace(&self, language: Language, request: &mut RunRequest) {
+        let Some(variable) = language.import_path_variable() else {
+            return;
+        };
+        let workspace = request.cwd.to_string_lossy().into_owned();
+        match request.env.iter_mut().find(|(name, _)| name == variable) {
+            Some((_, path)) if path.is_empty() => *path = workspace,
+            Some((_, path)) => *path = format!("{path}:{workspace}"),
+            None => request.env.push((variable.to_owned(), workspace)),
+        }
+    }
+
+    fn request(
+        &self,
+        argv: Vec<String>,
+        env: BTreeMap<String, String>,
+        cwd: Option<&str>,
+        source: Option<Source>,
+    ) -> Result<RunRequest, Failure> {
+        let nul = |what: &str| {
+            Failure::new(
+                FailureKind::Unsupported,
+                format!("{what} contains a NUL character"),
+            )
+        };
+        if argv.iter().any(|argument| argument.contains('\0')) {
+            return Err(nul("the command"));
+        }
+        if let Some((name, _)) = env
+            .iter()
+            .find(|(name, value)| name.contains('\0') || value.contains('\0'))
+        {
+            return Err(nul(&format!("environment variable `{}`", name.escape_debug())));
+        }
+        if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains('=')) {
+            let message = format!("`{name}` is no name for an environment variable");
+            return Err(Failure::new(FailureKind::Unsupported, message));
+        }
+        let inside = self.workspace.inside();
+        let cwd = cwd
+            .map(|cwd| self.workspace.relative(cwd))
+            .transpose()?
+            .map_or(inside.to_owned(), |cwd| inside.join(cwd));
+        let mut all = self.env.clone();
+        all.extend(env);
+        Ok(RunRequest {
+            argv,
+            env: all.into_iter().collect(),
+            cwd,
+            source,
+        })
+    }
+
+    async fn run(
+        &self,
+        request: RunRequest,
+        stdin: Option<Vec<u8>>,
+        timeout: Option<Duration>,
+        cancel: &CancellationToken,
+    ) -> Result<CommandResult, Failure> {
+        let limits = &self.spec.limits;
+        let timeout = timeout.unwrap_or(limits.timeout);
+        let running = Running {
+            request,
+            stdin,
+            timeout,
+            limits,
+            pipe_owner: self.pipe_owner,
+        };
+        self.keeper.run(running, cancel, &self.closed).await
+    }
+}
+
+/// The last line a program said about its end; its exit code if it said nothing.
+fn why(result: &CommandResult) -> String {
+    let last = |stream: &Captured| {
+        stream
+            .text()
+            .lines()
+            .rev()
+            .find(|line| !line.trim().is_empty())
+            .map(str::to_owned)
+    };
+    match result.signal {
+        Some(signal) => format!("ended by signal {signal}"),
+        None => last(&result.stderr).unwrap_or_else(|| format!("exit code {}", result.exit_code)),
+    }
+}
+
+#[async_trait]
+impl Sandbox for HostSandbox {
+    async fn dispatch(&self, op: Op, cancel: &CancellationToken) -> Result<OpResult, Failure> {
+        if self.closed.is_cancelled() {
+            return Err(Failure::closed());
+        }
+        if cancel.is_cancelled() {
+            return Err(Failure::cancelled());
+        }
+        let limits = self.spec.limits.clone();
+        match op {
+            Op::CommandRun(op) => self.command(op, cancel).await.map(OpResult::Command),
+            Op::CodeRun(op) => self.code(op, cancel).await.map(OpResult::Code),
+            // One system call of a microsecond; handing it to another thread would cost ten times that.
+            Op::FilesExists(op) => self.workspace.exists(&op).map(OpResult::Exists),
+            Op::FilesRead(op) => self
+                .files(cancel, move |files| files.read(&op, &limits))
+                .await
+                .map(OpResult::File),
+            Op::FilesWrite(op) => self
+                .files(cancel, move |files| files.write(&op))
+                .await
+                .map(OpResult::Written),
+            Op::FilesList(op) => self
+                .files(cancel, move |files| files.list(&op, &limits))
+                .await
+                .map(OpResult::Entries),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    async fn close(&self) {
+        self.closed.cancel();
+        self.keeper.end();
+        self.keeper.ended().await;
+        let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(group) = group {
+            let _ = tokio::task::spawn_blocking(move || drop(group)).await;
+        }
+    }
+
+    fn root(&self) -> &Path {
+        &self.root
+    }
+}
+
+/// The program of each language that this machine has.
+pub(crate) fn programs() -> BTreeMap<Language, PathBuf> {
+    interpreters::all()
+        .map(|interpreter| (interpreter.language, interpreter.program.clone()))
+        .collect()
+}

@@ -1,0 +1,252 @@
+//! The keeper: builds one sandbox's walls, then forks an init for every command.
+//!
+//! It is the first process of the sandbox's process namespace, so its end is the end of everything inside. It ends
+//! when Annals closes its socket, also by dying.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::fence::Fence;
+use super::identity::{self, HostProc};
+use super::sysfilter::SysFilter;
+use super::wire::{self, OpenRequest, Opened, Refusal, RunRequest, Source, Step};
+use super::{init, rootfs, syscalls, tree};
+use crate::spec::Layer;
+
+/// A sandbox whose walls stand.
+pub(super) struct Keeper {
+    pub(super) request: OpenRequest,
+    pub(super) fence: Option<Fence>,
+    pub(super) filter: Option<SysFilter>,
+    /// Whether each command becomes nobody by itself.
+    pub(super) drops_late: bool,
+    scratch: PathBuf,
+    sources: u64,
+    /// Running inits and the private source file of each.
+    running: Vec<(libc::pid_t, Option<PathBuf>)>,
+}
+
+/// Never returns: this process is the keeper until it ends.
+///
+/// `host_ids` are the launcher's user and group: in a new user namespace a process cannot read its own any more.
+pub(super) fn keep(
+    request: OpenRequest,
+    host_ids: (u32, u32),
+    socket: UnixStream,
+    cgroups: Vec<OwnedFd>,
+) -> ! {
+    close_others(&socket, &cgroups);
+    match Keeper::build(request, host_ids, cgroups) {
+        Ok(mut keeper) => {
+            let layers = keeper.request.layers.clone();
+            let ready = Opened::Ready {
+                layers,
+                scratch: keeper.scratch.clone(),
+            };
+            if wire::send(&socket, &ready, &[]).is_ok() {
+                keeper.serve(&socket);
+            }
+            keeper.clean();
+        }
+        Err(refusal) => {
+            let _ = wire::send(&socket, &Opened::Refused(refusal), &[]);
+        }
+    }
+    syscalls::exit_now(0)
+}
+
+/// The launcher's own descriptors are not this sandbox's business. The first three stay taken, by the null device, so
+/// that none of a command's descriptors is ever one of them.
+fn close_others(socket: &UnixStream, cgroups: &[OwnedFd]) {
+    if let Ok(null) = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+    {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+    let keep: Vec<i32> = std::iter::once(socket.as_raw_fd())
+        .chain(cgroups.iter().map(AsRawFd::as_raw_fd))
+        .collect();
+    let highest = keep.iter().copied().max().unwrap_or(2);
+    for fd in (3..highest).filter(|fd| !keep.contains(fd)) {
+        // SAFETY: none of these is owned by anything this process still uses.
+        unsafe { libc::close(fd) };
+    }
+    // SAFETY: as above, for all descriptors past the ones kept.
+    unsafe { libc::syscall(libc::SYS_close_range, highest + 1, libc::c_uint::MAX, 0) };
+}
+
+impl Keeper {
+    fn build(mut request: OpenRequest, host_ids: (u32, u32), cgroups: Vec<OwnedFd>) -> Result<Self, Refusal> {
+        for membership in cgroups {
+            rustix::io::write(&membership, b"0")
+                .map_err(|error| Refusal::of(Layer::Cgroup, "could not enter the cgroup", error))?;
+        }
+        let staged = identity::is_staged(&request, host_ids.0);
+        let proc = HostProc::open().map_err(|error| Refusal::plain("could not open /proc", error))?;
+        if request.limits.is_some() {
+            // The first to go when the machine runs out of memory. Raising it needs no right; failing is harmless.
+            let _ = proc.write("self/oom_score_adj", "1000");
+        }
+        if request.has(Layer::User) && !staged {
+            proc.map_self(host_ids.0, host_ids.1)
+                .map_err(|error| Refusal::of(Layer::User, "could not map ids", error))?;
+        }
+        if request.has(Layer::Mount) {
+            let ids = staged
+                .then(|| identity::mount_ids(&proc, request.owner))
+                .transpose()
+                .map_err(|error| {
+                    Refusal::of(
+                        Layer::UnprivilegedUid,
+                        "could not describe id-mapped mounts",
+                        error,
+                    )
+                })?;
+            rootfs::enter(&request, ids.as_ref())?;
+        }
+        if staged {
+            identity::become_nobody(&request, &proc)?;
+        }
+        if request.has(Layer::Net) {
+            // Programs may talk to themselves; a namespace without it would only break them.
+            let _ = syscalls::loopback_up();
+        }
+        if request.has(Layer::Uts) {
+            let _ = rustix::system::sethostname(b"sandbox");
+        }
+        if !request.layers.is_empty() {
+            // No process inside may look into this one.
+            let _ = syscalls::prctl(libc::PR_SET_DUMPABLE, 0);
+        }
+        let scratch = if request.has(Layer::Mount) {
+            Ok(PathBuf::from(rootfs::SCRATCH))
+        } else {
+            host_scratch(&request, host_ids.0)
+        };
+        let scratch =
+            scratch.map_err(|error| Refusal::plain("could not make a temporary directory", error))?;
+        let fence = Fence::build(&mut request, &scratch)?;
+        let filter = request.has(Layer::Seccomp).then(SysFilter::build).transpose()?;
+        let drops_late = identity::drops_late(&request, host_ids.0);
+        Ok(Self {
+            request,
+            fence,
+            filter,
+            drops_late,
+            scratch,
+            sources: 0,
+            running: Vec::new(),
+        })
+    }
+
+    fn serve(&mut self, socket: &UnixStream) {
+        let Ok(children) = syscalls::child_signal() else {
+            return;
+        };
+        loop {
+            let mut ready = [
+                PollFd::new(socket, PollFlags::IN),
+                PollFd::new(&children, PollFlags::IN),
+            ];
+            match poll(&mut ready, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+            let (asked, ended) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
+            if ended {
+                syscalls::drain_signal(&children);
+                self.reap();
+            }
+            if asked {
+                match wire::receive::<RunRequest>(socket) {
+                    Ok(Some((run, fds))) => self.run(run, fds),
+                    Ok(None) | Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, mut run: RunRequest, fds: Vec<OwnedFd>) {
+        let Ok([stdin, stdout, stderr, control]) = <[OwnedFd; 4]>::try_from(fds) else {
+            return;
+        };
+        let source = match run
+            .source
+            .take()
+            .map(|source| self.put_source(source))
+            .transpose()
+        {
+            Ok(source) => source,
+            Err(error) => return init::report_failure(&control, Step::Source, &error),
+        };
+        run.argv
+            .extend(source.as_ref().map(|path| path.to_string_lossy().into_owned()));
+        match syscalls::fork_into(identity::command_namespaces(&self.request)) {
+            Ok(syscalls::Forked::Child) => init::run(self, run, [stdin, stdout, stderr], control),
+            Ok(syscalls::Forked::Parent(pid)) => self.running.push((pid, source)),
+            Err(error) => init::report_failure(&control, Step::Fork, &error),
+        }
+    }
+
+    /// A file of its own in a directory of its own, so that the language finds nothing else beside it.
+    fn put_source(&mut self, source: Source) -> io::Result<PathBuf> {
+        self.sources += 1;
+        let directory = self.scratch.join(format!("code-{}", self.sources));
+        let made = std::fs::create_dir(&directory);
+        if made
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+        {
+            // A program took the name first; it may keep it.
+            return self.put_source(source);
+        }
+        made?;
+        let path = directory.join(source.file_name);
+        std::fs::write(&path, source.text)?;
+        Ok(path)
+    }
+
+    fn reap(&mut self) {
+        while let Ok(Some((pid, _))) = syscalls::reap() {
+            let Some(at) = self.running.iter().position(|(running, _)| *running == pid) else {
+                continue;
+            };
+            let (_, source) = self.running.swap_remove(at);
+            if let Some(directory) = source.as_deref().and_then(Path::parent) {
+                let _ = std::fs::remove_dir_all(directory);
+            }
+        }
+    }
+
+    /// Leaves nothing behind. Inside a private root there are no files to leave.
+    fn clean(&mut self) {
+        if self.request.has(Layer::Pid) {
+            tree::kill_namespace()
+        } else {
+            tree::kill_descendants()
+        }
+        if !self.request.has(Layer::Mount) {
+            let _ = std::fs::remove_dir_all(&self.scratch);
+        }
+    }
+}
+
+/// A directory of its own in the host's temporary directory.
+fn host_scratch(request: &OpenRequest, host_uid: u32) -> io::Result<PathBuf> {
+    let directory = tempfile::Builder::new()
+        .prefix("annals-sandbox-")
+        .tempdir_in("/tmp")?
+        .keep();
+    if identity::drops_late(request, host_uid) {
+        std::os::unix::fs::chown(&directory, Some(identity::NOBODY), Some(identity::NOBODY))?;
+    }
+    Ok(directory)
+}

@@ -1,0 +1,79 @@
+//! The launcher: forks a keeper for each sandbox, and nothing else.
+//!
+//! Must stay single-threaded: its children go on with ordinary code after the fork.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::wire::{self, OpenRequest, Opened, Refusal, ToLauncher};
+use super::{identity, keeper, probe, syscalls};
+use crate::spec::Layer;
+
+/// Serves requests until Annals is gone.
+pub(super) fn serve(socket: &UnixStream) {
+    let Ok(children) = syscalls::child_signal() else {
+        return;
+    };
+    loop {
+        let mut ready = [
+            PollFd::new(socket, PollFlags::IN),
+            PollFd::new(&children, PollFlags::IN),
+        ];
+        match poll(&mut ready, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+        let (asked, ended) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
+        if ended {
+            syscalls::drain_signal(&children);
+            while let Ok(Some(_)) = syscalls::reap() {}
+        }
+        if asked {
+            match wire::receive(socket) {
+                Ok(Some((ToLauncher::Open(request), fds))) => open(request, fds),
+                Ok(Some((ToLauncher::Probe, mut fds))) => {
+                    if let Some(reply) = fds.pop() {
+                        let _ = wire::send(&UnixStream::from(reply), &probe::layers(), &[]);
+                    }
+                }
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+}
+
+fn open(request: OpenRequest, fds: Vec<OwnedFd>) {
+    let mut fds = fds.into_iter();
+    let Some(reply) = fds.next().map(UnixStream::from) else {
+        return;
+    };
+    let cgroups: Vec<OwnedFd> = fds.collect();
+    let host_ids = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    match syscalls::fork_into(identity::first_namespaces(&request, host_ids.0)) {
+        Ok(syscalls::Forked::Child) => keeper::keep(request, host_ids, reply, cgroups),
+        Ok(syscalls::Forked::Parent(_)) => {}
+        Err(error) => {
+            let refusal = blame(&request, error);
+            let _ = wire::send(&reply, &Opened::Refused(refusal), &[]);
+        }
+    }
+}
+
+/// The kernel does not say which namespace it refused; trying them one by one does.
+fn blame(request: &OpenRequest, error: std::io::Error) -> Refusal {
+    let missing = probe::layers()
+        .into_iter()
+        .find(|fact| request.has(fact.layer) && fact.missing.is_some());
+    match missing {
+        Some(fact) => Refusal {
+            layer: Some(fact.layer),
+            reason: fact.missing.unwrap_or_default(),
+        },
+        None => Refusal::of(Layer::User, "could not create namespaces", error),
+    }
+}

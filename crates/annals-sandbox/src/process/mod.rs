@@ -1,0 +1,29 @@
+//! Starting processes behind walls, at about the cost of a plain start.
+//!
+//! ```text
+//! Annals ─► launcher ─► keeper (one a sandbox: namespaces, root, filters) ─► init (one a command: pid 1) ─► command
+//! ```
+//!
+//! - The **launcher** is this same executable started once more, single-threaded and with an empty environment, so
+//!   that everything below it forks from a small, clean memory that holds none of the host's secrets.
+//! - A **keeper** builds a sandbox's walls once and keeps them. It is the first process of the sandbox.
+//! - An **init** is the first process of one command's own process namespace. When the command ends, or the socket
+//!   between init and Annals closes (timeout, cancel, death of Annals), init exits and the kernel ends the rest.
+//!
+//! Start reading at [`client`], which is the side that lives in Annals; all other modules run in the processes above.
+
+pub(crate) mod client;
+pub(crate) mod wire;
+
+pub(crate) mod cgroup;
+mod fence;
+mod hook;
+mod identity;
+mod init;
+mod keeper;
+mod launcher;
+pub(crate) mod probe;
+mod rootfs;
+mod syscalls;
+mod sysfilter;
+mod tree;

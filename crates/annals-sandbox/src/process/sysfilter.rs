@@ -1,0 +1,225 @@
+//! System calls that no program inside needs and that have been ways out before: they fail with "not permitted".
+//!
+//! A list of what is refused, not of what is allowed: programs keep working on newer kernels and libraries, and the
+//! other layers hold what this one lets through.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    sock_filter,
+};
+
+use super::wire::Refusal;
+use crate::spec::Layer;
+
+/// Filters that are ready and bind nobody yet.
+pub(super) struct SysFilter(Vec<BpfProgram>);
+
+impl SysFilter {
+    pub(super) fn build() -> Result<Self, Refusal> {
+        let refused = |error: seccompiler::BackendError| Refusal {
+            layer: Some(Layer::Seccomp),
+            reason: error.to_string(),
+        };
+        let denied = program(denied_calls().map_err(refused)?, libc::EPERM).map_err(refused)?;
+        // The C library asks for these first and has another way when the kernel seems not to know them.
+        let unknown = BTreeMap::from([(libc::SYS_clone3, vec![])]);
+        let unknown = program(unknown, libc::ENOSYS).map_err(refused)?;
+        Ok(Self(vec![foreign_numbers(), unknown, denied]))
+    }
+
+    /// Binds this process and all its children, for good.
+    pub(super) fn apply(&self) -> io::Result<()> {
+        self.0
+            .iter()
+            .try_for_each(|program| seccompiler::apply_filter(program).map_err(io::Error::other))
+    }
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn program(rules: Rules, errno: i32) -> Result<BpfProgram, seccompiler::BackendError> {
+    let arch = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno as u32),
+        arch,
+    )?
+    .try_into()
+}
+
+fn denied_calls() -> Result<Rules, seccompiler::BackendError> {
+    let mut rules: Rules = DENIED.iter().map(|call| (*call, vec![])).collect();
+    rules.insert(libc::SYS_clone, new_namespaces()?);
+    rules.insert(libc::SYS_socket, vec![foreign_family()?]);
+    rules.insert(libc::SYS_socketpair, vec![foreign_family()?]);
+    rules.insert(
+        libc::SYS_ioctl,
+        vec![terminal(libc::TIOCSTI)?, terminal(libc::TIOCLINUX)?],
+    );
+    rules.insert(libc::SYS_personality, vec![odd_personality()?]);
+    Ok(rules)
+}
+
+type Condition = Result<SeccompRule, seccompiler::BackendError>;
+
+/// `clone` with any flag that makes a namespace: one rule for each, any of them is enough.
+fn new_namespaces() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let flags = [
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWCGROUP,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+    ];
+    let rule = |flag: libc::c_int| {
+        let flag = u64::from(flag as u32);
+        let set = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        SeccompRule::new(vec![set])
+    };
+    flags.into_iter().map(rule).collect()
+}
+
+/// Any address family but unix, internet and routing: the others reach hardware, the hypervisor or rare kernel code.
+fn foreign_family() -> Condition {
+    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let others = families
+        .map(|family| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family as u64));
+    SeccompRule::new(others.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// Typing into, or scrolling, somebody's terminal.
+fn terminal(request: libc::Ioctl) -> Condition {
+    SeccompRule::new(vec![SeccompCondition::new(
+        1,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::Eq,
+        request as u64,
+    )?])
+}
+
+/// Anything but the ordinary one, no randomisation (debuggers), and the question which it is.
+fn odd_personality() -> Condition {
+    const ADDR_NO_RANDOMIZE: u64 = 0x0004_0000;
+    let usual = [0, ADDR_NO_RANDOMIZE, 0xffff_ffff];
+    let others =
+        usual.map(|usual| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, usual));
+    SeccompRule::new(others.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// Calls numbered for another calling convention of the same processor (x32): none of ours is known there.
+fn foreign_numbers() -> BpfProgram {
+    const FIRST_FOREIGN: u32 = 0x4000_0000;
+    const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    vec![
+        sock_filter {
+            code: LOAD_NUMBER,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        },
+        sock_filter {
+            code: AT_LEAST,
+            jt: 0,
+            jf: 1,
+            k: FIRST_FOREIGN,
+        },
+        sock_filter {
+            code: RETURN,
+            jt: 0,
+            jf: 0,
+            k: libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        },
+        sock_filter {
+            code: RETURN,
+            jt: 0,
+            jf: 0,
+            k: libc::SECCOMP_RET_ALLOW,
+        },
+    ]
+}
+
+/// Refused whatever the arguments.
+const DENIED: &[i64] = &[
+    // namespaces and mounts
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    // other processes
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    // keys, which have no namespace of their own
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // large and often broken parts of the kernel
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_fanotify_init,
+    // files by number instead of by path
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    // the machine itself
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_acct,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_vhangup,
+    libc::SYS_nfsservctl,
+    libc::SYS_lookup_dcookie,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_uselib,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ustat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_sysfs,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS__sysctl,
+];

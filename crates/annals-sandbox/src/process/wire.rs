@@ -1,0 +1,292 @@
+//! What Annals, launcher, keepers and inits say to each other: JSON with a length before it, and file descriptors.
+
+use std::collections::BTreeSet;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::Limits;
+use crate::spec::{Bind, Layer};
+
+/// Most descriptors one message carries.
+const MAX_FDS: usize = 8;
+
+/// Largest message: code and arguments travel in it.
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
+
+/// Asked of the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToLauncher {
+    /// Open a sandbox. Descriptors: the keeper's socket, then the cgroup membership files to enter.
+    Open(OpenRequest),
+    /// Say which layers this machine has. Descriptor: a socket for the [`crate::facts::LayerFact`]s.
+    Probe,
+}
+
+/// How to build one sandbox.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct OpenRequest {
+    pub(crate) workspace: PathBuf,
+    /// Where the workspace appears; the same as `workspace` when there is no mount layer.
+    pub(crate) inside: PathBuf,
+    /// User and group that own the workspace.
+    pub(crate) owner: (u32, u32),
+    pub(crate) writable_subdirs: Option<Vec<PathBuf>>,
+    pub(crate) read_only: Vec<Bind>,
+    pub(crate) sockets: Vec<Bind>,
+    pub(crate) prefixes: Vec<PathBuf>,
+    pub(crate) layers: BTreeSet<Layer>,
+    /// Absent for a sandbox without any wall.
+    pub(crate) limits: Option<Limits>,
+}
+
+impl OpenRequest {
+    pub(crate) fn has(&self, layer: Layer) -> bool {
+        self.layers.contains(&layer)
+    }
+}
+
+/// A keeper's only message.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Opened {
+    /// The walls stand: these.
+    Ready {
+        layers: BTreeSet<Layer>,
+        /// Private directory that programs may write to.
+        scratch: PathBuf,
+    },
+    Refused(Refusal),
+}
+
+/// Why the walls could not be built.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    /// The layer to blame, if it is one.
+    pub(crate) layer: Option<Layer>,
+    pub(crate) reason: String,
+}
+
+impl Refusal {
+    pub(crate) fn of(layer: Layer, doing: &str, error: impl Into<io::Error>) -> Self {
+        Self {
+            layer: Some(layer),
+            reason: format!("{doing}: {}", error.into()),
+        }
+    }
+
+    pub(crate) fn plain(doing: &str, error: impl Into<io::Error>) -> Self {
+        Self {
+            layer: None,
+            reason: format!("{doing}: {}", error.into()),
+        }
+    }
+}
+
+/// Asked of a keeper. Descriptors: standard input, output, error, and the command's control socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RunRequest {
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) cwd: PathBuf,
+    /// Source to put into a private file, whose path becomes the last argument.
+    pub(crate) source: Option<Source>,
+}
+
+/// Code on its way to an interpreter.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Source {
+    pub(crate) file_name: String,
+    pub(crate) text: String,
+}
+
+/// What an init, or its command before it becomes the program, reports on the control socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// A step before the program could start failed.
+    Failed { step: Step, errno: i32 },
+    /// The command ended with this wait status.
+    Ended { status: i32 },
+}
+
+/// The steps between a request and a running program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Step {
+    Fork = 1,
+    Proc,
+    Identity,
+    Cwd,
+    Limits,
+    Fence,
+    Filter,
+    Exec,
+    Source,
+}
+
+impl Step {
+    const ALL: [Self; 9] = [
+        Self::Fork,
+        Self::Proc,
+        Self::Identity,
+        Self::Cwd,
+        Self::Limits,
+        Self::Fence,
+        Self::Filter,
+        Self::Exec,
+        Self::Source,
+    ];
+}
+
+impl Report {
+    pub(crate) const BYTES: usize = 12;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let (tag, first, second) = match self {
+            Self::Failed { step, errno } => (1, step as i32, errno),
+            Self::Ended { status } => (2, status, 0),
+        };
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&i32::to_le_bytes(tag));
+        bytes[4..8].copy_from_slice(&first.to_le_bytes());
+        bytes[8..].copy_from_slice(&second.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        match (word(0)?, word(4)?, word(8)?) {
+            (1, step, errno) => {
+                let step = Step::ALL.into_iter().find(|known| *known as i32 == step)?;
+                Some(Self::Failed { step, errno })
+            }
+            (2, status, _) => Some(Self::Ended { status }),
+            _ => None,
+        }
+    }
+}
+
+/// A message as it travels.
+pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 4];
+    serde_json::to_writer(&mut bytes, message)?;
+    let length = bytes.len() - 4;
+    if length > MAX_MESSAGE_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the request is too large",
+        ));
+    }
+    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(bytes)
+}
+
+/// Sends the first part of an encoded message, with descriptors; returns how much went.
+pub(crate) fn send_first(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "too many descriptors in one message",
+        ));
+    }
+    Ok(rustix::net::sendmsg(
+        socket,
+        &[IoSlice::new(bytes)],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    )?)
+}
+
+/// Sends a message over a blocking socket.
+pub(crate) fn send(socket: &UnixStream, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let bytes = encode(message)?;
+    let sent = send_first(socket, &bytes, fds)?;
+    let mut writer = socket;
+    writer.write_all(&bytes[sent..])
+}
+
+/// Receives a message from a blocking socket; `None` when the other side is gone.
+pub(crate) fn receive<T: DeserializeOwned>(socket: &UnixStream) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut length = [0; 4];
+    let received = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut length)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    let fds = ancillary
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut reader = socket;
+    reader.read_exact(&mut length[received.bytes..])?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MAX_MESSAGE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "message too large"));
+    }
+    let mut bytes = vec![0; length];
+    reader.read_exact(&mut bytes)?;
+    Ok(Some((serde_json::from_slice(&bytes)?, fds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_trip_and_noise_is_no_report() {
+        for report in [
+            Report::Ended { status: 256 },
+            Report::Failed {
+                step: Step::Exec,
+                errno: libc::ENOENT,
+            },
+            Report::Failed {
+                step: Step::Source,
+                errno: 1,
+            },
+        ] {
+            assert_eq!(Report::parse(&report.to_bytes()), Some(report));
+        }
+        assert_eq!(Report::parse(&[9; Report::BYTES]), None);
+        assert_eq!(Report::parse(&[1]), None);
+    }
+
+    #[test]
+    fn a_message_arrives_with_its_descriptors() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let request = RunRequest {
+            argv: vec!["x".repeat(300_000)],
+            env: vec![("A".into(), "b".into())],
+            cwd: "/".into(),
+            source: None,
+        };
+        let sender = std::thread::spawn(move || send(&here, &request, &[null.as_fd()]));
+        let (received, fds) = receive::<RunRequest>(&there).unwrap().unwrap();
+        sender.join().unwrap().unwrap();
+        assert_eq!((received.argv[0].len(), fds.len()), (300_000, 1));
+        assert!(receive::<RunRequest>(&there).unwrap().is_none());
+    }
+}
