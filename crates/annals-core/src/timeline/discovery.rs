@@ -1,9 +1,9 @@
 //! Discovery: from a path to what it names, by index, hidden or not.
 
 use super::paths::is_digest;
-use super::{NONE, Timeline};
+use super::{NONE, Timeline, ix_of};
 use crate::block::{Block, BlockKind, SafeDigest};
-use crate::path::LogicalPath;
+use crate::path::{LogicalPath, PathKind};
 
 /// What a path names now: the latest content and the latest metadata.
 #[derive(Clone, Debug)]
@@ -60,15 +60,22 @@ impl Timeline {
 
     /// Whether the model sees this block's content now: it is rendered, and neither hidden nor compacted away.
     pub fn is_visible(&self, block: &Block) -> bool {
-        self.slots.is_shown((block.seq.get() - 1) as super::Ix)
+        self.slots.is_shown(ix_of(block.seq))
     }
 
     /// Every file and attachment of the conversation, each with its latest content block, oldest first.
     pub fn files(&self) -> impl Iterator<Item = &Block> {
-        let is_file = |block: &&Block| matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
-        self.blocks.iter().map(|block| &**block).filter(is_file).filter(|block| {
-            let Some(path) = block.path.as_ref().filter(|path| path.physical().is_some()) else { return false };
-            !is_digest(block) && self.latest(path).is_some_and(|latest| latest.seq == block.seq)
+        let is_content = |block: &&Block| {
+            matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment) && !is_digest(block)
+        };
+        self.blocks.iter().map(|block| &**block).filter(is_content).filter(|block| {
+            let path = block.path.as_ref().filter(|path| is_file(path));
+            path.and_then(|path| self.latest(path)).is_some_and(|latest| latest.seq == block.seq)
         })
     }
+}
+
+/// Whether a path names something that lies below OUT_DIR.
+fn is_file(path: &LogicalPath) -> bool {
+    matches!(path.kind(), PathKind::File { .. } | PathKind::Attachment { .. })
 }

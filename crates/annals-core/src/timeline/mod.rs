@@ -33,6 +33,11 @@ pub(crate) type Ix = u32;
 /// "No block", where an index is stored in four bytes.
 pub(crate) const NONE: Ix = Ix::MAX;
 
+/// The index of the block with this place; one that no timeline reaches, for a place that is too high.
+pub(crate) fn ix_of(seq: Seq) -> Ix {
+    Ix::try_from(seq.get() - 1).unwrap_or(NONE)
+}
+
 /// Why a block cannot follow the ones before it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FoldError {
@@ -78,6 +83,9 @@ impl Timeline {
         }
         self.blocks.push(block);
         let block = &self.blocks[ix as usize];
+        if self.turns.begins_with(block) {
+            self.calls.abandon_open(ix);
+        }
         self.paths.push(&self.blocks, ix);
         self.calls.push(&self.blocks, ix);
         self.turns.push(block, ix, &self.calls);
@@ -179,7 +187,7 @@ impl Timeline {
         self.calls.get(id).map(|record| self.at_ix(record.call))
     }
 
-    /// Calls of the current turn that have no result yet, in the order the model made them.
+    /// Calls of the current turn that have not all their results yet, in the order the model made them.
     pub fn open_calls(&self) -> impl Iterator<Item = &CallRecord> {
         self.calls.open()
     }
@@ -192,10 +200,6 @@ impl Timeline {
     /// The latest summary, at which the view starts.
     pub fn last_summary(&self) -> Option<Seq> {
         self.last_summary
-    }
-
-    pub(crate) fn calls(&self) -> &Calls {
-        &self.calls
     }
 
     pub(crate) fn paths(&self) -> &Paths {

@@ -1,7 +1,9 @@
 //! The index by path: for each path its latest content, its latest metadata, and a chain through all its blocks.
 //!
-//! Paths are not copied: the table holds entry numbers and compares against the blocks' own paths.
+//! Paths are not copied: the table holds entry numbers and compares against the blocks' own paths. Only a path that
+//! metadata names before any block carries it is kept here, until one does.
 
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use crate::path::LogicalPath;
 /// What is known of one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathEntry {
-    /// A block that carries the path (or, for metadata alone, whose digest names it).
+    /// A block that carries the path; `NONE` while it is an orphan.
     witness: Ix,
     /// Latest content block.
     pub(crate) content: Ix,
@@ -29,8 +31,8 @@ pub(crate) struct Paths {
     hasher: DefaultHashBuilder,
     table: HashTable<u32>,
     entries: Vec<PathEntry>,
-    /// For digests whose artifact has no block of its own path, the path itself.
-    orphans: Vec<(u32, LogicalPath)>,
+    /// Paths that only metadata names so far.
+    orphans: HashMap<u32, LogicalPath>,
     /// For each block, the block before it with the same path.
     previous: Vec<Ix>,
 }
@@ -42,23 +44,28 @@ impl Paths {
         if is_digest(block)
             && let Some(path) = block.text().and_then(digest_path)
         {
-            let entry = self.entry(blocks, &path, ix);
-            self.entries[entry].digest = ix;
+            let number = self.number(blocks, &path);
+            self.entries[number as usize].digest = ix;
+            if self.entries[number as usize].witness == NONE {
+                self.orphans.entry(number).or_insert(path);
+            }
         }
         let Some(path) = &block.path else { return };
-        let entry = self.entry(blocks, path, ix);
-        let entry = &mut self.entries[entry];
+        let number = self.number(blocks, path);
+        let entry = &mut self.entries[number as usize];
+        if entry.witness == NONE {
+            entry.witness = ix;
+            self.orphans.remove(&number);
+        }
         self.previous[ix as usize] = entry.last;
         entry.last = ix;
-        if is_content(block) {
+        if !is_digest(block) {
             entry.content = ix;
         }
     }
 
     pub(crate) fn get(&self, blocks: &[Arc<Block>], path: &LogicalPath) -> Option<PathEntry> {
-        let hash = self.hasher.hash_one(path.as_str());
-        let found = self.table.find(hash, |&entry| self.names(blocks, entry, path))?;
-        Some(self.entries[*found as usize])
+        self.find(blocks, path, self.hash(path)).map(|number| self.entries[number as usize])
     }
 
     /// Blocks with the same path as this one, latest first, starting at this one.
@@ -68,50 +75,46 @@ impl Paths {
         })
     }
 
-    fn entry(&mut self, blocks: &[Arc<Block>], path: &LogicalPath, ix: Ix) -> usize {
-        let hash = self.hasher.hash_one(path.as_str());
-        if let Some(&found) = self.table.find(hash, |&entry| self.names(blocks, entry, path)) {
-            return found as usize;
+    /// The number of a path's entry, made when there is none. The caller gives a new entry its witness, or keeps the
+    /// path as an orphan, before it looks for another.
+    fn number(&mut self, blocks: &[Arc<Block>], path: &LogicalPath) -> u32 {
+        let hash = self.hash(path);
+        if let Some(found) = self.find(blocks, path, hash) {
+            return found;
         }
-        let entry = self.entries.len() as u32;
-        self.entries.push(PathEntry { witness: ix, content: NONE, digest: NONE, last: NONE });
-        if blocks[ix as usize].path.as_ref() != Some(path) {
-            self.orphans.push((entry, path.clone()));
-        }
+        let number = self.entries.len() as u32;
         let (entries, orphans, hasher) = (&self.entries, &self.orphans, &self.hasher);
-        self.table.insert_unique(hash, entry, |&entry| {
-            hasher.hash_one(path_of(blocks, entries, orphans, entry).as_str())
-        });
-        entry as usize
+        let hash_of = |&number: &u32| hasher.hash_one(path_of(blocks, entries, orphans, number).as_str());
+        self.table.insert_unique(hash, number, hash_of);
+        self.entries.push(PathEntry { witness: NONE, content: NONE, digest: NONE, last: NONE });
+        number
     }
 
-    fn names(&self, blocks: &[Arc<Block>], entry: u32, path: &LogicalPath) -> bool {
-        path_of(blocks, &self.entries, &self.orphans, entry) == path
+    fn find(&self, blocks: &[Arc<Block>], path: &LogicalPath, hash: u64) -> Option<u32> {
+        let is_it = |&number: &u32| path_of(blocks, &self.entries, &self.orphans, number) == path;
+        self.table.find(hash, is_it).copied()
+    }
+
+    fn hash(&self, path: &LogicalPath) -> u64 {
+        self.hasher.hash_one(path.as_str())
     }
 }
 
 fn path_of<'a>(
     blocks: &'a [Arc<Block>],
-    entries: &'a [PathEntry],
-    orphans: &'a [(u32, LogicalPath)],
-    entry: u32,
+    entries: &[PathEntry],
+    orphans: &'a HashMap<u32, LogicalPath>,
+    number: u32,
 ) -> &'a LogicalPath {
-    match orphans.binary_search_by_key(&entry, |(entry, _)| *entry) {
-        Ok(at) => &orphans[at].1,
-        Err(_) => {
-            let witness = entries[entry as usize].witness;
-            blocks[witness as usize].path.as_ref().expect("a witness carries its path")
-        }
+    match entries[number as usize].witness {
+        NONE => &orphans[&number],
+        witness => blocks[witness as usize].path.as_ref().expect("a witness carries its path"),
     }
 }
 
 /// Whether this block's text is a safe digest of an artifact.
 pub(crate) fn is_digest(block: &Block) -> bool {
     block.kind == BlockKind::UserAttachmentMeta || (block.kind == BlockKind::ToolResult && block.meta().is_digest)
-}
-
-fn is_content(block: &Block) -> bool {
-    !is_digest(block)
 }
 
 /// The artifact that a digest describes, without reading the rest of it.
@@ -122,4 +125,3 @@ fn digest_path(text: &str) -> Option<LogicalPath> {
     }
     serde_json::from_str::<Head>(text).ok().map(|head| head.artifact_path)
 }
-

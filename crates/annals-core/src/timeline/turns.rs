@@ -30,8 +30,10 @@ pub struct Turn {
     pub steps: u32,
     /// When a model last answered in it: the moment the provider's cache was last touched.
     pub last_answer: Option<Timestamp>,
-    /// The same violation several model calls in a row.
+    /// The violation that came back most often in a row, as of the last model call that committed any.
     pub streak: Option<Streak>,
+    /// The last run of each violation; one answer may commit several.
+    streaks: Vec<Streak>,
     /// Whether a hide was asked for in it.
     pub hid: bool,
     /// Whether the provider refused a prompt of this turn for its length, and where.
@@ -69,8 +71,13 @@ impl Turns {
         self.list.get(next).map(|next| next.first as usize)
     }
 
+    /// Whether this block begins a turn of its own.
+    pub(crate) fn begins_with(&self, block: &Block) -> bool {
+        self.list.last().is_none_or(|turn| turn.id != block.turn) && !self.by_id.contains_key(&block.turn)
+    }
+
     pub(crate) fn push(&mut self, block: &Block, ix: Ix, calls: &Calls) {
-        if self.list.last().is_none_or(|turn| turn.id != block.turn) && !self.by_id.contains_key(&block.turn) {
+        if self.begins_with(block) {
             self.by_id.insert(block.turn.clone(), self.list.len() as u32);
             self.list.push(Turn::begun(block, ix));
         }
@@ -93,6 +100,7 @@ impl Turn {
             steps: 0,
             last_answer: None,
             streak: None,
+            streaks: Vec::new(),
             hid: false,
             context_limit: None,
         }
@@ -126,12 +134,19 @@ impl Turn {
         let Some(code) = block.text().and_then(protocol::violation_of) else { return };
         let call = block.meta().call.as_ref().and_then(|call| calls.get(call));
         let step = block.meta().step.or(call.map(|call| call.step)).unwrap_or(self.steps);
-        self.streak = Some(match self.streak.take() {
-            Some(streak) if streak.code == code && streak.step == step => streak,
-            Some(streak) if streak.code == code && streak.step + 1 == step => {
-                Streak { code, step, length: streak.length + 1 }
-            }
-            _ => Streak { code, step, length: 1 },
+        let at = self.streaks.iter().position(|streak| streak.code == code).unwrap_or_else(|| {
+            self.streaks.push(Streak { code, step, length: 0 });
+            self.streaks.len() - 1
         });
+        let streak = &mut self.streaks[at];
+        let length = match step.checked_sub(streak.step) {
+            Some(0) => streak.length.max(1),
+            Some(1) => streak.length + 1,
+            _ => 1,
+        };
+        (streak.step, streak.length) = (step, length);
+        if self.streak.as_ref().is_none_or(|worst| worst.step != step || worst.length <= length) {
+            self.streak = Some(streak.clone());
+        }
     }
 }

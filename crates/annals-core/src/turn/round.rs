@@ -71,7 +71,7 @@ pub fn answer_blocks(turn: &TurnId, step: u32, ts: Timestamp, answer: &NewAnswer
             let n = step * limits::ANSWER_MAX_CALLS as u32 + n as u32;
             let block = NewBlock::new(BlockKind::DecisionRaw, turn, LogicalPath::decision_raw(turn, n));
             let raw = cut::cut(raw, limits::DECISION_RAW_MAX_BYTES, None).into_owned();
-            blocks.push(block.text("text/plain", raw).meta(stepped()));
+            blocks.push(block.text("text/plain", raw).meta(Meta { call: Some(call.id.clone()), ..stepped() }));
         }
         blocks.extend(call_blocks(turn, step, ts, call));
     }
@@ -80,7 +80,8 @@ pub fn answer_blocks(turn: &TurnId, step: u32, ts: Timestamp, answer: &NewAnswer
 
 /// The reasoning block of an answer, if it has any.
 pub fn thinking_block(turn: &TurnId, step: u32, answer: &NewAnswer) -> Option<NewBlock> {
-    let thinking = answer.thinking.as_ref().filter(|text| !text.is_empty())?;
+    // A vendor may withhold the words and still want its signature back.
+    let thinking = answer.thinking.as_ref().filter(|text| !text.is_empty() || answer.signature.is_some())?;
     let mut meta = Meta { step: Some(step), ..Meta::EMPTY }.with("hidden", true);
     if let Some(signature) = &answer.signature {
         meta = meta.with("signature", signature.clone());

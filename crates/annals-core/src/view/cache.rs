@@ -1,12 +1,11 @@
 //! Cache points: up to where a prompt is worth caching, and what may still be hidden behind them.
 
 use super::prompt::CachePoint;
-use super::slots::{Shows, Slots};
+use super::slots::Slots;
 use crate::ids::Seq;
 use crate::path::LogicalPath;
 use crate::settings::CacheSettings;
 use crate::timeline::{Ix, Timeline};
-use crate::turn::outcome::HideItem;
 
 /// The three cache points of a view, as slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,22 +19,22 @@ pub struct CachePoints {
 }
 
 impl CachePoints {
-    /// Where the points are now. A mark is never lost because its block renders to nothing: it moves to the last slot
-    /// before it that does not.
+    /// Where the points are now. A slot that renders to nothing keeps its mark: it goes to the last piece before it.
     pub fn of(timeline: &Timeline, settings: &CacheSettings) -> Self {
         let slots = timeline.slots();
-        let settle = |slot: usize| {
-            slots.list()[..=slot].iter().rposition(|slot| slot.shows != Shows::Nothing)
-        };
-        let pre_tail = pre_tail_round(slots.rounds(), settings).and_then(settle);
+        let tail = slots.stable_end(timeline).checked_sub(1);
+        let pre_tail = pre_tail_round(slots.rounds(), settings).min(tail);
         let turn = timeline.current_turn();
-        let header = turn.and_then(|turn| slots.of(turn.first));
-        let mut prev_turn = header.and_then(|header| header.checked_sub(1)).and_then(settle);
-        if turn.is_some_and(|turn| turn.hid) && prev_turn < pre_tail {
-            prev_turn = pre_tail;
+        let mut prev_turn = turn.and_then(|turn| slots.before(turn.first).checked_sub(1)).min(tail);
+        if turn.is_some_and(|turn| turn.hid) {
+            prev_turn = prev_turn.max(pre_tail);
         }
-        let tail = slots.stable_end(timeline).checked_sub(1).and_then(settle);
-        CachePoints { prev_turn, pre_tail: pre_tail.min(tail), tail }
+        CachePoints { prev_turn, pre_tail, tail }
+    }
+
+    /// Whether there is such a point.
+    pub fn has(&self, point: CachePoint) -> bool {
+        self.marks().any(|(there, _)| there == point)
     }
 
     /// The points that exist, each with its slot.
@@ -66,7 +65,7 @@ pub enum HideCheck {
         blocks: u32,
         /// What they cost.
         tokens: u32,
-        /// How far the first of them is from the tail.
+        /// How far the first of them is from the tail: what stays and comes after it, and must be sent anew.
         tail_tokens: u32,
     },
     /// Nothing visible has this path.
@@ -85,28 +84,26 @@ impl Timeline {
     pub fn hide_check(&self, path: &LogicalPath, settings: &CacheSettings) -> HideCheck {
         let slots = self.slots();
         let first_editable = CachePoints::of(self, settings).pre_tail.map_or(0, |slot| slot + 1);
-        let all = HideItem { path: path.clone(), replacement: String::new(), from_seq: None };
-        let shown = Slots::hidden_by(self, &all, self.blocks().len() as Ix);
-        if shown.is_empty() {
+        let mut editable = Slots::hidden_by(self, path, 0, self.blocks().len() as Ix);
+        if editable.is_empty() {
             return HideCheck::NotFound;
         }
-        let editable: Vec<usize> = shown
-            .into_iter()
-            .filter(|&slot| Slots::first_changed(self, &[slot]) >= first_editable)
-            .collect();
-        let Some(&first) = editable.iter().min() else { return HideCheck::BeforeCache };
+        editable.retain(|hidden| Slots::reaches_back_to(self, hidden.slot) >= first_editable);
+        let Some(first) = editable.first().map(|hidden| hidden.slot) else { return HideCheck::BeforeCache };
         let limit = settings.editable_tail_size_in_tokens;
-        let mut tail_tokens = 0;
-        for slot in slots.list()[first..].iter().rev() {
-            tail_tokens += slot.tokens;
+        let mut tail_tokens = 0_u32;
+        for (at, slot) in slots.list().iter().enumerate().skip(first).rev() {
+            if editable.binary_search_by_key(&at, |hidden| hidden.slot).is_err() {
+                tail_tokens = tail_tokens.saturating_add(slot.tokens);
+            }
             if tail_tokens > limit {
                 return HideCheck::TooOld { tail_tokens };
             }
         }
         HideCheck::Ok {
             from_seq: self.at_ix(slots.list()[first].ix).seq,
-            blocks: editable.len() as u32,
-            tokens: editable.iter().map(|&slot| slots.list()[slot].tokens).sum(),
+            blocks: editable.iter().map(|hidden| hidden.blocks).sum(),
+            tokens: editable.iter().map(|hidden| slots.list()[hidden.slot].tokens).sum(),
             tail_tokens,
         }
     }

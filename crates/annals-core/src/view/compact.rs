@@ -13,6 +13,7 @@ use crate::ids::{CallId, Seq, TurnId};
 use crate::limits;
 use crate::path::LogicalPath;
 use crate::timeline::Timeline;
+use crate::tokens;
 use crate::turn::outcome::HideItem;
 use crate::view::Layout;
 
@@ -40,6 +41,8 @@ pub struct CompactionPlan {
     pub digest: String,
     /// The covered artifacts, one line each; part of every summary.
     pub artifacts: String,
+    /// What the view costs less, before the summary is added.
+    pub gained_tokens: u64,
     covered: HashSet<Seq>,
 }
 
@@ -50,15 +53,17 @@ pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<Com
         Force::Refused => u64::from(budget_tokens) * u64::from(limits::COMPACTION_KEEP_PERCENT) / 200,
     };
     let list = timeline.slots().list();
-    let cut = find_cut(timeline, list, keep)?;
-    let gone = |slot: &&Slot| !timeline.is_pinned(timeline.at_ix(slot.ix));
-    let covered: Vec<&Slot> = list[..cut].iter().filter(gone).collect();
-    let gained: u64 = covered.iter().map(|slot| u64::from(slot.tokens)).sum();
-    let hides = oversized(timeline, &list[cut..], keep);
-    if gained < limits::COMPACTION_MIN_GAIN_TOKENS && hides.is_empty() {
+    // Without a place to cut, large contents can still be set aside; an older summary is always written anew.
+    let cut = find_cut(timeline, list, keep).unwrap_or(usize::from(begins_with_summary(timeline, list)));
+    let first_kept = timeline.at_ix(list.get(cut)?.ix);
+    let is_pinned = |slot: &&Slot| timeline.is_pinned(timeline.at_ix(slot.ix));
+    let (pinned, covered): (Vec<&Slot>, Vec<&Slot>) = list[..cut].iter().partition(is_pinned);
+    let gained: u64 = covered.iter().map(|slot| cost(slot)).sum();
+    let hides = oversized(timeline, pinned.into_iter().chain(&list[cut..]), keep);
+    let set_aside: u64 = hides.iter().map(|hide| hide.saved).sum();
+    if gained + set_aside < limits::COMPACTION_MIN_GAIN_TOKENS {
         return None;
     }
-    let first_kept = timeline.at_ix(list[cut].ix);
     let covered_turn_ids = covered_turns(timeline, &covered);
     let split = timeline.turn(&first_kept.turn).filter(|turn| turn.first_seq() < first_kept.seq);
     Some(CompactionPlan {
@@ -68,31 +73,33 @@ pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<Com
         artifacts: artifacts_text(timeline, first_kept.seq),
         covered: covered.iter().map(|slot| timeline.at_ix(slot.ix).seq).collect(),
         covered_turn_ids,
-        hides,
+        hides: hides.into_iter().map(|hide| hide.item).collect(),
+        gained_tokens: gained + set_aside,
     })
 }
 
 /// The earliest allowed cut whose kept part fits; if none fits, the latest allowed cut.
 fn find_cut(timeline: &Timeline, list: &[Slot], keep: u64) -> Option<usize> {
-    let pinned: u64 = list.iter().filter(|slot| timeline.is_pinned(timeline.at_ix(slot.ix))).map(cost).sum();
-    let mut kept = pinned;
-    let mut open: HashSet<&CallId> = HashSet::new();
+    let is_pinned = |slot: &Slot| timeline.is_pinned(timeline.at_ix(slot.ix));
+    let mut kept: u64 = list.iter().filter(|slot| is_pinned(slot)).map(cost).sum();
+    // Calls whose results are kept, or still to come, and which therefore must be kept too.
+    let mut wanted: HashSet<&CallId> = timeline.open_calls().map(|call| &call.id).collect();
     let mut best = None;
     for (at, slot) in list.iter().enumerate().rev() {
         let block = timeline.at_ix(slot.ix);
-        if !timeline.is_pinned(block) {
+        if !is_pinned(slot) {
             kept += cost(slot);
         }
         match (&block.kind, &block.meta().call) {
             (BlockKind::ToolCall, Some(call)) => {
-                open.remove(call);
+                wanted.remove(call);
             }
-            (BlockKind::ToolResult | BlockKind::Notice, Some(call)) => {
-                open.insert(call);
+            (BlockKind::ToolResult | BlockKind::Notice, Some(call)) if is_in_view(timeline, call) => {
+                wanted.insert(call);
             }
             _ => {}
         }
-        let allowed = at > 0 && open.is_empty() && may_cut_at(block) && !is_mid_answer(timeline, list, at);
+        let allowed = at > 0 && wanted.is_empty() && may_cut_at(timeline, list, at);
         if allowed && (best.is_none() || kept <= keep) {
             best = Some(at);
         }
@@ -107,61 +114,79 @@ fn cost(slot: &Slot) -> u64 {
     u64::from(slot.tokens)
 }
 
-fn may_cut_at(block: &Block) -> bool {
+fn begins_with_summary(timeline: &Timeline, list: &[Slot]) -> bool {
+    list.first().is_some_and(|slot| timeline.at_ix(slot.ix).kind == BlockKind::RangeSummary)
+}
+
+fn is_in_view(timeline: &Timeline, call: &CallId) -> bool {
+    timeline.call(call).is_some_and(|record| timeline.slots().of(record.call).is_some())
+}
+
+/// A turn's header, a prompt, or the beginning of an answer: what the model thought and said beside a call stays with
+/// the call, and the calls of one answer stay together.
+fn may_cut_at(timeline: &Timeline, list: &[Slot], at: usize) -> bool {
+    let block = timeline.at_ix(list[at].ix);
+    let before = timeline.at_ix(list[at - 1].ix);
+    let same_answer = is_of_answer(before) && before.turn == block.turn && before.meta().step == block.meta().step;
+    matches!(block.kind, BlockKind::TurnHeader | BlockKind::UserPrompt) || is_of_answer(block) && !same_answer
+}
+
+fn is_of_answer(block: &Block) -> bool {
     matches!(
         block.kind,
-        BlockKind::TurnHeader | BlockKind::UserPrompt | BlockKind::AssistantCompletion | BlockKind::ToolCall
+        BlockKind::Thinking
+            | BlockKind::Notes
+            | BlockKind::DecisionRaw
+            | BlockKind::ToolCode
+            | BlockKind::ToolCall
+            | BlockKind::AssistantCompletion
     )
 }
 
-/// A call that follows another call of the same answer: cutting between them would leave the first without its
-/// result, or the answer without its first half.
-fn is_mid_answer(timeline: &Timeline, list: &[Slot], at: usize) -> bool {
-    let block = timeline.at_ix(list[at].ix);
-    let before = timeline.at_ix(list[at - 1].ix);
-    block.kind == BlockKind::ToolCall
-        && before.kind == BlockKind::ToolCall
-        && block.meta().step == before.meta().step
-        && block.turn == before.turn
+struct SetAside {
+    item: HideItem,
+    saved: u64,
 }
 
-/// Kept contents that alone take more than a quarter of what may stay.
-fn oversized(timeline: &Timeline, kept: &[Slot], keep: u64) -> Vec<HideItem> {
-    let is_content = |slot: &&Slot| {
-        let block = timeline.at_ix(slot.ix);
-        let kind = matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
-        kind && matches!(slot.shows, Shows::Block | Shows::Group) && cost(slot) > keep / 4
-    };
+/// Kept contents that alone take more than a quarter of what may stay, and more than what would stand in their place.
+fn oversized<'a>(timeline: &Timeline, kept: impl Iterator<Item = &'a Slot>, keep: u64) -> Vec<SetAside> {
     let mut seen = HashSet::new();
-    kept.iter()
-        .filter(is_content)
-        .filter_map(|slot| {
-            let block = timeline.at_ix(slot.ix);
-            let path = block.path.clone()?;
-            let opening = block.text().map(|text| cut::brief(text, 200)).unwrap_or_default();
-            let replacement = format!("{} tokens set aside to fit the window: {opening}", slot.tokens);
-            seen.insert(path.clone()).then_some(HideItem { path, replacement, from_seq: None })
-        })
-        .collect()
+    let set_aside = |slot: &Slot| {
+        let block = timeline.at_ix(slot.ix);
+        let is_content = matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
+        if !is_content || !matches!(slot.shows, Shows::Block | Shows::Group) || cost(slot) <= keep / 4 {
+            return None;
+        }
+        let path = block.path.clone()?;
+        let opening = block.text().map(|text| cut::brief(text, OPENING_CHARS)).unwrap_or_default();
+        let replacement = format!("{} tokens set aside to fit the window: {opening}", slot.tokens);
+        let item = HideItem { path, replacement, from_seq: None };
+        let saved = cost(slot).checked_sub(2 * u64::from(template::placeholder_tokens(&item)))?;
+        seen.insert(item.path.clone()).then_some(SetAside { item, saved })
+    };
+    kept.filter_map(set_aside).collect()
 }
+
+/// What is set aside is still told by its first characters.
+const OPENING_CHARS: usize = 200;
 
 fn covered_turns(timeline: &Timeline, covered: &[&Slot]) -> Vec<TurnId> {
+    let mut seen: HashSet<&TurnId> = HashSet::new();
     let mut turns: Vec<TurnId> = Vec::new();
     for slot in covered {
         let block = timeline.at_ix(slot.ix);
-        let earlier = block.meta().summary.as_ref().map(|summary| summary.covered_turn_ids.clone());
-        let own = (block.kind != BlockKind::RangeSummary).then(|| block.turn.clone());
-        for turn in earlier.into_iter().flatten().chain(own) {
-            if turns.last() != Some(&turn) && !turns.contains(&turn) {
-                turns.push(turn);
-            }
-        }
+        let earlier = block.meta().summary.iter().flat_map(|summary| &summary.covered_turn_ids);
+        let own = (block.kind != BlockKind::RangeSummary).then_some(&block.turn);
+        turns.extend(earlier.chain(own).filter(|turn| seen.insert(turn)).cloned());
     }
     turns
 }
 
 /// The covered range told by rule: for each turn its prompt, its calls and its answer, shortened.
 fn digest_text(timeline: &Timeline, covered: &[&Slot], turns: &[TurnId]) -> String {
+    if covered.is_empty() {
+        return "Nothing is left out, but large contents were set aside: read them by their paths.".into();
+    }
     let mut text = String::new();
     for slot in covered.iter().filter(|slot| slot.shows != Shows::Nothing) {
         let block = timeline.at_ix(slot.ix);
@@ -191,21 +216,20 @@ fn digest_text(timeline: &Timeline, covered: &[&Slot], turns: &[TurnId]) -> Stri
     text
 }
 
+/// The latest of the covered artifacts, one line each.
 fn artifacts_text(timeline: &Timeline, first_kept: Seq) -> String {
     let covered = timeline.files().filter(|block| block.seq < first_kept);
-    let lines: Vec<String> = covered
-        .filter_map(|block| block.path.as_ref())
-        .map(|path| match timeline.latest_digest(path) {
-            Some(digest) => artifact_line(&digest),
-            None => format!("- {path}"),
-        })
-        .collect();
-    let shown = lines.len().min(limits::COMPACTION_ARTIFACT_MAX_LINES);
-    let mut text = lines[lines.len() - shown..].join("\n");
-    if shown < lines.len() {
-        let _ = write!(text, "\n- … and {} older ones: react.search_files finds them", lines.len() - shown);
+    let paths: Vec<&LogicalPath> = covered.filter_map(|block| block.path.as_ref()).collect();
+    let older = paths.len().saturating_sub(limits::COMPACTION_ARTIFACT_MAX_LINES);
+    let line = |path: &&LogicalPath| match timeline.latest_digest(path) {
+        Some(digest) => artifact_line(&digest),
+        None => format!("- {path}"),
+    };
+    let mut lines: Vec<String> = paths[older..].iter().map(line).collect();
+    if older > 0 {
+        lines.push(format!("- … and {older} older ones: react.search_files finds them"));
     }
-    text
+    lines.join("\n")
 }
 
 fn artifact_line(digest: &SafeDigest) -> String {
@@ -244,14 +268,16 @@ impl CompactionPlan {
         format!("{REQUEST}\n\n<conversation>\n{range}\n</conversation>")
     }
 
-    /// The summary block: the model's words, or the digest when it has none, and always the artifacts.
+    /// The summary block: the model's words, or the digest when it has none, and always the artifacts. It never costs
+    /// more than half of what it stands for, so the view always gets smaller.
     pub fn block(&self, turn: &TurnId, words: Option<&str>) -> NewBlock {
         let words = words.map(str::trim).filter(|words| !words.is_empty());
-        let told = words.unwrap_or(&self.digest);
-        let mut text = cut::cut(told, limits::COMPACTION_SUMMARY_MAX_BYTES, None).into_owned();
+        let told = cut::cut(words.unwrap_or(&self.digest), limits::COMPACTION_SUMMARY_MAX_BYTES, None);
+        let mut text = told.into_owned();
         if !self.artifacts.is_empty() {
             let _ = write!(text, "\n\nArtifacts (read with react.read):\n{}", self.artifacts);
         }
+        let text = within_tokens(text, self.gained_tokens / 2);
         let mut block = NewBlock::new(BlockKind::RangeSummary, turn, LogicalPath::summary(turn));
         block.meta.summary = Some(Box::new(SummaryMeta {
             covered_turn_ids: self.covered_turn_ids.clone(),
@@ -261,6 +287,16 @@ impl CompactionPlan {
         }));
         block.text("text/markdown", text)
     }
+}
+
+/// A text cut until it costs at most so many tokens.
+fn within_tokens(text: String, max_tokens: u64) -> String {
+    let mut shown = text;
+    while u64::from(tokens::count(&shown)) > max_tokens && shown.len() > cut::MARKER_BYTES {
+        let keep = shown.len() / 2 - cut::MARKER_BYTES / 2;
+        shown = cut::cut(&shown, keep, None).into_owned();
+    }
+    shown
 }
 
 const REQUEST: &str = "Summarise the conversation below for yourself, so that you can go on with the work \

@@ -6,13 +6,14 @@
 //! block. The view never writes; hides and summaries are blocks that somebody else appends.
 //!
 //! - [`slots`]: which blocks are shown, in which order, at which cost in tokens;
-//! - [`part`] and [`template`]: the text of each;
+//! - [`part`] and [`template`]: the text of each; `arguments`: a native call's parameters, whole again;
 //! - [`render`]: parts filed into messages, incrementally, in two layouts;
 //! - [`cache`]: the three cache points, and what may still be hidden;
 //! - [`tail`]: the sources and the announcement, never cached;
 //! - [`cut`]: truncation that counts what it took away;
 //! - [`prune`], [`compact`]: what to give up when the cache is cold, or the window full.
 
+mod arguments;
 pub mod cache;
 pub mod compact;
 pub mod cut;

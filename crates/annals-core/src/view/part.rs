@@ -44,8 +44,6 @@ pub enum Place {
     Reply {
         /// Which call.
         call: CallId,
-        /// Whether the tool failed.
-        failed: bool,
     },
 }
 
@@ -69,19 +67,18 @@ impl Part {
     /// The part as text; media as a line that tells its type and size.
     pub fn text(&self) -> String {
         let mut text = self.head.clone();
-        self.write_body(&mut text);
-        text
-    }
-
-    pub(crate) fn write_body(&self, out: &mut String) {
         match &self.body {
             PartBody::None => {}
-            PartBody::Text(body) => out.push_str(body),
-            PartBody::Media { mime, blob } => {
-                let name = if mime.starts_with("image/") { "image" } else { "document" };
-                let base64_len = blob.size_bytes.div_ceil(3) * 4;
-                let _ = write!(out, "<{name} media_type={mime} b64_len={base64_len}>");
-            }
+            PartBody::Text(body) => text.push_str(body),
+            PartBody::Media { mime, blob } => write_media(&mut text, mime, blob),
         }
+        text
     }
+}
+
+/// How media stand in a text.
+pub(crate) fn write_media(out: &mut String, mime: &str, blob: &Blob) {
+    let name = if mime.starts_with("image/") { "image" } else { "document" };
+    let base64_len = blob.size_bytes.div_ceil(3).saturating_mul(4);
+    let _ = write!(out, "<{name} media_type={mime} b64_len={base64_len}>");
 }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::cut;
-use crate::block::{Block, BlockKind, Body};
+use crate::block::{Blob, Block, BlockKind, Body};
 use crate::path::LogicalPath;
 use crate::settings::SessionSettings;
 use crate::time::Timestamp;
@@ -61,17 +61,17 @@ impl Planner<'_> {
         let turns = self.timeline.turns();
         let old = turns.len().saturating_sub(self.settings.keep_recent_turns as usize);
         let intact = turns.len().saturating_sub(self.settings.keep_recent_intact_turns as usize).max(old);
-        let mut kept = 0;
-        let mut base64_sum = 0;
+        let max_sum = self.settings.cache_truncation_max_image_pdf_b64_sum as u64;
+        let (mut kept, mut base64_sum) = (0, 0);
         let blocks = turns[old..intact].iter().rev().flat_map(|turn| self.timeline.turn_blocks(turn).iter().rev());
         let shown: Vec<_> = blocks.filter(|block| self.timeline.is_visible(block)).cloned().collect();
         for block in shown {
             let Some(blob) = block.blob() else { continue };
-            kept += 1;
-            base64_sum += blob.size_bytes.div_ceil(3) * 4;
-            if kept > self.settings.cache_truncation_keep_recent_images
-                || base64_sum > self.settings.cache_truncation_max_image_pdf_b64_sum as u64
-            {
+            let base64 = base64_chars(blob);
+            if kept < self.settings.cache_truncation_keep_recent_images && base64_sum + base64 <= max_sum {
+                kept += 1;
+                base64_sum += base64;
+            } else {
                 self.hide(&block, file_form(&block));
             }
         }
@@ -91,8 +91,7 @@ impl Planner<'_> {
         match (&block.kind, &block.body) {
             (BlockKind::TurnHeader | BlockKind::RangeSummary, _) | (_, Body::Empty) => None,
             (_, Body::Blob(blob)) => {
-                let base64 = blob.size_bytes.div_ceil(3) * 4;
-                (base64 > self.settings.cache_truncation_max_base64_chars as u64).then(|| file_form(block))
+                (base64_chars(blob) > self.settings.cache_truncation_max_base64_chars as u64).then(|| file_form(block))
             }
             (BlockKind::ToolCall, Body::Text(text)) => {
                 let params = CallText::parse(text).and_then(|call| serde_json::from_str(call.params.get()).ok())?;
@@ -109,10 +108,8 @@ impl Planner<'_> {
     }
 
     fn short_value(&self, value: &Value) -> Value {
-        let (max_items, max_keys) = (
-            self.settings.cache_truncation_max_list_items as usize,
-            self.settings.cache_truncation_max_dict_keys as usize,
-        );
+        let max_items = self.settings.cache_truncation_max_list_items;
+        let max_keys = self.settings.cache_truncation_max_dict_keys;
         match value {
             Value::String(text) => {
                 Value::String(cut::brief(text, self.settings.cache_truncation_max_field_chars))
@@ -135,6 +132,10 @@ impl Planner<'_> {
             other => other.clone(),
         }
     }
+}
+
+fn base64_chars(blob: &Blob) -> u64 {
+    blob.size_bytes.div_ceil(3).saturating_mul(4)
 }
 
 fn file_form(block: &Block) -> String {

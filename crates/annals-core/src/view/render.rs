@@ -1,14 +1,16 @@
 //! Parts filed into messages. A renderer keeps what it has rendered and adds only what is new; after a hide or a
 //! summary it goes back to the first place that changed.
 
+use std::sync::Arc;
+
 use super::cache::CachePoints;
 use super::part::{Part, PartBody, Place};
 use super::prompt::{AssistantPiece, CachePoint, Call, Message, Piece, PieceBody, Prompt, ToolReply, ToolSchema};
 use super::tail::Tail;
-use super::template;
+use super::{part, template};
+use crate::ids::CallId;
 use crate::settings::CacheSettings;
-use crate::timeline::Timeline;
-use std::sync::Arc;
+use crate::timeline::{Ix, NONE, Timeline};
 
 /// How parts become messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -62,7 +64,7 @@ impl Renderer {
         for slot in &slots.list()[self.ends.len()..stable] {
             let mut end = self.ends.last().copied().flatten();
             for part in template::parts(timeline, slot, self.layout) {
-                end = Some(self.file(part));
+                end = self.file(timeline, slot.ix, part).or(end);
             }
             self.ends.push(end);
         }
@@ -85,8 +87,10 @@ impl Renderer {
         self.update(timeline);
         let mut messages = self.messages.clone();
         for (point, slot) in CachePoints::of(timeline, cache).marks() {
-            if let Some(end) = self.ends.get(slot).copied().flatten() {
-                mark(&mut messages, end, point);
+            match (point, self.ends.get(slot).copied().flatten()) {
+                (CachePoint::Tail, _) => mark(&mut messages, None, point),
+                (_, Some(end)) => mark(&mut messages, Some(end), point),
+                (_, None) => {}
             }
         }
         if let Some(tail) = tail {
@@ -99,13 +103,14 @@ impl Renderer {
         Prompt { system, tools, messages }
     }
 
-    fn file(&mut self, part: Part) -> Position {
+    /// Files a part of the block at `ix`; `None` when there is nothing in it to show.
+    fn file(&mut self, timeline: &Timeline, ix: Ix, part: Part) -> Option<Position> {
         if self.layout == Layout::Timeline {
             return self.file_as_user(text_pieces(part));
         }
         match part.place.clone() {
-            Place::User => self.file_as_user(text_pieces(part)),
-            Place::Reply { call, failed } => self.file_reply(call, failed, text_pieces(part)),
+            Place::User => self.file_stray(timeline, text_pieces(part)),
+            Place::Reply { call } => self.file_reply(timeline, ix, &call, text_pieces(part)),
             Place::Assistant => {
                 self.file_as_assistant(text_pieces(part).into_iter().map(AssistantPiece::Text).collect())
             }
@@ -120,49 +125,108 @@ impl Renderer {
         }
     }
 
-    fn file_as_user(&mut self, pieces: Vec<Piece>) -> Position {
+    fn file_as_user(&mut self, pieces: Vec<Piece>) -> Option<Position> {
+        if pieces.is_empty() {
+            return None;
+        }
         if !matches!(self.messages.last(), Some(Message::User(_))) {
             self.messages.push(Message::User(Vec::new()));
         }
         let message = self.messages.len() as u32 - 1;
         let Some(Message::User(list)) = self.messages.last_mut() else { unreachable!("just pushed") };
         append(list, pieces);
-        Position { message, outer: list.len() as u32 - 1, inner: 0 }
+        Some(Position { message, outer: list.len() as u32 - 1, inner: 0 })
     }
 
-    fn file_as_assistant(&mut self, pieces: Vec<AssistantPiece>) -> Position {
+    fn file_as_assistant(&mut self, pieces: Vec<AssistantPiece>) -> Option<Position> {
+        if pieces.is_empty() {
+            return None;
+        }
         if !matches!(self.messages.last(), Some(Message::Assistant(_))) {
+            self.close_exchange();
             self.messages.push(Message::Assistant(Vec::new()));
         }
         let message = self.messages.len() as u32 - 1;
         let Some(Message::Assistant(list)) = self.messages.last_mut() else { unreachable!("just pushed") };
         list.extend(pieces);
-        Position { message, outer: list.len() as u32 - 1, inner: 0 }
+        Some(Position { message, outer: list.len() as u32 - 1, inner: 0 })
     }
 
-    fn file_reply(&mut self, call: crate::ids::CallId, failed: bool, pieces: Vec<Piece>) -> Position {
-        if !matches!(self.messages.last(), Some(Message::Tool(_))) {
-            self.messages.push(Message::Tool(Vec::new()));
+    /// Files what belongs to a call's reply. Until all calls of an answer are settled nothing of their replies is
+    /// rendered, so each reply may grow up to then; what comes later may only follow the last of them, because what
+    /// stands before it is a prefix that must not change.
+    fn file_reply(&mut self, timeline: &Timeline, ix: Ix, call: &CallId, pieces: Vec<Piece>) -> Option<Position> {
+        self.open_replies(timeline);
+        let replies = match self.messages.last() {
+            Some(Message::Tool(replies)) => replies.as_slice(),
+            _ => &[],
+        };
+        let at = replies.iter().position(|reply| reply.call == *call);
+        match at {
+            Some(at) if at + 1 == replies.len() || ix <= settled(timeline, replies) => self.extend_reply(at, pieces),
+            _ => self.file_stray(timeline, pieces),
         }
+    }
+
+    /// Files what answers no call: in the person's place, or, while replies are outstanding, into the one that is
+    /// being told, for nothing may stand between a call and its reply.
+    fn file_stray(&mut self, timeline: &Timeline, pieces: Vec<Piece>) -> Option<Position> {
+        self.open_replies(timeline);
+        match self.messages.last() {
+            Some(Message::Tool(replies)) if replies.iter().any(|reply| reply.pieces.is_empty()) => {
+                let told = replies.iter().rposition(|reply| !reply.pieces.is_empty()).unwrap_or(0);
+                self.extend_reply(told, pieces)
+            }
+            _ => self.file_as_user(pieces),
+        }
+    }
+
+    /// After an answer with calls, makes room for the reply to each, in the order of the calls.
+    fn open_replies(&mut self, timeline: &Timeline) {
+        let Some(Message::Assistant(pieces)) = self.messages.last() else { return };
+        let calls = pieces.iter().filter_map(|piece| match piece {
+            AssistantPiece::Call(call) => Some(&call.id),
+            AssistantPiece::Text(_) | AssistantPiece::Thinking { .. } => None,
+        });
+        let open = |call: &CallId| ToolReply {
+            call: call.clone(),
+            is_error: timeline.has_failed(call),
+            pieces: Vec::new(),
+        };
+        let replies: Vec<ToolReply> = calls.map(open).collect();
+        if !replies.is_empty() {
+            self.messages.push(Message::Tool(replies));
+        }
+    }
+
+    fn extend_reply(&mut self, at: usize, pieces: Vec<Piece>) -> Option<Position> {
         let message = self.messages.len() as u32 - 1;
-        let Some(Message::Tool(replies)) = self.messages.last_mut() else { unreachable!("just pushed") };
-        // Only the last reply may grow: what was rendered before it is a prefix that must not change.
-        if !replies.iter().any(|reply| reply.call == call) {
-            replies.push(ToolReply { call, is_error: false, pieces: Vec::new() });
-        }
-        let outer = replies.len() - 1;
-        let reply = &mut replies[outer];
-        reply.is_error |= failed;
-        append(&mut reply.pieces, pieces);
-        Position { message, outer: outer as u32, inner: reply.pieces.len() as u32 - 1 }
+        let Some(Message::Tool(replies)) = self.messages.last_mut() else { unreachable!("replies were opened") };
+        let list = &mut replies[at].pieces;
+        append(list, pieces);
+        Some(Position { message, outer: at as u32, inner: list.len().checked_sub(1)? as u32 })
     }
 
-    /// Forgets what was rendered from this slot on.
+    /// The model speaks again: replies that are still empty stay so for good.
+    fn close_exchange(&mut self) {
+        if let Some(Message::Tool(replies)) = self.messages.last_mut() {
+            for reply in replies.iter_mut().filter(|reply| reply.pieces.is_empty()) {
+                reply.pieces.push(Piece::text("(no result yet)"));
+            }
+        }
+    }
+
+    /// Forgets what was rendered from this slot on. Replies grow side by side, so an exchange is forgotten whole.
     fn go_back_to(&mut self, slot: usize) {
         if slot >= self.ends.len() {
             return;
         }
         self.ends.truncate(slot);
+        while let Some(Some(end)) = self.ends.last()
+            && matches!(self.messages[end.message as usize], Message::Tool(_))
+        {
+            self.ends.pop();
+        }
         let Some(end) = self.ends.last().copied().flatten() else {
             self.messages.clear();
             return;
@@ -171,14 +235,26 @@ impl Renderer {
         match self.messages.last_mut() {
             Some(Message::User(list)) => list.truncate(end.outer as usize + 1),
             Some(Message::Assistant(list)) => list.truncate(end.outer as usize + 1),
-            Some(Message::Tool(replies)) => {
-                replies.truncate(end.outer as usize + 1);
-                if let Some(reply) = replies.last_mut() {
-                    reply.pieces.truncate(end.inner as usize + 1);
-                }
-            }
-            None => {}
+            Some(Message::Tool(_)) | None => unreachable!("a remembered end lies in a kept message"),
         }
+    }
+}
+
+/// The block after which all of these replies' calls were settled.
+fn settled(timeline: &Timeline, replies: &[ToolReply]) -> Ix {
+    let settled = |reply: &ToolReply| timeline.call(&reply.call).map_or(0, |record| record.settled);
+    replies.iter().map(settled).max().unwrap_or(0)
+}
+
+impl Timeline {
+    /// Every part of the view, oldest first, also those of calls that are still running.
+    pub fn parts(&self, layout: Layout) -> impl Iterator<Item = Part> {
+        self.slots().list().iter().flat_map(move |slot| template::parts(self, slot, layout))
+    }
+
+    fn has_failed(&self, call: &CallId) -> bool {
+        let Some(record) = self.call(call) else { return false };
+        record.is_lost() || record.group != NONE && self.at_ix(record.group).meta().error.is_some()
     }
 }
 
@@ -192,20 +268,20 @@ fn append(list: &mut Vec<Piece>, mut pieces: Vec<Piece>) {
     list.extend(pieces);
 }
 
+/// The pieces of a part. Vendors refuse a text of nothing but space, so such a body goes with its head.
 fn text_pieces(part: Part) -> Vec<Piece> {
-    let mut pieces = Vec::with_capacity(2);
-    if !part.head.is_empty() {
-        pieces.push(Piece::text(part.head));
-    }
-    match part.body {
-        PartBody::Text(text) => pieces.push(Piece::text(text)),
-        PartBody::Media { mime, blob } => pieces.push(Piece::media(mime, blob)),
-        PartBody::None => {}
-    }
-    if pieces.is_empty() {
-        pieces.push(Piece::text(""));
-    }
-    pieces
+    let mut head = part.head;
+    let body = match part.body {
+        PartBody::Text(text) if text.trim_start().is_empty() => {
+            head.push_str(&text);
+            None
+        }
+        PartBody::Text(text) => Some(Piece::text(text)),
+        PartBody::Media { mime, blob } => Some(Piece::media(mime, blob)),
+        PartBody::None => None,
+    };
+    let head = (!head.trim_start().is_empty()).then(|| Piece::text(head));
+    head.into_iter().chain(body).collect()
 }
 
 fn body_text(body: PartBody) -> Arc<str> {
@@ -215,37 +291,44 @@ fn body_text(body: PartBody) -> Arc<str> {
     }
 }
 
-/// Marks the piece at a position. Reasoning cannot carry a mark; the piece before it does then.
-fn mark(messages: &mut [Message], end: Position, point: CachePoint) {
-    let (inner, mut outer) = (end.inner as usize, Some(end.outer as usize));
-    for message in messages[..=end.message as usize].iter_mut().rev() {
-        let place = match message {
-            Message::User(list) => last_of(list, outer).map(|piece| &mut piece.cache_point),
-            Message::Tool(replies) => {
-                let inner = outer.map(|_| inner);
-                last_of(replies, outer).and_then(|reply| last_of(&mut reply.pieces, inner)).map(|piece| &mut piece.cache_point)
-            }
-            Message::Assistant(list) => {
-                let end = outer.map_or(list.len(), |outer| outer + 1);
-                list[..end].iter_mut().rev().find_map(|piece| match piece {
-                    AssistantPiece::Text(piece) => Some(&mut piece.cache_point),
-                    AssistantPiece::Call(call) => Some(&mut call.cache_point),
-                    AssistantPiece::Thinking { .. } => None,
-                })
-            }
-        };
-        if let Some(place) = place {
-            *place = Some(place.map_or(point, |there| there.max(point)));
-            return;
-        }
-        outer = None;
+/// Marks the piece at a position, or the last one of all.
+fn mark(messages: &mut [Message], end: Option<Position>, point: CachePoint) {
+    let place = match end {
+        Some(end) => mark_in(&mut messages[..=end.message as usize], end.outer as usize, end.inner as usize),
+        None => mark_in(messages, usize::MAX, usize::MAX),
+    };
+    if let Some(place) = place {
+        *place = Some(place.map_or(point, |there| there.max(point)));
     }
 }
 
-fn last_of<T>(list: &mut [T], at: Option<usize>) -> Option<&mut T> {
-    match at {
-        Some(at) => list.get_mut(at),
-        None => list.last_mut(),
+/// The mark of the last piece of these messages, in the last of them not after `outer` and `inner`. Reasoning cannot
+/// carry a mark; the piece before it does then.
+fn mark_in(messages: &mut [Message], outer: usize, inner: usize) -> Option<&mut Option<CachePoint>> {
+    let (last, before) = messages.split_last_mut()?;
+    let here = match last {
+        Message::User(list) => list.iter_mut().take(outer.saturating_add(1)).last().map(|piece| &mut piece.cache_point),
+        Message::Tool(replies) => {
+            let replies = replies.iter_mut().enumerate().take(outer.saturating_add(1));
+            let pieces = replies.flat_map(|(at, reply)| {
+                let end = if at == outer { inner.saturating_add(1) } else { usize::MAX };
+                reply.pieces.iter_mut().take(end)
+            });
+            pieces.last().map(|piece| &mut piece.cache_point)
+        }
+        Message::Assistant(list) => {
+            let pieces = list.iter_mut().take(outer.saturating_add(1));
+            let marks = pieces.filter_map(|piece| match piece {
+                AssistantPiece::Text(piece) => Some(&mut piece.cache_point),
+                AssistantPiece::Call(call) => Some(&mut call.cache_point),
+                AssistantPiece::Thinking { .. } => None,
+            });
+            marks.last()
+        }
+    };
+    match here {
+        Some(place) => Some(place),
+        None => mark_in(before, usize::MAX, usize::MAX),
     }
 }
 
@@ -254,16 +337,7 @@ pub fn as_text(messages: &[Message]) -> String {
     let mut text = String::new();
     let push = |piece: &Piece, text: &mut String| match &piece.body {
         PieceBody::Text(body) => text.push_str(body),
-        PieceBody::Media { mime, blob } => {
-            let part = Part {
-                place: Place::User,
-                head: String::new(),
-                body: PartBody::Media { mime: mime.clone(), blob: *blob },
-                seq: crate::ids::Seq::FIRST,
-                tokens: 0,
-            };
-            part.write_body(text);
-        }
+        PieceBody::Media { mime, blob } => part::write_media(text, mime, blob),
     };
     for message in messages {
         match message {

@@ -6,7 +6,7 @@
 
 use crate::block::{Block, BlockKind};
 use crate::path::LogicalPath;
-use crate::timeline::{HideText, Ix, NONE, Timeline};
+use crate::timeline::{HideText, Ix, NONE, Timeline, ix_of};
 use crate::turn::outcome::HideItem;
 use crate::view::{cut, template};
 
@@ -15,7 +15,7 @@ use crate::view::{cut, template};
 pub(crate) enum Shows {
     /// Its block.
     Block,
-    /// The results of a call, starting at its block: status, artifacts, and the block's own payload.
+    /// A group of results, starting at its block: status, artifacts, and the block's own payload.
     Group,
     /// A replacement, by number.
     Placeholder(u32),
@@ -38,12 +38,13 @@ pub(crate) struct Replacement {
     pub(crate) text: Box<str>,
 }
 
-/// The view of a timeline, as places without text.
+/// The view of a timeline, as places without text: in block order, but for the summary, which comes first.
 #[derive(Clone, Default)]
 pub struct Slots {
     list: Vec<Slot>,
     /// For each block the slot that shows it.
     of_block: Vec<u32>,
+    begins_with_summary: bool,
     replacements: Vec<Replacement>,
     /// The last slot of each finished round.
     rounds: Vec<u32>,
@@ -74,6 +75,12 @@ impl Slots {
         self.of(ix).is_some_and(|slot| matches!(self.list[slot].shows, Shows::Block | Shows::Group))
     }
 
+    /// How many slots come before the first one that shows this block or a later one.
+    pub(crate) fn before(&self, ix: Ix) -> usize {
+        let summary = usize::from(self.begins_with_summary);
+        summary + self.list[summary..].partition_point(|slot| slot.ix < ix)
+    }
+
     /// Tokens of everything shown, templates included.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens
@@ -99,13 +106,10 @@ impl Slots {
         timeline.slots_mut().of_block.push(NONE);
         let block = timeline.blocks()[ix as usize].clone();
         match &block.kind {
-            BlockKind::TimelineHide => {
-                let text: Option<HideText> = block.text().and_then(|text| serde_json::from_str(text).ok());
-                for item in text.into_iter().flat_map(|text| text.items) {
-                    Slots::hide(timeline, item, ix);
-                }
+            BlockKind::TimelineHide => Slots::hide_all(timeline, &block, ix),
+            BlockKind::RangeSummary if block.meta().summary.is_some() => {
+                Slots::start_at_summary(timeline, &block, ix);
             }
-            BlockKind::RangeSummary => Slots::start_at_summary(timeline, &block, ix),
             BlockKind::Thinking if block.meta().get("signature").is_none() => {}
             BlockKind::Plan | BlockKind::ReactCompletion => {}
             BlockKind::ToolResult => Slots::push_result(timeline, &block, ix),
@@ -114,7 +118,7 @@ impl Slots {
                 timeline.slots_mut().add(ix, Shows::Block, tokens);
             }
         }
-        Slots::end_round(timeline, &block);
+        Slots::end_round(timeline, &block, ix);
     }
 
     fn add(&mut self, ix: Ix, shows: Shows, tokens: u32) {
@@ -125,29 +129,28 @@ impl Slots {
 
     fn push_result(timeline: &mut Timeline, block: &Block, ix: Ix) {
         let call = block.meta().call.as_ref().and_then(|call| timeline.call(call));
+        let begins_group = call.is_none_or(|call| call.begins_group(ix));
         let group = call.map_or(ix, |call| call.group);
         let tokens = template::tokens_of(timeline, block);
         let slots = timeline.slots_mut();
-        if group == ix {
-            slots.add(ix, Shows::Group, tokens);
-        } else if block.meta().is_digest {
-            // Told by the group's status; the group is not stable yet, so it may still grow.
-            if let Some(slot) = slots.of(group) {
+        match slots.of(group) {
+            _ if begins_group => slots.add(ix, Shows::Group, tokens),
+            // Told by the group's status; the call is still open, so its slots may grow.
+            Some(slot) if block.meta().is_digest && slots.list[slot].shows == Shows::Group => {
                 slots.of_block[ix as usize] = slot as u32;
                 slots.list[slot].tokens += tokens;
                 slots.tokens += u64::from(tokens);
             }
-        } else {
-            slots.add(ix, Shows::Block, tokens);
+            _ => slots.add(ix, Shows::Block, tokens),
         }
     }
 
-    fn end_round(timeline: &mut Timeline, block: &Block) {
+    fn end_round(timeline: &mut Timeline, block: &Block, ix: Ix) {
         let ended = match &block.kind {
             BlockKind::AssistantCompletion => true,
             BlockKind::ToolResult => {
                 let call = block.meta().call.as_ref().and_then(|call| timeline.call(call));
-                call.is_some_and(|call| call.is_complete())
+                call.is_some_and(|call| call.settled == ix)
             }
             _ => false,
         };
@@ -157,64 +160,73 @@ impl Slots {
         }
     }
 
-    fn hide(timeline: &mut Timeline, item: HideItem, hide_ix: Ix) {
-        let hidden = Slots::hidden_by(timeline, &item, hide_ix);
-        let Some(&first) = hidden.iter().min() else { return };
-        let changed = Slots::first_changed(timeline, &hidden);
-        let slots = timeline.slots_mut();
-        let number = slots.replacements.len() as u32;
-        let tokens = template::head_tokens(item.replacement.len() + item.path.as_str().len() + 40);
-        slots.replacements.push(Replacement { path: item.path, text: item.replacement.into() });
-        for &slot in &hidden {
-            slots.tokens -= u64::from(slots.list[slot].tokens);
-            slots.list[slot].shows = Shows::Nothing;
-            slots.list[slot].tokens = 0;
-        }
-        slots.list[first].shows = Shows::Placeholder(number);
-        slots.list[first].tokens = tokens;
-        slots.tokens += u64::from(tokens);
-        slots.changed_from.push(changed as u32);
+    fn hide_all(timeline: &mut Timeline, block: &Block, hide_ix: Ix) {
+        let text: Option<HideText> = block.text().and_then(|text| serde_json::from_str(text).ok());
+        let items = text.map(|text| text.items).unwrap_or_default();
+        let changed = items.into_iter().filter_map(|item| Slots::hide(timeline, item, hide_ix)).min();
+        timeline.slots_mut().changed_from.extend(changed.map(|slot| slot as u32));
     }
 
-    /// Slots that show blocks of the item's path now, before the hiding block.
-    pub(crate) fn hidden_by(timeline: &Timeline, item: &HideItem, hide_ix: Ix) -> Vec<usize> {
-        let from = item.from_seq.map_or(0, |seq| (seq.get() - 1) as Ix);
-        let Some(entry) = timeline.paths().get(timeline.blocks(), &item.path) else { return Vec::new() };
+    /// Hides one path and returns the first slot that renders otherwise now.
+    fn hide(timeline: &mut Timeline, item: HideItem, hide_ix: Ix) -> Option<usize> {
+        let hidden = Slots::hidden_by(timeline, &item.path, item.from_seq.map_or(0, ix_of), hide_ix);
+        let first = hidden.first()?.slot;
+        let changed = hidden.iter().map(|hidden| Slots::reaches_back_to(timeline, hidden.slot)).min()?;
+        // A call and its reply stay where they are, whatever they show: one without the other is no conversation.
+        let must_stay: Vec<bool> = hidden.iter().map(|hidden| is_of_exchange(timeline, hidden.slot)).collect();
+        let slots = timeline.slots_mut();
+        let number = slots.replacements.len() as u32;
+        let tokens = template::placeholder_tokens(&item);
+        slots.replacements.push(Replacement { path: item.path, text: item.replacement.into() });
+        for (hidden, must_stay) in hidden.iter().zip(must_stay) {
+            let slot = &mut slots.list[hidden.slot];
+            slots.tokens -= u64::from(slot.tokens);
+            (slot.shows, slot.tokens) = match must_stay || hidden.slot == first {
+                true => (Shows::Placeholder(number), tokens),
+                false => (Shows::Nothing, 0),
+            };
+            slots.tokens += u64::from(slot.tokens);
+        }
+        Some(changed)
+    }
+
+    /// Slots that show blocks of this path now, from block `from` to before block `end`, first slot first.
+    pub(crate) fn hidden_by(timeline: &Timeline, path: &LogicalPath, from: Ix, end: Ix) -> Vec<Hidden> {
+        let Some(entry) = timeline.paths().get(timeline.blocks(), path) else { return Vec::new() };
         let slots = timeline.slots();
-        let in_range = timeline.paths().chain(entry.last).skip_while(|&ix| ix >= hide_ix);
-        let mut hidden: Vec<usize> = in_range
-            .take_while(|&ix| ix >= from)
-            .filter(|&ix| slots.is_shown(ix))
-            .filter_map(|ix| slots.of(ix))
-            .collect();
-        hidden.dedup();
+        let in_range = timeline.paths().chain(entry.last).skip_while(|&ix| ix >= end).take_while(|&ix| ix >= from);
+        let shown = in_range.filter(|&ix| slots.is_shown(ix)).filter_map(|ix| slots.of(ix));
+        let mut hidden: Vec<Hidden> = shown.map(|slot| Hidden { slot, blocks: 1 }).collect();
+        hidden.sort_unstable_by_key(|hidden| hidden.slot);
+        hidden.dedup_by(|later, earlier| {
+            let same = later.slot == earlier.slot;
+            earlier.blocks += u32::from(same) * later.blocks;
+            same
+        });
         hidden
     }
 
-    /// The first slot whose rendering changes when these are hidden. A native call is rendered with the content its
+    /// The first slot whose rendering changes when this one is hidden. A native call is rendered with the content its
     /// results show, so a hidden result reaches back to its call.
-    pub(crate) fn first_changed(timeline: &Timeline, hidden: &[usize]) -> usize {
+    pub(crate) fn reaches_back_to(timeline: &Timeline, slot: usize) -> usize {
         let slots = timeline.slots();
-        let first = |&slot: &usize| {
-            let call = timeline.at_ix(slots.list[slot].ix).meta().call.as_ref();
-            let record = call.and_then(|call| timeline.call(call));
-            record.and_then(|record| slots.of(record.call)).map_or(slot, |call| call.min(slot))
-        };
-        hidden.iter().map(first).min().unwrap_or(slots.list.len())
+        let call = timeline.at_ix(slots.list[slot].ix).meta().call.as_ref();
+        let record = call.and_then(|call| timeline.call(call));
+        record.and_then(|record| slots.of(record.call)).map_or(slot, |call| call.min(slot))
     }
 
     fn start_at_summary(timeline: &mut Timeline, block: &Block, ix: Ix) {
         let Some(summary) = block.meta().summary.as_deref() else { return };
-        let first_kept = (summary.first_kept_seq.get() - 1) as Ix;
+        let first_kept = ix_of(summary.first_kept_seq);
         let tokens = template::tokens_of(timeline, block);
         let keeps: Vec<bool> = timeline.slots().list.iter().map(|slot| timeline.keeps(slot, first_kept)).collect();
         let slots = timeline.slots_mut();
         let old = std::mem::take(&mut slots.list);
         slots.list.push(Slot { ix, shows: Shows::Block, tokens });
         let mut renumbered = vec![NONE; old.len()];
-        for (slot, _) in old.iter().enumerate().zip(&keeps).filter(|(_, keep)| **keep) {
-            renumbered[slot.0] = slots.list.len() as u32;
-            slots.list.push(*slot.1);
+        for (at, slot) in old.into_iter().enumerate().filter(|(at, _)| keeps[*at]) {
+            renumbered[at] = slots.list.len() as u32;
+            slots.list.push(slot);
         }
         for slot in slots.of_block.iter_mut().filter(|slot| **slot != NONE) {
             *slot = renumbered[*slot as usize];
@@ -224,9 +236,22 @@ impl Slots {
             *slot = renumbered[*slot as usize];
             *slot != NONE
         });
+        slots.begins_with_summary = true;
         slots.tokens = slots.list.iter().map(|slot| u64::from(slot.tokens)).sum();
         slots.changed_from.push(0);
     }
+}
+
+/// A slot that a hide would cover, and how many blocks it shows of the hidden path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hidden {
+    pub(crate) slot: usize,
+    pub(crate) blocks: u32,
+}
+
+fn is_of_exchange(timeline: &Timeline, slot: usize) -> bool {
+    let slot = &timeline.slots().list[slot];
+    slot.shows == Shows::Group || timeline.at_ix(slot.ix).kind == BlockKind::ToolCall
 }
 
 impl Timeline {

@@ -5,24 +5,28 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::part::{Part, PartBody, Place};
 use super::render::Layout;
 use super::slots::{Shows, Slot, cut_tokens};
-use super::cut;
+use super::{arguments, cut};
 use crate::block::{Block, BlockKind, Body, SafeDigest};
-use crate::ids::{CallId, Sid};
+use crate::ids::Sid;
 use crate::limits;
 use crate::path::LogicalPath;
-use crate::timeline::{CallText, Ix, NONE, Timeline};
+use crate::timeline::{CallRecord, CallText, Ix, NONE, Timeline};
+use crate::turn::outcome::HideItem;
 
 /// Tokens of a template's own text, estimated from its length: paths and ids cost about a token every three bytes.
 pub(crate) fn head_tokens(bytes: usize) -> u32 {
     (bytes / 3 + 1) as u32
+}
+
+/// What a placeholder costs.
+pub(crate) fn placeholder_tokens(item: &HideItem) -> u32 {
+    head_tokens(item.replacement.len() + item.path.as_str().len() + 40)
 }
 
 /// What a block costs in the view: its body within the cap, and its template.
@@ -39,6 +43,8 @@ pub(crate) fn tokens_of(timeline: &Timeline, block: &Block) -> u32 {
 fn cap_of(kind: &BlockKind) -> usize {
     match kind {
         BlockKind::UserPrompt => limits::PROMPT_MAX_BYTES,
+        // Signed: not a byte may be missing.
+        BlockKind::Thinking => usize::MAX,
         _ => limits::PART_MAX_BYTES,
     }
 }
@@ -52,6 +58,7 @@ pub(crate) fn parts(timeline: &Timeline, slot: &Slot, layout: Layout) -> Vec<Par
         Shows::Group => from.group(),
         Shows::Block => from.block(),
     };
+    parts.extend(from.lost_reply());
     if let Some(first) = parts.first_mut() {
         first.tokens = slot.tokens;
     }
@@ -82,9 +89,9 @@ impl Templates<'_> {
             BlockKind::ToolCode => self.code(),
             BlockKind::ToolCall => self.call(),
             BlockKind::Notice => self.notice(),
-            BlockKind::ToolResult => self.artifact(),
+            BlockKind::ToolResult => self.result(),
             BlockKind::PlanAck => self.with_text(self.beside(), "[PLAN PROGRESS]\n".into()),
-            BlockKind::DecisionRaw => self.said("[AI Agent sent, not understood]:\n"),
+            BlockKind::DecisionRaw => self.raw(),
             BlockKind::AssistantCompletion => self.answer(),
             BlockKind::RangeSummary => {
                 self.with_text(Place::User, format!("[SUMMARY OF EARLIER TURNS]\n[path: {path}]\n"))
@@ -105,23 +112,32 @@ impl Templates<'_> {
     }
 
     fn one(&self, place: Place, head: String) -> Vec<Part> {
-        vec![Part { place, head, body: PartBody::None, seq: self.block.seq, tokens: 0 }]
+        vec![self.part(place, head, PartBody::None)]
     }
 
     fn with_text(&self, place: Place, head: String) -> Vec<Part> {
-        vec![Part { place, head, body: self.body_text(), seq: self.block.seq, tokens: 0 }]
+        vec![self.part(place, head, self.body_text())]
     }
 
-    /// Text after the head, or media as a part of its own.
-    fn with_content(&self, place: Place, head: String) -> Vec<Part> {
+    /// The head and whatever the block carries: text, an image or a PDF, or the fact that it is another binary.
+    fn with_content(&self, place: Place, mut head: String) -> Vec<Part> {
         match &self.block.body {
-            Body::Blob(blob) => {
+            Body::Text(_) => self.with_text(place, head),
+            Body::Blob(blob) if is_media(&self.block.mime) => {
                 let body = PartBody::Media { mime: self.block.mime.clone(), blob: *blob };
-                vec![Part { place, head, body, seq: self.block.seq, tokens: 0 }]
+                vec![self.part(place, head, body)]
+            }
+            Body::Blob(blob) => {
+                let _ = write!(head, "(binary, {}, {} bytes)", self.block.mime, blob.size_bytes);
+                self.one(place, head)
             }
             Body::Empty if head.is_empty() => Vec::new(),
-            Body::Text(_) | Body::Empty => self.with_text(place, head),
+            Body::Empty => self.one(place, head),
         }
+    }
+
+    fn part(&self, place: Place, head: String, body: PartBody) -> Part {
+        Part { place, head, body, seq: self.block.seq, tokens: 0 }
     }
 
     fn body_text(&self) -> PartBody {
@@ -136,7 +152,7 @@ impl Templates<'_> {
     /// Blocks written beside a call's results answer the call; others speak in the person's place.
     fn beside(&self) -> Place {
         match &self.block.meta().call {
-            Some(call) => Place::Reply { call: call.clone(), failed: false },
+            Some(call) => Place::Reply { call: call.clone() },
             None => Place::User,
         }
     }
@@ -144,6 +160,15 @@ impl Templates<'_> {
     fn said(&self, prefix: &str) -> Vec<Part> {
         let head = if self.layout == Layout::Chat { String::new() } else { prefix.to_owned() };
         self.with_text(Place::Assistant, head)
+    }
+
+    /// What was not understood must not stand as the model's own words: a native reply tells it instead.
+    fn raw(&self) -> Vec<Part> {
+        match (self.layout, self.record()) {
+            (Layout::Chat, Some(_)) => Vec::new(),
+            (Layout::Chat, None) => self.with_text(Place::User, RAW_HEAD.into()),
+            (Layout::Timeline, _) => self.with_text(Place::Assistant, RAW_HEAD.into()),
+        }
     }
 
     fn answer(&self) -> Vec<Part> {
@@ -196,23 +221,32 @@ impl Templates<'_> {
     }
 
     fn call(&self) -> Vec<Part> {
-        let Some((id, tool)) = self.call_and_tool() else { return self.with_text(Place::Assistant, String::new()) };
+        let Some(record) = self.record() else { return self.with_text(Place::Assistant, String::new()) };
+        let (id, tool) = (&record.id, &record.tool);
         let place = Place::Call { id: id.clone(), tool: tool.clone() };
         let call = self.block.text().and_then(CallText::parse);
         let params = call.as_ref().map_or("{}", |call| call.params.get());
-        match self.layout {
+        let part = match self.layout {
             Layout::Chat => {
-                let arguments = whole_arguments(self.timeline, self.block, &id, params);
-                let body = PartBody::Text(arguments.into());
-                vec![Part { place, head: String::new(), body, seq: self.block.seq, tokens: 0 }]
+                let arguments = arguments::whole(self.timeline, record, params);
+                self.part(place, String::new(), PartBody::Text(arguments.into()))
             }
             Layout::Timeline => {
                 let head = format!("[TOOL CALL {id}].call {tool}\n{}\nParams:\n", path_text(self.block));
-                let params = cut::cut(params, limits::PART_MAX_BYTES, self.block.path.as_ref().map(LogicalPath::as_str));
-                let body = PartBody::Text(params.into());
-                vec![Part { place, head, body, seq: self.block.seq, tokens: 0 }]
+                let path = self.block.path.as_ref().map(LogicalPath::as_str);
+                let params = cut::cut(params, cap_of(&self.block.kind), path);
+                self.part(place, head, PartBody::Text(params.into()))
             }
-        }
+        };
+        vec![part]
+    }
+
+    /// A call that its turn left without a result still gets a reply in the view.
+    fn lost_reply(&self) -> Option<Part> {
+        let lost = self.record().filter(|record| record.call == self.ix && record.is_lost())?;
+        let (id, tool) = (&lost.id, &lost.tool);
+        let head = format!("[TOOL RESULT {id}].result {tool}\nStatus: error — interrupted no result was recorded");
+        Some(self.part(Place::Reply { call: id.clone() }, head, PartBody::None))
     }
 
     fn notice(&self) -> Vec<Part> {
@@ -220,21 +254,20 @@ impl Templates<'_> {
         self.with_text(self.beside(), format!("[NOTICE{of}] {}\n", path_text(self.block)))
     }
 
-    fn call_and_tool(&self) -> Option<(CallId, Arc<str>)> {
-        let id = self.block.meta().call.as_ref()?;
-        Some((id.clone(), self.timeline.call(id)?.tool.clone()))
+    fn record(&self) -> Option<&CallRecord> {
+        self.timeline.call(self.block.meta().call.as_ref()?)
     }
 
-    /// The results of a call: status and artifacts, then the first block's own payload.
+    /// A group of results: status and artifacts, then the first block's own payload.
     fn group(&self) -> Vec<Part> {
-        let Some((call, tool)) = self.call_and_tool() else { return self.with_text(Place::User, String::new()) };
-        let error = self.block.meta().error.as_deref();
-        let place = Place::Reply { call: call.clone(), failed: error.is_some() };
-        let digests = self.group_digests(&call);
-        let mut parts = Vec::new();
+        let Some(record) = self.record() else { return self.with_content(Place::User, String::new()) };
+        let (call, tool) = (&record.id, &record.tool);
+        let place = Place::Reply { call: call.clone() };
+        let mut parts = self.unreadable(record, &place);
+        let digests = self.group_digests(record);
         if self.block.meta().is_digest || digests.iter().any(is_file) {
             let mut head = format!("[TOOL RESULT {call}].summary {tool}\nStatus: ");
-            match error {
+            match &self.block.meta().error {
                 None => head.push_str("success"),
                 Some(error) => {
                     let _ = write!(head, "error — {} {}", error.code, error.message);
@@ -242,35 +275,43 @@ impl Templates<'_> {
             }
             head.push_str("\nArtifacts:");
             digests.iter().for_each(|digest| write_artifact_line(&mut head, digest));
-            parts.extend(self.one(place.clone(), head));
+            parts.push(self.part(place, head, PartBody::None));
         }
         if !self.block.meta().is_digest {
-            let path = path_text(self.block);
-            let is_artifact = self.block.path.as_ref().is_some_and(|path| path.physical().is_some());
-            if is_artifact {
-                parts.extend(self.artifact());
-            } else {
-                let head = format!("[TOOL RESULT {call}].result {tool}\nlogical_path: {path}\n");
-                parts.extend(self.with_text(place, head));
-            }
+            parts.extend(self.result());
         }
         parts
     }
 
-    fn group_digests(&self, call: &CallId) -> Vec<SafeDigest> {
-        let count = self.block.meta().result_count.unwrap_or(1) as usize;
-        let results = self.timeline.blocks()[self.ix as usize..].iter().filter(|block| {
-            block.kind == BlockKind::ToolResult && block.meta().call.as_ref() == Some(call)
-        });
-        let digests = results.take(count).filter(|block| block.meta().is_digest);
-        digests.filter_map(|block| serde_json::from_str(block.text()?).ok()).collect()
+    /// In the `chat` layout, what the model sent and nobody could read, before the results that say so.
+    fn unreadable(&self, record: &CallRecord, place: &Place) -> Vec<Part> {
+        let tells = self.layout == Layout::Chat && record.group == self.ix && record.raw != NONE;
+        if !tells || !self.timeline.slots().is_shown(record.raw) {
+            return Vec::new();
+        }
+        let raw = Templates { block: self.timeline.at_ix(record.raw), ix: record.raw, ..*self };
+        raw.with_text(place.clone(), RAW_HEAD.into())
     }
 
-    /// A content block among a call's results.
-    fn artifact(&self) -> Vec<Part> {
-        let Some((call, tool)) = self.call_and_tool() else { return self.with_content(Place::User, String::new()) };
-        let place = Place::Reply { call: call.clone(), failed: false };
-        let Some(path) = &self.block.path else { return self.with_content(place, String::new()) };
+    /// The digests that this group's slot tells.
+    fn group_digests(&self, record: &CallRecord) -> Vec<SafeDigest> {
+        let slots = self.timeline.slots();
+        let own = slots.of(self.ix);
+        let last = if record.settled == NONE { self.ix } else { record.settled.max(self.ix) };
+        let told = (self.ix..=last).filter(|&ix| slots.of(ix) == own).map(|ix| self.timeline.at_ix(ix));
+        told.filter(|block| block.meta().is_digest)
+            .filter_map(|block| serde_json::from_str(block.text()?).ok())
+            .collect()
+    }
+
+    /// One result block: a payload at the call's path, or an artifact at its own.
+    fn result(&self) -> Vec<Part> {
+        let Some(record) = self.record() else { return self.with_content(Place::User, String::new()) };
+        let (call, tool) = (&record.id, &record.tool);
+        let place = Place::Reply { call: call.clone() };
+        let Some(path) = &self.block.path else {
+            return self.with_content(place, format!("[TOOL RESULT {call}].result {tool}\n"));
+        };
         let Some(physical) = path.physical() else {
             return self.with_content(place, format!("[TOOL RESULT {call}].result {tool}\nlogical_path: {path}\n"));
         };
@@ -278,7 +319,7 @@ impl Templates<'_> {
         if self.block.meta().file.as_ref().is_some_and(|file| file.hosted_uri.is_some()) {
             let _ = writeln!(head, "physical_path: {physical}");
         }
-        if self.layout == Layout::Chat && is_told_by_call(self.timeline, self.block, &call) {
+        if self.layout == Layout::Chat && arguments::carry(self.timeline, record, self.ix) {
             head.push_str("(content as in the call)");
             return self.one(place, head);
         }
@@ -290,29 +331,44 @@ impl Templates<'_> {
     }
 
     fn placeholder(&self, number: u32) -> Vec<Part> {
-        let replacement = self.timeline.slots().replacement(number);
-        let text = format!("HIDDEN — {}. Retrieve with react.read({})", replacement.text, replacement.path);
-        if self.block.kind == BlockKind::ToolCall
-            && let Some((id, tool)) = self.call_and_tool()
-        {
-            let place = Place::Call { id, tool };
-            return match self.layout {
-                Layout::Timeline => self.one(place, text),
-                Layout::Chat => {
-                    let arguments = serde_json::json!({ "hidden": text }).to_string();
-                    let body = PartBody::Text(arguments.into());
-                    vec![Part { place, head: String::new(), body, seq: self.block.seq, tokens: 0 }]
-                }
-            };
+        let text = placeholder_text(self.timeline, number);
+        match (self.layout, &self.block.kind) {
+            (_, BlockKind::ToolCall) => self.hidden_call(number, text),
+            // The native call and its reply tell these.
+            (Layout::Chat, BlockKind::ToolCode | BlockKind::Thinking) => Vec::new(),
+            (Layout::Chat, BlockKind::DecisionRaw) if self.record().is_some() => Vec::new(),
+            (_, BlockKind::Notes | BlockKind::ToolCode | BlockKind::Thinking | BlockKind::AssistantCompletion) => {
+                self.one(Place::Assistant, text)
+            }
+            _ => self.one(self.beside(), text),
         }
-        let place = match (&self.block.kind, &self.block.meta().call) {
-            (BlockKind::Notes | BlockKind::DecisionRaw | BlockKind::ToolCode, _)
-            | (BlockKind::AssistantCompletion, _) => Place::Assistant,
-            (_, Some(call)) => Place::Reply { call: call.clone(), failed: false },
-            (_, None) => Place::User,
-        };
-        self.one(place, text)
     }
+
+    fn hidden_call(&self, number: u32, text: String) -> Vec<Part> {
+        let Some(record) = self.record() else { return self.one(Place::Assistant, text) };
+        let place = Place::Call { id: record.id.clone(), tool: record.tool.clone() };
+        let call = match self.layout {
+            Layout::Timeline => self.part(place, text, PartBody::None),
+            Layout::Chat => {
+                let arguments = arguments::hidden(&self.timeline.slots().replacement(number).text, text);
+                self.part(place, String::new(), PartBody::Text(arguments.into()))
+            }
+        };
+        vec![call]
+    }
+}
+
+/// What stands in place of hidden blocks.
+pub(super) fn placeholder_text(timeline: &Timeline, number: u32) -> String {
+    let replacement = timeline.slots().replacement(number);
+    format!("HIDDEN — {}. Retrieve with react.read({})", replacement.text, replacement.path)
+}
+
+const RAW_HEAD: &str = "[AI Agent sent, not understood]:\n";
+
+/// Types that models are shown as themselves.
+fn is_media(mime: &str) -> bool {
+    mime.starts_with("image/") || mime == "application/pdf"
 }
 
 fn path_text(block: &Block) -> &str {
@@ -351,46 +407,4 @@ fn write_artifact_line(head: &mut String, digest: &SafeDigest) {
     if let Some(error) = &digest.error {
         let _ = write!(head, " | error: {} {}", error.code, error.message);
     }
-}
-
-/// The call's arguments with the parameters that the call block shows cut put back whole, as far as the timeline still
-/// shows them: the code from the code block, written content from the file's block.
-fn whole_arguments(timeline: &Timeline, block: &Block, call: &CallId, params: &str) -> String {
-    let cuts = &block.meta().cut;
-    if cuts.is_empty() {
-        return params.to_owned();
-    }
-    let Ok(mut whole) = serde_json::from_str::<Map<String, Value>>(params) else { return params.to_owned() };
-    for cut in cuts {
-        let text = told_by(timeline, call, |source| {
-            source.meta().file.as_ref().and_then(|file| file.content_digest) == Some(cut.blob)
-        });
-        if let (Some(text), Some(value)) = (text, whole.get_mut(&cut.name)) {
-            *value = Value::String(text.to_owned());
-        }
-    }
-    let raw: Box<RawValue> = serde_json::value::to_raw_value(&whole).expect("a JSON map serialises");
-    raw.get().to_owned()
-}
-
-/// The text of the call's code block or of one of its content blocks that the model is shown, if it is the one.
-fn told_by<'a>(timeline: &'a Timeline, call: &CallId, is_it: impl Fn(&Block) -> bool) -> Option<&'a str> {
-    let record = timeline.calls().get(call)?;
-    let results = (record.group != NONE).then(|| {
-        let count = timeline.at_ix(record.group).meta().result_count.unwrap_or(1);
-        record.group..record.group + count
-    });
-    let code = Some(record.code).filter(|&ix| ix != NONE);
-    let candidates = code.into_iter().chain(results.into_iter().flatten());
-    let shown = candidates.filter(|&ix| timeline.slots().is_shown(ix));
-    let mut blocks = shown.map(|ix| timeline.at_ix(ix));
-    blocks.find(|block| block.meta().call.as_ref() == Some(call) && is_it(block))?.text()
-}
-
-/// Whether the call, rendered natively, already carries this block's content.
-fn is_told_by_call(timeline: &Timeline, block: &Block, call: &CallId) -> bool {
-    let Some(record) = timeline.calls().get(call) else { return false };
-    let Some(digest) = block.meta().file.as_ref().and_then(|file| file.content_digest) else { return false };
-    let call_block = timeline.at_ix(record.call);
-    timeline.slots().is_shown(record.call) && call_block.meta().cut.iter().any(|cut| cut.blob == digest)
 }
