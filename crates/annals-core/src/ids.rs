@@ -102,11 +102,12 @@ macro_rules! text_id {
         impl $name {
             #[doc = concat!("Reads a ", $kind, ": ", $expected, ".")]
             pub fn parse(text: &str) -> Result<Self, IdError> {
-                if $accepts(text) {
-                    Ok(Self(Arc::from(text)))
-                } else {
-                    Err(IdError::malformed($kind, text, $expected))
-                }
+                Self::check(text).map(|()| Self(Arc::from(text)))
+            }
+
+            #[doc = concat!("Whether a text is a ", $kind, ", and if not, why.")]
+            pub fn check(text: &str) -> Result<(), IdError> {
+                if $accepts(text) { Ok(()) } else { Err(IdError::malformed($kind, text, $expected)) }
             }
 
             /// The id as text.

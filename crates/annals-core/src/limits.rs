@@ -1,4 +1,6 @@
-//! Every limit of Annals, with its unit at the end of its name. Nothing else in the workspace states one.
+//! Every limit that users and models meet, with its unit at the end of its name.
+//!
+//! Crates keep limits of their own machinery (buffer sizes, nesting of a parser) beside that machinery.
 //!
 //! What a user may change is in [`crate::settings`]; its defaults come from here.
 

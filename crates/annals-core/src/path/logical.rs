@@ -15,9 +15,7 @@ use super::physical::{self, Folder, PhysicalPath};
 use super::relative;
 use super::sids::SidSet;
 use super::{RelPath, names};
-use crate::ids::{
-    CallId, IdError, SkillName, TurnId, deserialize_parsed, is_call_id, is_skill_name, is_turn_id, shown,
-};
+use crate::ids::{CallId, SkillName, TurnId, deserialize_parsed, is_call_id, is_skill_name, shown};
 
 /// A stable name for anything on a timeline: `fi:` `ar:` `tc:` `so:` `su:` `sk:`.
 ///
@@ -337,11 +335,8 @@ fn split_turn<'a>(
     let (turn, rest) = rest
         .split_once('.')
         .ok_or_else(|| PathError::malformed(text, expected))?;
-    if is_turn_id(turn) {
-        Ok((turn, rest))
-    } else {
-        Err(IdError::malformed("turn id", turn, "`turn_` and 1 to 64 of `A-Z a-z 0-9 _ -`").into())
-    }
+    TurnId::check(turn)?;
+    Ok((turn, rest))
 }
 
 impl PartialEq for LogicalPath {

@@ -21,6 +21,26 @@ pub struct Mention {
     pub span: Range<usize>,
 }
 
+impl Mention {
+    /// The file it names when its name is percent-encoded, as links in Markdown and HTML are (`my%20chart.png`).
+    /// A file with the literal name comes first: look for [`Self::path`], then for this.
+    pub fn decoded(&self) -> Option<LogicalPath> {
+        let text = self.path.as_str();
+        let mut pieces = text.split('%');
+        let mut bytes = pieces.next()?.as_bytes().to_vec();
+        for piece in pieces {
+            let byte = piece
+                .get(..2)
+                .filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            bytes.push(u8::from_str_radix(byte, 16).ok()?);
+            bytes.extend_from_slice(&piece.as_bytes()[2..]);
+        }
+        // Decoded names are judged again: `%2e%2e` must not become a way out.
+        let decoded = LogicalPath::parse(std::str::from_utf8(&bytes).ok()?).ok()?;
+        (decoded != self.path).then_some(decoded)
+    }
+}
+
 /// The files that `text` mentions, each once, in the order of their first mention.
 pub fn files(text: &str) -> Vec<LogicalPath> {
     let mut seen = HashSet::new();
@@ -246,6 +266,27 @@ e = pd.read_csv("turn_1/files/sales 2026.csv")
         let text = "é \"turn_1/files/a b.md\" fi:turn_2.files/c.md.";
         let spans: Vec<&str> = all(text).map(|m| &text[m.span]).collect();
         assert_eq!(spans, ["turn_1/files/a b.md", "fi:turn_2.files/c.md"]);
+    }
+
+    #[test]
+    fn an_encoded_name_can_be_decoded_but_not_into_a_way_out() {
+        let decoded = |text: &str| all(text).next().unwrap().decoded().map(|path| path.to_string());
+        assert_eq!(
+            decoded("![](turn_1/files/my%20chart.png)"),
+            Some("fi:turn_1.files/my chart.png".into())
+        );
+        assert_eq!(
+            decoded("fi:turn_1.files/%C3%A9.md"),
+            Some("fi:turn_1.files/é.md".into())
+        );
+        for text in [
+            "turn_1/files/a.md",
+            "turn_1/files/100%",
+            "turn_1/files/%2e%2e/x",
+            "turn_1/files/%ff",
+        ] {
+            assert_eq!(decoded(text), None, "{text}");
+        }
     }
 
     proptest! {

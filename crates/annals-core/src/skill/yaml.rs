@@ -46,6 +46,8 @@ pub struct YamlError {
 
 /// Deeper nesting is refused.
 const MAX_DEPTH: usize = 16;
+/// Larger mappings are refused.
+const MAX_FIELDS: usize = 1_000;
 
 /// Reads one document.
 pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
@@ -152,6 +154,9 @@ impl<'a> Reader<'a> {
             let Some((name, value)) = split_field(line.content) else {
                 return Err(self.error("expected `name: value`"));
             };
+            if fields.len() == MAX_FIELDS {
+                return Err(self.error("too many names in one place"));
+            }
             if fields.iter().any(|(known, _)| known == name) {
                 return Err(self.error("this name stands here twice"));
             }
@@ -382,6 +387,8 @@ mod tests {
             "line 1: this quoted text does not end on its line"
         );
         assert_eq!(read(&"- ".repeat(40)), "line 1: nested too deeply");
+        let many: String = (0..1_001).map(|n| format!("k{n}: v\n")).collect();
+        assert_eq!(read(&many), "line 1001: too many names in one place");
     }
 
     proptest! {
