@@ -400,3 +400,168 @@ impl<'a> Lowering<'a> {
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
+
+#[cfg(test)]
+mod tests {
+    use annals_core::view::prompt::CachePoint;
+
+    use super::*;
+    use crate::wire::fixture;
+
+    fn shape_of(request: &Request, reasoning: Reasoning) -> String {
+        let names = ToolNames::of(&request.prompt.tools);
+        fixture::shape(&body("m", reasoning, request, &names))
+    }
+
+    fn with(prompt: Prompt) -> Request {
+        Request {
+            prompt: prompt.into(),
+            ..fixture::request()
+        }
+    }
+
+    #[test]
+    fn a_prompt_with_everything_in_it() {
+        insta::assert_snapshot!(shape_of(&fixture::request(), Reasoning::Off), @r##"
+        model: "m"
+        max_tokens: 4096
+        stream: true
+        tools: {"name":"add_one","description":"Does add_one.","input_schema":{"type":"object","properties":{"x":{"type":"integer"}}}}
+        tools: {"name":"react__write","description":"Does react.write.","input_schema":{"type":"object","properties":{"x":{"type":"integer"}}}}
+        system: {"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}
+        user:
+          {"type":"text","text":"[TURN turn_1]"}
+          {"type":"text","text":"\n\nDraw it."}
+        assistant:
+          {"type":"text","text":"Drawn.","cache_control":{"type":"ephemeral"}}
+        user:
+          {"type":"text","text":"Look:"}
+          {"type":"image","source":{"type":"base64","media_type":"image/png","data":"cG5n"}}
+          {"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"cGRm"}}
+          {"type":"text","text":"[image/png is not shown: its bytes were not found]"}
+        assistant:
+          {"type":"thinking","thinking":"why","signature":"sig"}
+          {"type":"text","text":"Writing."}
+          {"type":"tool_use","id":"tc_1","name":"react__write","input":{"path":"a.md","content":"x"}}
+          {"type":"tool_use","id":"tc_2","name":"add_one","input":{"invalid_arguments":"{not json"}}
+        user:
+          {"type":"tool_result","tool_use_id":"tc_1","content":[{"type":"text","text":"written"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"cG5n"}}]}
+          {"type":"tool_result","tool_use_id":"tc_2","is_error":true,"content":[{"type":"text","text":"(no output)"}],"cache_control":{"type":"ephemeral"}}
+          {"type":"text","text":"ANNOUNCE 2/15"}
+        "##);
+    }
+
+    #[test]
+    fn without_tools_the_ones_called_before_are_declared_and_none_may_be_called() {
+        let request = with(Prompt {
+            tools: [].into(),
+            ..(*fixture::request().prompt).clone()
+        });
+        let shape = shape_of(&request, Reasoning::Off);
+        let header: Vec<&str> = shape
+            .lines()
+            .take_while(|line| !line.starts_with("user"))
+            .collect();
+        insta::assert_snapshot!(header.join("\n"), @r##"
+        model: "m"
+        max_tokens: 4096
+        stream: true
+        tool_choice: {"type":"none"}
+        tools: {"name":"add_one","input_schema":{"type":"object"}}
+        tools: {"name":"react__write","input_schema":{"type":"object"}}
+        system: {"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}
+        "##);
+    }
+
+    #[test]
+    fn no_more_than_four_breakpoints_are_sent_and_the_last_ones_win() {
+        let marked = |n: usize| fixture::marked(Piece::text(format!("piece {n}")), CachePoint::Tail);
+        let messages = vec![Message::User((0..6).map(marked).collect())];
+        let request = with(Prompt {
+            messages,
+            ..(*fixture::request().prompt).clone()
+        });
+        let shape = shape_of(&request, Reasoning::Off);
+        let breakpoints: Vec<&str> = shape
+            .lines()
+            .filter(|line| line.contains("cache_control"))
+            .collect();
+        assert_eq!(breakpoints.len(), 4);
+        assert!(
+            breakpoints[0].starts_with("system") && breakpoints[1].contains("piece 3"),
+            "{shape}"
+        );
+    }
+
+    #[test]
+    fn a_breakpoint_moves_off_what_cannot_carry_it() {
+        let messages = vec![
+            Message::User(vec![Piece::text("stable")]),
+            Message::Assistant(vec![
+                AssistantPiece::Thinking {
+                    text: "t".into(),
+                    signature: "s".into(),
+                },
+                AssistantPiece::Text(fixture::marked(Piece::text(" \n"), CachePoint::Tail)),
+            ]),
+        ];
+        let request = with(Prompt {
+            messages,
+            system: "".into(),
+            ..(*fixture::request().prompt).clone()
+        });
+        let shape = shape_of(&request, Reasoning::Off);
+        let breakpoints: Vec<&str> = shape
+            .lines()
+            .filter(|line| line.contains("cache_control"))
+            .collect();
+        assert!(
+            breakpoints[0].starts_with("tools: {\"name\":\"react__write\""),
+            "{shape}"
+        );
+        assert!(breakpoints[1].contains("stable"), "{shape}");
+        assert_eq!(breakpoints.len(), 2);
+    }
+
+    #[test]
+    fn a_budget_for_reasoning_stays_below_the_length_of_the_answer() {
+        let thinking = |reasoning| {
+            let shape = shape_of(&fixture::request(), reasoning);
+            shape
+                .lines()
+                .find_map(|line| line.strip_prefix("thinking: "))
+                .map(str::to_owned)
+        };
+        let budget = |tokens| thinking(Reasoning::Budget { tokens });
+        assert_eq!(
+            budget(2_000).as_deref(),
+            Some(r#"{"type":"enabled","budget_tokens":2000}"#)
+        );
+        assert_eq!(
+            budget(10).as_deref(),
+            Some(r#"{"type":"enabled","budget_tokens":1024}"#)
+        );
+        assert_eq!(budget(5_000), None);
+        assert_eq!(
+            thinking(Reasoning::Adaptive).as_deref(),
+            Some(r#"{"type":"adaptive"}"#)
+        );
+    }
+
+    #[test]
+    fn the_same_history_is_sent_byte_for_byte_whatever_comes_after_it() {
+        let mut prompt = (*fixture::request().prompt).clone();
+        let bytes = |prompt: &Prompt| {
+            let request = with(prompt.clone());
+            let names = ToolNames::of(&request.prompt.tools);
+            serde_json::to_string(&body("m", Reasoning::Off, &request, &names).messages[..4]).unwrap()
+        };
+        let before = bytes(&prompt);
+        prompt
+            .messages
+            .push(Message::Assistant(vec![AssistantPiece::Text(Piece::text(
+                "Done.",
+            ))]));
+        assert_eq!(bytes(&prompt), before);
+    }
+}

@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::event::{Event, StopReason};
 use crate::thinking;
 use crate::usage::Usage;
+use crate::wire::decode::{DecodeError, Decoder, parse};
 use crate::wire::fault::Fault;
-use crate::wire::http::{DecodeError, Decoder, parse};
 use crate::wire::names::ToolNames;
 use crate::wire::sse::SseEvent;
 
@@ -306,5 +306,131 @@ fn stop_reason(reason: String) -> StopReason {
         "stop_sequence" => StopReason::StopSequence,
         "refusal" => StopReason::Refusal,
         _ => StopReason::Other(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::answer::Assembler;
+    use crate::error::ModelError;
+    use crate::wire::decode::tests::{cut, replay};
+
+    fn body(events: &[&str]) -> String {
+        events
+            .iter()
+            .map(|event| format!("event: x\ndata: {event}\n\n"))
+            .collect()
+    }
+
+    fn read(events: &[&str]) -> Result<crate::Answer, ModelError> {
+        let body = body(events);
+        let mut assembler = Assembler::new();
+        for event in replay(MessagesDecoder::new(ToolNames::default()), [body.as_bytes()]) {
+            assembler.push(&event?);
+        }
+        assembler.finish()
+    }
+
+    const STOP: &str =
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}"#;
+
+    #[test]
+    fn several_thoughts_one_of_them_encrypted_can_be_sent_back_as_they_came() {
+        let answer = read(&[
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"a","signature":""}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"s"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"1"}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"xyz"}}"#,
+            r#"{"type":"content_block_stop","index":1}"#,
+            STOP,
+        ])
+        .unwrap();
+        let thought = answer.thinking.unwrap();
+        assert_eq!(
+            thinking::split(&thought.text, &thought.signature.unwrap()),
+            [
+                thinking::SignedBlock::Plain {
+                    text: "a".into(),
+                    signature: "s1".into()
+                },
+                thinking::SignedBlock::Redacted("xyz".into()),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_whole_input_at_the_start_of_a_call_is_taken_if_no_pieces_follow() {
+        let start = |index: u8| {
+            format!(
+                r#"{{"type":"content_block_start","index":{index},"content_block":{{"type":"tool_use","id":"","name":"a__b","input":{{"x":1}}}}}}"#
+            )
+        };
+        let answer = read(&[
+            &start(0),
+            r#"{"type":"content_block_stop","index":0}"#,
+            &start(1),
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"x\":2}"}}"#,
+            r#"{"type":"content_block_stop","index":1}"#,
+            STOP,
+        ])
+        .unwrap();
+        let calls: Vec<_> = answer
+            .calls
+            .iter()
+            .map(|call| (call.id.clone(), &*call.tool, &*call.arguments))
+            .collect();
+        assert_eq!(calls, [(None, "a.b", r#"{"x":1}"#), (None, "a.b", r#"{"x":2}"#)]);
+        assert_eq!(answer.stop, StopReason::ToolUse);
+    }
+
+    #[test]
+    fn a_call_cut_at_the_longest_length_keeps_its_broken_arguments() {
+        let answer = read(&[
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"now","input":{}}}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}"#,
+        ])
+        .unwrap();
+        assert_eq!(
+            (answer.calls[0].arguments.as_str(), answer.stop),
+            ("", StopReason::MaxTokens)
+        );
+    }
+
+    #[test]
+    fn what_the_vendor_may_add_one_day_is_ignored() {
+        let answer = read(&[
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"q\":1}"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{}}}"#,
+            r#"{"type":"news"}"#,
+            STOP,
+        ])
+        .unwrap();
+        assert!(answer.calls.is_empty() && answer.text.is_empty());
+    }
+
+    #[test]
+    fn a_stop_without_a_reason_is_cut_off() {
+        assert_eq!(read(&[r#"{"type":"message_stop"}"#]), Err(ModelError::CutOff));
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_events(places in prop::collection::vec(any::<usize>(), 0..6)) {
+            let body = body(&[
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"für 🦀"}}"#,
+                r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"now","input":{}}}"#,
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"é"}}"#,
+                STOP,
+            ]);
+            let decoder = || MessagesDecoder::new(ToolNames::default());
+            let whole = replay(decoder(), [body.as_bytes()]);
+            prop_assert!(whole.last().is_some_and(|last| last.as_ref().is_err_and(|error| error.kind() == "overloaded")));
+            prop_assert_eq!(replay(decoder(), cut(body.as_bytes(), &places)), whole);
+        }
     }
 }

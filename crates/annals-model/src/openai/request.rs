@@ -237,7 +237,10 @@ impl<'a> Lowering<'a> {
                     (PieceBody::Media { .. }, None) => {}
                 }
             }
-            let content = set_off(texts);
+            let mut content = set_off(texts);
+            if content.is_empty() {
+                content.push_str("(no output)");
+            }
             out.push(WireMessage::Tool {
                 tool_call_id: wire_call_id(reply.call.as_str()),
                 content,
@@ -309,5 +312,84 @@ pub(crate) fn as_object(arguments: &str) -> Cow<'_, str> {
         Cow::Borrowed("{}")
     } else {
         Cow::Owned(serde_json::json!({ "invalid_arguments": arguments }).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::fixture;
+
+    fn shape_of(request: &Request, dialect: Dialect) -> String {
+        let names = ToolNames::of(&request.prompt.tools);
+        fixture::shape(&body("m", dialect, request, &names))
+    }
+
+    #[test]
+    fn a_prompt_with_everything_in_it() {
+        insta::assert_snapshot!(shape_of(&fixture::request(), Dialect::OpenAi), @r##"
+        model: "m"
+        stream: true
+        stream_options: {"include_usage":true}
+        max_completion_tokens: 4096
+        tools: {"type":"function","function":{"name":"add_one","description":"Does add_one.","parameters":{"type":"object","properties":{"x":{"type":"integer"}}}}}
+        tools: {"type":"function","function":{"name":"react__write","description":"Does react.write.","parameters":{"type":"object","properties":{"x":{"type":"integer"}}}}}
+        messages: {"role":"system","content":"Be brief."}
+        messages: {"role":"user","content":"[TURN turn_1]\n\nDraw it."}
+        messages: {"role":"assistant","content":"Drawn."}
+        user:
+          {"type":"text","text":"Look:"}
+          {"type":"image_url","image_url":{"url":"data:image/png;base64,cG5n"}}
+          {"type":"file","file":{"filename":"document.pdf","file_data":"data:application/pdf;base64,cGRm"}}
+          {"type":"text","text":"[image/png is not shown: its bytes were not found]"}
+        messages: {"role":"assistant","content":"Writing.","tool_calls":[{"type":"function","id":"tc_1","function":{"name":"react__write","arguments":"{\"path\": \"a.md\", \"content\": \"x\"}"}},{"type":"function","id":"tc_2","function":{"name":"add_one","arguments":"{\"invalid_arguments\":\"{not json\"}"}}]}
+        messages: {"role":"tool","tool_call_id":"tc_1","content":"written\n\n[image/png: shown after the tool results]"}
+        messages: {"role":"tool","tool_call_id":"tc_2","content":"(no output)"}
+        user:
+          {"type":"text","text":"[image/png of tool result tc_1]"}
+          {"type":"image_url","image_url":{"url":"data:image/png;base64,cG5n"}}
+        messages: {"role":"user","content":"ANNOUNCE 2/15"}
+        "##);
+    }
+
+    #[test]
+    fn another_server_gets_a_note_instead_of_a_document_and_the_older_limit() {
+        let ours = shape_of(&fixture::request(), Dialect::OpenAi);
+        let theirs = shape_of(&fixture::request(), Dialect::Compatible);
+        let changed: Vec<&str> = theirs
+            .lines()
+            .filter(|line| !ours.lines().any(|own| own == *line))
+            .collect();
+        insta::assert_snapshot!(changed.join("\n"), @r##"
+        max_tokens: 4096
+          {"type":"text","text":"[application/pdf is not shown: this server takes no documents]"}
+        "##);
+    }
+
+    #[test]
+    fn the_timeline_layout_offers_no_tools() {
+        let request = Request {
+            layout: Layout::Timeline,
+            ..fixture::request()
+        };
+        assert!(!shape_of(&request, Dialect::OpenAi).contains("\ntools:"));
+    }
+
+    #[test]
+    fn a_long_call_id_is_shortened_alike_in_the_call_and_its_reply() {
+        let id = "x".repeat(64);
+        let mut request = fixture::request();
+        let prompt = annals_core::view::prompt::Prompt {
+            messages: vec![
+                Message::Assistant(vec![fixture::call(&id, "add_one", "{}")]),
+                Message::Tool(vec![fixture::reply(&id, vec![Piece::text("1")])]),
+            ],
+            ..(*request.prompt).clone()
+        };
+        request.prompt = prompt.into();
+        let body = serde_json::to_value(body("m", Dialect::OpenAi, &request, &ToolNames::default())).unwrap();
+        let sent = body["messages"][1]["tool_calls"][0]["id"].as_str().unwrap();
+        assert_eq!(sent.len(), 40);
+        assert_eq!(body["messages"][2]["tool_call_id"], sent);
     }
 }

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::event::{Event, StopReason};
 use crate::usage::Usage;
+use crate::wire::decode::{DecodeError, Decoder, parse};
 use crate::wire::fault::Fault;
-use crate::wire::http::{DecodeError, Decoder, parse};
 use crate::wire::names::ToolNames;
 use crate::wire::sse::SseEvent;
 
@@ -303,5 +303,160 @@ fn stop_reason(reason: String) -> StopReason {
         "length" | "max_tokens" => StopReason::MaxTokens,
         "content_filter" => StopReason::Refusal,
         _ => StopReason::Other(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::decode::tests::{cut, replay};
+
+    fn body(chunks: &[&str]) -> String {
+        chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
+    }
+
+    /// One line an event.
+    fn read(chunks: &[&str]) -> Vec<String> {
+        let body = body(chunks);
+        let events = replay(ChatDecoder::new(ToolNames::default()), [body.as_bytes()]);
+        events
+            .into_iter()
+            .map(|event| match event {
+                Ok(Event::Thinking(text)) => format!("thinking {text}"),
+                Ok(Event::Text(text)) => format!("text {text}"),
+                Ok(Event::CallStarted { index, id, tool }) => {
+                    format!("{index} {} {tool}", id.unwrap_or_default())
+                }
+                Ok(Event::CallArguments { index, json }) => format!("{index} {json}"),
+                Ok(Event::Finished { stop, .. }) => format!("finished {}", stop.as_str()),
+                Ok(other) => format!("{other:?}"),
+                Err(error) => format!("error {}", error.kind()),
+            })
+            .collect()
+    }
+
+    fn calls(deltas: &[&str]) -> Vec<String> {
+        let mut chunks: Vec<String> = deltas
+            .iter()
+            .map(|delta| format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{delta}]}}}}]}}"#))
+            .collect();
+        chunks.push("[DONE]".to_owned());
+        read(&chunks.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn deltas_without_an_index_go_to_the_call_they_belong_to() {
+        let events = calls(&[
+            r#"{"id":"a","function":{"name":"one","arguments":"{\"x\":"}}"#,
+            r#"{"function":{"arguments":"1}"}}"#,
+            r#"{"id":"b","function":{"name":"two","arguments":"{}"}}"#,
+        ]);
+        assert_eq!(
+            events,
+            [
+                "0 a one",
+                "0 {\"x\":",
+                "0 1}",
+                "1 b two",
+                "1 {}",
+                "finished tool_use"
+            ]
+        );
+    }
+
+    #[test]
+    fn calls_that_all_claim_index_0_are_told_apart_by_their_ids() {
+        let events = calls(&[
+            r#"{"index":0,"id":"a","function":{"name":"one","arguments":"{}"}}"#,
+            r#"{"index":0,"id":"b","function":{"name":"two","arguments":"{}"}}"#,
+        ]);
+        assert_eq!(
+            events,
+            ["0 a one", "0 {}", "1 b two", "1 {}", "finished tool_use"]
+        );
+    }
+
+    #[test]
+    fn an_id_and_a_name_on_every_delta_are_still_one_call() {
+        let delta =
+            |json: &str| format!(r#"{{"index":0,"id":"a","function":{{"name":"one","arguments":{json}}}}}"#);
+        let events = calls(&[&delta(r#""{\"x\"""#), &delta(r#"": 1""#), &delta(r#""}""#)]);
+        assert_eq!(
+            events,
+            ["0 a one", "0 {\"x\"", "0 : 1", "0 }", "finished tool_use"]
+        );
+    }
+
+    #[test]
+    fn doubled_ids_without_an_index_are_two_calls_once_the_first_is_whole() {
+        let delta = r#"{"id":"a","function":{"name":"one","arguments":"{}"}}"#;
+        assert_eq!(
+            calls(&[delta, delta]),
+            ["0 a one", "0 {}", "1 a one", "1 {}", "finished tool_use"]
+        );
+    }
+
+    #[test]
+    fn interleaved_calls_are_kept_apart_and_arguments_may_be_missing_or_an_object() {
+        let events = calls(&[
+            r#"{"index":0,"id":"a","function":{"name":"one"}},{"index":1,"id":"b","function":{"name":"two"}}"#,
+            r#"{"index":1,"function":{"arguments":{"y":2}}}"#,
+            r#"{"index":0,"function":{"arguments":""}},{"index":0,"function":{"arguments":null}}"#,
+        ]);
+        assert_eq!(
+            events,
+            ["0 a one", "1 b two", r#"1 {"y":2}"#, "finished tool_use"]
+        );
+    }
+
+    #[test]
+    fn a_call_that_never_gets_a_name_is_malformed() {
+        assert_eq!(
+            calls(&[r#"{"index":0,"id":"a","function":{"arguments":"{}"}}"#]),
+            ["error malformed"]
+        );
+    }
+
+    #[test]
+    fn odd_chunks_are_read_as_far_as_they_mean_something() {
+        let events = read(&[
+            r#"{"choices":null,"prompt_filter_results":[]}"#,
+            r#"{"choices":[{"delta":null}]}"#,
+            r#"{"choices":[{"delta":{"reasoning":"hm","content":[{"type":"thinking","thinking":[{"type":"text","text":"so"}]},{"type":"text","text":"Hi"}]}}]}"#,
+            r#"{"choices":[{"delta":{"refusal":"No."},"finish_reason":"stop"}]}"#,
+        ]);
+        assert_eq!(
+            events,
+            [
+                "thinking hm",
+                "thinking so",
+                "text Hi",
+                "text No.",
+                "finished refusal"
+            ]
+        );
+        assert_eq!(
+            read(&[r#"{"choices":[{"finish_reason":"length"}]}"#]),
+            ["finished max_tokens"]
+        );
+        assert_eq!(read(&[r#"{"error":"boom"}"#]), ["error overloaded"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_events(places in prop::collection::vec(any::<usize>(), 0..6)) {
+            let body = body(&[
+                r#"{"choices":[{"delta":{"content":"für 🦀"}}]}"#,
+                r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"one","arguments":"{}"}}]}}]}"#,
+                r#"{"error":{"message":"é","type":"server_error"}}"#,
+                "[DONE]",
+            ]);
+            let decoder = || ChatDecoder::new(ToolNames::default());
+            let whole = replay(decoder(), [body.as_bytes()]);
+            prop_assert!(whole.last().is_some_and(|last| last.as_ref().is_err_and(|error| error.kind() == "overloaded")));
+            prop_assert_eq!(replay(decoder(), cut(body.as_bytes(), &places)), whole);
+        }
     }
 }

@@ -3,7 +3,6 @@
 //! The only place that talks to the network. A wait is always bounded: for the connection, for the first byte, for
 //! the next bytes. Redirects are not followed, because they would carry the key to another host.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::time::Duration;
 
@@ -13,9 +12,9 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
 use tokio_util::sync::CancellationToken;
 
+use super::decode::{Decoder, Decoding, Next};
 use super::fault::{self, Fault};
 use super::key::ApiKey;
-use super::sse::{SseEvent, SseParser};
 use crate::error::{ModelError, StallPhase};
 use crate::event::Event;
 use crate::model::EventStream;
@@ -132,11 +131,7 @@ impl Endpoint {
         let response = self.accept(response, cancel).await?;
         let reading = Reading {
             response,
-            parser: SseParser::default(),
-            decoder,
-            queue: VecDeque::new(),
-            failure: None,
-            is_closed: false,
+            decoding: Decoding::new(decoder, self.key.clone()),
             next_wait: (self.timeouts.first_byte, StallPhase::FirstByte),
             idle: self.timeouts.idle,
             key: self.key.clone(),
@@ -187,41 +182,6 @@ impl Endpoint {
     }
 }
 
-/// Turns a vendor's events into ours. Has no IO, so that any chunking of a stream gives the same result.
-pub(crate) trait Decoder: Send + 'static {
-    /// Takes one event.
-    fn event(&mut self, event: &SseEvent, out: &mut VecDeque<Event>) -> Result<(), DecodeError>;
-
-    /// The stream is over.
-    fn end(&mut self, out: &mut VecDeque<Event>) -> Result<(), DecodeError>;
-
-    /// Whether the vendor said that nothing more comes.
-    fn is_finished(&self) -> bool;
-}
-
-/// Why a vendor's event cannot be used.
-#[derive(Debug)]
-pub(crate) enum DecodeError {
-    /// The vendor complains.
-    Fault(Fault),
-    /// It is not the vendor's protocol.
-    Malformed(String),
-    /// It ended too early.
-    CutOff,
-}
-
-impl DecodeError {
-    pub(crate) fn into_error(self, key: Option<&ApiKey>) -> ModelError {
-        match self {
-            DecodeError::Fault(fault) => fault.into_error(key),
-            DecodeError::Malformed(message) => ModelError::Malformed {
-                message: fault::shown(&message, key),
-            },
-            DecodeError::CutOff => ModelError::CutOff,
-        }
-    }
-}
-
 /// A request's body as JSON, with further fields that win over its own.
 pub(crate) fn body_json(
     body: &impl serde::Serialize,
@@ -238,19 +198,9 @@ pub(crate) fn body_json(
     serde_json::to_vec(&value).expect(plain)
 }
 
-/// Reads the JSON of an event.
-pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, DecodeError> {
-    serde_json::from_str(data).map_err(|error| DecodeError::Malformed(format!("{error} in `{data}`")))
-}
-
 struct Reading<D> {
     response: Response,
-    parser: SseParser,
-    decoder: D,
-    queue: VecDeque<Event>,
-    /// Given after what came before it.
-    failure: Option<ModelError>,
-    is_closed: bool,
+    decoding: Decoding<D>,
     next_wait: (Duration, StallPhase),
     idle: Duration,
     key: Option<ApiKey>,
@@ -260,57 +210,28 @@ struct Reading<D> {
 impl<D: Decoder> Reading<D> {
     async fn next(&mut self) -> Option<Result<Event, ModelError>> {
         loop {
-            if let Some(event) = self.queue.pop_front() {
-                return Some(Ok(event));
+            match self.decoding.next() {
+                Next::Event(event) => return Some(Ok(event)),
+                Next::Failure(failure) => return Some(Err(failure)),
+                Next::End => return None,
+                Next::NeedsBytes => match self.chunk().await {
+                    Ok(Some(bytes)) => self.decoding.push(bytes.as_ref()),
+                    Ok(None) => self.decoding.end(),
+                    Err(error) => self.decoding.fail(error),
+                },
             }
-            if self.is_closed {
-                return self.failure.take().map(Err);
-            }
-            if let Err(error) = self.fill().await {
-                self.failure = Some(error);
-                self.is_closed = true;
+            if self.decoding.is_finished() {
+                // If the end of the body is here already, the connection can be used again.
+                self.response.chunk().now_or_never();
             }
         }
     }
 
-    async fn fill(&mut self) -> Result<(), ModelError> {
+    async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<D>>, ModelError> {
         let (wait, phase) = std::mem::replace(&mut self.next_wait, (self.idle, StallPhase::Idle));
-        let response = &mut self.response;
-        let key = self.key.as_ref();
+        let (response, key) = (&mut self.response, self.key.as_ref());
         let chunk = async { response.chunk().await.map_err(|error| network(error, key)) };
-        let Some(bytes) = within(wait, phase, &self.cancel, chunk).await? else {
-            self.is_closed = true;
-            let last = self.parser.finish();
-            self.decode(last.as_slice())?;
-            return self
-                .decoder
-                .end(&mut self.queue)
-                .map_err(|error| error.into_error(self.key.as_ref()));
-        };
-        let mut events: Vec<SseEvent> = Vec::new();
-        let parsed = self.parser.push(&bytes, &mut events);
-        self.decode(&events)?;
-        parsed.map_err(|overflow| ModelError::Malformed {
-            message: overflow.to_string(),
-        })?;
-        if self.decoder.is_finished() {
-            self.is_closed = true;
-            // If the end of the body is here already, the connection can be used again.
-            self.response.chunk().now_or_never();
-        }
-        Ok(())
-    }
-
-    fn decode(&mut self, events: &[SseEvent]) -> Result<(), ModelError> {
-        for event in events.iter() {
-            if self.decoder.is_finished() {
-                break;
-            }
-            self.decoder
-                .event(event, &mut self.queue)
-                .map_err(|error| error.into_error(self.key.as_ref()))?;
-        }
-        Ok(())
+        within(wait, phase, &self.cancel, chunk).await
     }
 }
 

@@ -46,3 +46,51 @@ fn bad(problem: String) -> ModelError {
         message: format!("{problem} in the prompt; it was not sent"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use annals_core::view::prompt::Piece;
+
+    use super::*;
+    use crate::wire::fixture::{call, reply};
+
+    fn problem(messages: Vec<Message>) -> Option<String> {
+        let prompt = Prompt {
+            system: "".into(),
+            tools: [].into(),
+            messages,
+        };
+        check(&prompt).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn calls_and_replies_that_lose_each_other_are_found_before_they_are_sent() {
+        let calls = |ids: &[&str]| Message::Assistant(ids.iter().map(|id| call(id, "t", "{}")).collect());
+        let replies = |ids: &[&str]| Message::Tool(ids.iter().map(|id| reply(id, vec![])).collect());
+        let user = || Message::User(vec![Piece::text("hi")]);
+        assert_eq!(
+            problem(vec![user(), calls(&["a", "b"]), replies(&["b", "a"]), user()]),
+            None
+        );
+        for (messages, expected) in [
+            (vec![calls(&["a"])], "call `a` has no reply"),
+            (vec![calls(&["a", "b"]), replies(&["a"])], "call `b` has no reply"),
+            (
+                vec![calls(&["a"]), user(), replies(&["a"])],
+                "call `a` has no reply",
+            ),
+            (vec![user(), replies(&["a"])], "the reply to `a` has no call"),
+            (
+                vec![calls(&["a"]), replies(&["a", "a"])],
+                "the reply to `a` has no call",
+            ),
+            (
+                vec![calls(&["a", "a"]), replies(&["a"])],
+                "two calls of one answer have the id `a`",
+            ),
+        ] {
+            let problem = problem(messages).unwrap();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 /// What is done after the last chunk.
 #[derive(Clone, Copy)]
-pub enum Then {
+pub(crate) enum Then {
     /// The body ends as it should.
     End,
     /// The connection breaks in the middle of the body.
@@ -21,7 +21,7 @@ pub enum Then {
 
 /// One answer.
 #[derive(Clone)]
-pub struct Reply {
+pub(crate) struct Reply {
     status: u16,
     headers: String,
     chunks: Vec<Vec<u8>>,
@@ -31,7 +31,7 @@ pub struct Reply {
 
 impl Reply {
     /// A stream of these chunks.
-    pub fn stream(chunks: &[&[u8]]) -> Self {
+    pub(crate) fn stream(chunks: &[&[u8]]) -> Self {
         let chunks = chunks.iter().map(|chunk| chunk.to_vec()).collect();
         let headers = "content-type: text/event-stream\r\n".into();
         Reply {
@@ -44,12 +44,12 @@ impl Reply {
     }
 
     /// A stream of one chunk.
-    pub fn text(body: &str) -> Self {
+    pub(crate) fn text(body: &str) -> Self {
         Reply::stream(&[body.as_bytes()])
     }
 
     /// A complaint.
-    pub fn error(status: u16, body: &str) -> Self {
+    pub(crate) fn error(status: u16, body: &str) -> Self {
         let headers = "content-type: application/json\r\n".into();
         Reply {
             status,
@@ -60,19 +60,19 @@ impl Reply {
         }
     }
 
-    pub fn header(mut self, line: &str) -> Self {
+    pub(crate) fn header(mut self, line: &str) -> Self {
         self.headers.push_str(line);
         self.headers.push_str("\r\n");
         self
     }
 
     /// The first chunk is sent, the rest when as many connections as the barrier counts have come as far.
-    pub fn held_at(mut self, gate: Barrier) -> Self {
+    pub(crate) fn held_at(mut self, gate: Barrier) -> Self {
         self.gate = Some(Arc::new(gate));
         self
     }
 
-    pub fn then(mut self, then: Then) -> Self {
+    pub(crate) fn then(mut self, then: Then) -> Self {
         self.then = then;
         self
     }
@@ -80,21 +80,21 @@ impl Reply {
 
 /// What was asked.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    pub head: String,
-    pub body: serde_json::Value,
+pub(crate) struct Asked {
+    pub(crate) head: String,
+    pub(crate) body: serde_json::Value,
 }
 
 /// The server. Stops when it is dropped.
-pub struct Server {
-    pub base_url: String,
+pub(crate) struct Server {
+    pub(crate) base_url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
     _tasks: JoinSet<()>,
 }
 
 impl Server {
     /// The k-th request gets the k-th reply, later ones the last.
-    pub async fn playing(replies: Vec<Reply>) -> Server {
+    pub(crate) async fn playing(replies: Vec<Reply>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -116,7 +116,7 @@ impl Server {
         }
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 }
