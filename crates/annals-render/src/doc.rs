@@ -7,8 +7,10 @@
 /// A whole document in reading order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
-    /// The title as it should be printed and stored in the file's metadata.
+    /// The title in the file's metadata.
     pub title: Option<String>,
+    /// The title to print above the body.
+    pub heading: Option<String>,
     /// The body.
     pub blocks: Vec<Block>,
     /// Footnote bodies; [`Inline::FootnoteRef`] points into this list.
@@ -20,7 +22,7 @@ pub struct Document {
 impl Document {
     /// The title, unless the text itself begins with it.
     pub fn printed_title(&self) -> Option<&str> {
-        let title = self.title.as_deref()?;
+        let title = self.heading.as_deref()?;
         match self.blocks.first() {
             Some(Block::Heading { level: 1, inlines }) if plain_text(inlines).trim() == title.trim() => None,
             _ => Some(title),
@@ -108,10 +110,22 @@ pub struct ListItem {
 pub struct Table {
     /// Alignment per column.
     pub aligns: Vec<Align>,
+    /// How wide it is.
+    pub width: TableWidth,
     /// Rows repeated on every page.
     pub head: Vec<Row>,
     /// All other rows.
     pub rows: Vec<Row>,
+}
+
+/// How wide a table is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TableWidth {
+    /// As wide as its content.
+    #[default]
+    Natural,
+    /// As wide as the text.
+    Full,
 }
 
 /// The cells of one table row.
@@ -223,6 +237,8 @@ pub struct Style {
     pub bold: Option<bool>,
     /// Italic on or off; `None` inherits.
     pub italic: Option<bool>,
+    /// Size of the text in percent of its surroundings.
+    pub size_percent: Option<u16>,
 }
 
 impl Style {

@@ -235,6 +235,7 @@ impl Writer<'_> {
                     align: style.align.or(place.look.align),
                     bold: style.bold.or(place.look.bold),
                     italic: style.italic.or(place.look.italic),
+                    size_percent: style.size_percent.or(place.look.size_percent),
                 };
                 self.blocks(blocks, Place { look, ..place });
             }

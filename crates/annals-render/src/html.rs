@@ -4,6 +4,7 @@
 //! Layout beyond blocks, tables and simple rows of boxes is not attempted: what is placed by CSS is printed in
 //! document order. See `docs/rendering.md` for the list.
 
+mod browser;
 mod css;
 mod element;
 
@@ -12,6 +13,8 @@ use html5ever::{ParseOpts, parse_document};
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
 
 use crate::doc::{Block, Document, Inline, Length};
+
+pub(crate) use browser::prepare as prepare_for_browser;
 
 /// Reads a whole HTML document.
 pub fn read(content: &str) -> Document {
@@ -23,8 +26,7 @@ pub fn read(content: &str) -> Document {
     Document {
         title,
         blocks,
-        footnotes: Vec::new(),
-        sources: Vec::new(),
+        ..Document::default()
     }
 }
 

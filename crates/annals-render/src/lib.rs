@@ -23,6 +23,7 @@ mod grid;
 mod picture;
 mod visit;
 
+mod chromium;
 mod docx;
 mod ooxml;
 mod pptx;
@@ -30,7 +31,7 @@ mod typst;
 
 pub use doc::Source;
 pub use limits::Limits;
-pub use renderer::Renderer;
+pub use renderer::{Facts, Renderer};
 pub use request::{
     Assets, Engine, Format, NoAssets, Orientation, PageOptions, Paper, PngView, RenderError, Rendered,
     Request, UsedEngine, Warning,

@@ -168,7 +168,8 @@ impl Reader {
         }
         let root = self.stack.pop().map(Open::into_blocks).unwrap_or_default();
         Document {
-            title,
+            title: title.clone(),
+            heading: title,
             blocks: root,
             footnotes: self.footnotes,
             sources: Vec::new(),

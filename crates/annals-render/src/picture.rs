@@ -80,6 +80,14 @@ pub(crate) struct Picture {
     pub(crate) height_px: f64,
 }
 
+impl Picture {
+    /// The picture as an address of its own.
+    pub(crate) fn data_address(&self) -> String {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(&self.bytes);
+        format!("data:{};base64,{encoded}", self.kind.mime())
+    }
+}
+
 /// All pictures of a document by their reference.
 #[derive(Debug, Default)]
 pub(crate) struct Pictures {

@@ -1,15 +1,20 @@
 //! The one object callers keep: fonts, limits, and a warm Chromium.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
+use crate::chromium::{self, Chromium, ChromiumError, Printed};
 use crate::doc::{Block, Document, plain_text};
 use crate::fonts::Fonts;
 use crate::limits::Limits;
 use crate::picture::{Kind, Pictures};
-use crate::request::{Format, PageOptions, RenderError, Rendered, Request, UsedEngine, Warning};
+use crate::request::{
+    Engine, Format, PageOptions, PngView, RenderError, Rendered, Request, UsedEngine, Warning,
+};
 use crate::typst::code::Pages;
 use crate::typst::{self, world::Desk};
 use crate::visit::{self, Leaf};
@@ -27,8 +32,18 @@ pub struct Renderer {
     shared: Arc<Shared>,
 }
 
+/// What a renderer finds on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The browser used for HTML, if one is installed.
+    pub chromium: Option<PathBuf>,
+    /// All font families, compiled in and installed.
+    pub font_families: Vec<String>,
+}
+
 #[derive(Default)]
 struct Shared {
+    chromium: Chromium,
     fonts: Fonts,
     limits: Limits,
     layouts: AtomicUsize,
@@ -60,7 +75,11 @@ impl Renderer {
 
     /// A PDF.
     pub fn pdf(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
-        let prepared = self.prepare(request)?;
+        let mut prepared = self.prepare(request)?;
+        let browser = |chromium: &Chromium, html: &str, limit| chromium.pdf(html, request.page, limit);
+        if let Some(rendered) = self.by_chromium(request, &mut prepared, "application/pdf", browser)? {
+            return Ok(rendered);
+        }
         self.lay_out(prepared, |shared, prepared| {
             let document = shared.pages(prepared, Pages::Sheets)?;
             let bytes = typst::pdf(&document)?;
@@ -68,9 +87,15 @@ impl Renderer {
         })
     }
 
-    /// A PNG of what [`crate::PngView`] names.
+    /// A PNG of what [`crate::PngView`] names. Chromium makes the continuous view only.
     pub fn png(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
-        let prepared = self.prepare(request)?;
+        let mut prepared = self.prepare(request)?;
+        let browser = |chromium: &Chromium, html: &str, limit| chromium.png(html, request.page, limit);
+        if request.page.png == PngView::Continuous
+            && let Some(rendered) = self.by_chromium(request, &mut prepared, "image/png", browser)?
+        {
+            return Ok(rendered);
+        }
         self.lay_out(prepared, |shared, prepared| {
             let page = prepared.page;
             let document = shared.pages(prepared, Pages::for_view(page.png))?;
@@ -104,6 +129,60 @@ impl Renderer {
         })
     }
 
+    /// What this process can render with. Scans the system's fonts.
+    pub fn facts(&self) -> Facts {
+        Facts {
+            chromium: chromium::find(),
+            font_families: self.shared.fonts.families(),
+        }
+    }
+
+    /// The browser's result when the request is one for a browser; `None` leaves it to the embedded engine.
+    fn by_chromium(
+        &self,
+        request: &Request<'_>,
+        prepared: &mut Prepared,
+        mime: &'static str,
+        print: impl FnOnce(&Chromium, &str, Duration) -> Result<Printed, ChromiumError>,
+    ) -> Result<Option<Rendered>, RenderError> {
+        let wanted = match (request.format, request.engine) {
+            (Format::Markdown, _) | (_, Engine::Embedded) => false,
+            (Format::Html, Engine::Auto) => chromium::find().is_some(),
+            (Format::Html, Engine::Chromium) => true,
+        };
+        if !wanted {
+            return Ok(None);
+        }
+        let picture = |reference: &str| {
+            prepared
+                .pictures
+                .get(reference)
+                .map(|(_, picture)| picture.data_address())
+        };
+        let html = html::prepare_for_browser(request.content, &prepared.document.sources, &picture);
+        let shared = &self.shared;
+        match print(&shared.chromium, &html, shared.limits.deadline) {
+            Ok(printed) if printed.pages > shared.limits.pages => Err(RenderError::TooManyPages {
+                pages: printed.pages,
+                limit: shared.limits.pages,
+            }),
+            Ok(printed) => {
+                let mut rendered = prepared.rendered(printed.bytes, mime, Some(printed.pages));
+                rendered.engine = UsedEngine::Chromium;
+                Ok(Some(rendered))
+            }
+            Err(error) if request.engine == Engine::Chromium => Err(RenderError::Chromium {
+                reason: error.to_string(),
+            }),
+            Err(error) => {
+                prepared.warnings.push(Warning::EmbeddedInstead {
+                    reason: error.to_string(),
+                });
+                Ok(None)
+            }
+        }
+    }
+
     fn prepare(&self, request: &Request<'_>) -> Result<Prepared, RenderError> {
         let limits = &self.shared.limits;
         let (bytes, limit) = (request.content.len(), limits.content_bytes);
@@ -116,6 +195,7 @@ impl Renderer {
         };
         if let Some(title) = request.title.map(str::trim).filter(|title| !title.is_empty()) {
             document.title = Some(prose::collapse(title));
+            document.heading = document.title.clone();
         }
         if document.title.is_none()
             && let Some(Block::Heading { level: 1, inlines }) = document.blocks.first()

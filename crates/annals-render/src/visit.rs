@@ -19,7 +19,7 @@ pub(crate) enum Leaf<'a> {
 
 /// Calls `see` for every leaf in reading order; footnotes come after the body.
 pub(crate) fn leaves<'a>(document: &'a Document, see: &mut dyn FnMut(Leaf<'a>)) {
-    if let Some(title) = &document.title {
+    for title in document.title.iter().chain(&document.heading) {
         see(Leaf::Text(title));
     }
     blocks(&document.blocks, see);

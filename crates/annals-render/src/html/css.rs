@@ -129,6 +129,7 @@ impl Sheet {
                 "font-style" => {
                     to.style.italic = Some(value.starts_with("italic") || value.starts_with("oblique"))
                 }
+                "font-size" => to.style.size_percent = font_size(value).or(to.style.size_percent),
                 "display" => {
                     to.display = match value {
                         "none" => Display::None,
@@ -294,6 +295,22 @@ fn weight(value: &str) -> Option<bool> {
         "normal" | "lighter" => Some(false),
         number => number.parse::<u32>().ok().map(|number| number >= 600),
     }
+}
+
+/// Sizes are taken as relative to the usual 16 pixels, and kept within what a page can bear.
+fn font_size(value: &str) -> Option<u16> {
+    let percent = match value {
+        "small" | "smaller" => 85.0,
+        "x-small" => 72.0,
+        "large" | "larger" => 120.0,
+        "x-large" => 150.0,
+        "xx-large" => 200.0,
+        value => match length(value)? {
+            Length::Px(px) => px / 16.0 * 100.0,
+            Length::Percent(percent) => percent,
+        },
+    };
+    Some(percent.clamp(50.0, 300.0) as u16).filter(|percent| *percent != 100)
 }
 
 fn border(value: &str) -> Option<Rgb> {

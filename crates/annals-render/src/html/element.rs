@@ -8,7 +8,9 @@ use html5ever::serialize::{SerializeOpts, TraversalScope, serialize};
 use markup5ever_rcdom::{Handle, NodeData, SerializableHandle};
 
 use crate::citation;
-use crate::doc::{Align, Block, Cell, Image, Inline, List, ListItem, Style, Table, plain_text};
+use crate::doc::{
+    Align, Block, Cell, Image, Inline, Length, List, ListItem, Style, Table, TableWidth, plain_text,
+};
 use crate::limits::{MAX_COLUMNS, MAX_NESTING};
 use crate::prose::{self, Addresses};
 
@@ -161,7 +163,16 @@ impl<'a> Reader<'a> {
                 self.paragraph(node, &name, &computed, flow)
             }
             "ul" | "ol" | "menu" => self.boxed(&computed, flow, |reader| vec![reader.list(node)]),
-            "table" => self.boxed(&computed, flow, |reader| reader.table(node)),
+            "table" => {
+                let full = matches!(computed.width, Some(Length::Percent(percent)) if percent > 90.0)
+                    || attr(node, "width").is_some_and(|width| width.trim() == "100%");
+                let width = if full {
+                    TableWidth::Full
+                } else {
+                    TableWidth::Natural
+                };
+                self.boxed(&computed, flow, |reader| reader.table(node, width));
+            }
             "pre" => self.boxed(
                 &Computed {
                     style: Style::default(),
@@ -231,6 +242,7 @@ impl<'a> Reader<'a> {
         let level = name.as_bytes()[1] - b'0';
         let style = Style {
             bold: None,
+            size_percent: None,
             ..computed.style
         };
         self.boxed(&Computed { style, ..*computed }, flow, |reader| {
@@ -406,7 +418,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The table and its caption.
-    fn table(&mut self, node: &Handle) -> Vec<Block> {
+    fn table(&mut self, node: &Handle, width: TableWidth) -> Vec<Block> {
         let mut rows: Vec<(Handle, Vec<Handle>, bool)> = Vec::new();
         let mut out = Vec::new();
         let mut flow = Flow::default();
@@ -421,7 +433,10 @@ impl<'a> Reader<'a> {
             self.node(child, &mut flow);
         }
         out.append(&mut flow.into_blocks());
-        let mut table = Table::default();
+        let mut table = Table {
+            width,
+            ..Table::default()
+        };
         for (row, path, in_head) in rows {
             let depth = self.ancestors.len();
             self.ancestors.extend(path);
@@ -468,6 +483,7 @@ impl<'a> Reader<'a> {
                 align: own.style.align.or(row_style.align),
                 bold: own.style.bold.or(row_style.bold),
                 italic: own.style.italic.or(row_style.italic),
+                size_percent: own.style.size_percent.or(row_style.size_percent),
             };
             let span = |name: &str| {
                 attr(child, name)

@@ -1,1 +1,109 @@
+use super::*;
+use crate::doc::{Align, Rgb, plain_text};
 
+fn debug(html: &str) -> String {
+    read(html)
+        .blocks
+        .iter()
+        .map(|block| format!("{block:?}\n"))
+        .collect()
+}
+
+#[test]
+fn structure_survives_and_what_runs_or_fetches_does_not() {
+    let html = "<title> A  title </title><script>alert(1)</script><h2>Head</h2><p>One <b>bold</b> <i>it</i>\n text<br>next \
+                <a href='https://x.example'>link</a></p><ul><li>a<li>b<ol start=4><li>c</ol></ul><hr>\
+                <pre><code class='language-rust'>let x = 1;\n</code></pre><div hidden>no</div><iframe src='https://evil'></iframe>";
+    assert_eq!(read(html).title.as_deref(), Some("A title"));
+    insta::assert_snapshot!(debug(html), @"");
+}
+
+#[test]
+fn tables_know_heads_spans_and_alignment() {
+    let html = "<table><tr><th>A</th><th colspan=2 align=right>B</th></tr><tr><td rowspan=2>1</td><td>2</td><td>3</td></tr>\
+                <tr><td colspan=9>4</td></tr></table>";
+    let blocks = read(html).blocks;
+    let [Block::Table(table)] = blocks.as_slice() else {
+        panic!("{blocks:?}")
+    };
+    assert_eq!((table.head.len(), table.rows.len()), (1, 2));
+    assert_eq!(table.head[0][1].colspan, 2);
+    assert_eq!(table.head[0][1].style.align, Some(Align::Right));
+    assert_eq!(table.rows[0][0].rowspan, 2);
+}
+
+#[test]
+fn rules_of_style_sheets_apply_by_specificity() {
+    let html = "<style>/* x */ :root{--c:#ff0000} p{color:blue} .a{color:var(--c);font-weight:700} #b{color:#0f0} \
+                .box p{background:rgb(1,2,3)} @media print{p{color:black}} p:hover{color:white}</style>\
+                <div class=box><p class=a id=b>x</p></div><p style='text-align:center'>y</p>";
+    let blocks = read(html).blocks;
+    let [
+        Block::Group { style: first, .. },
+        Block::Group { style: second, .. },
+    ] = blocks.as_slice()
+    else {
+        panic!("{blocks:?}")
+    };
+    assert_eq!(first.color, Some(Rgb(0, 255, 0)));
+    assert_eq!(first.background, Some(Rgb(1, 2, 3)));
+    assert_eq!(first.bold, Some(true));
+    assert_eq!(
+        (second.color, second.align),
+        (Some(Rgb(0, 0, 255)), Some(Align::Center))
+    );
+}
+
+#[test]
+fn citations_come_as_tokens_and_as_marked_up_numbers() {
+    let blocks =
+        read("<p>a<sup class=cite data-sids='1,3'>1</sup> b [[S:2]] <code>[[S:9]]</code></p>").blocks;
+    let [Block::Paragraph(inlines)] = blocks.as_slice() else {
+        panic!("{blocks:?}")
+    };
+    let cites: Vec<&Inline> = inlines
+        .iter()
+        .filter(|inline| matches!(inline, Inline::Cite(_)))
+        .collect();
+    assert_eq!(cites, [&Inline::Cite(vec![1, 3]), &Inline::Cite(vec![2])]);
+}
+
+#[test]
+fn a_tree_of_any_depth_is_read_without_losing_its_text() {
+    let html = format!("{}deep{}", "<div>".repeat(20_000), "</div>".repeat(20_000));
+    let blocks = read(&html).blocks;
+    let [Block::Paragraph(inlines)] = blocks.as_slice() else {
+        panic!("{} blocks", blocks.len())
+    };
+    assert_eq!(plain_text(inlines), "deep");
+}
+
+#[test]
+fn the_browser_gets_no_scripts_and_inlined_pictures() {
+    let html = "<script src=x></script><link rel=stylesheet href=http://e><p onclick=x>Hi [[S:1]]</p><img src=a.png>\
+                <img src=http://remote/x.png><style>p > b {}</style><code>[[S:1]]</code>";
+    let sources = [crate::doc::Source {
+        sid: 1,
+        title: "T & U".into(),
+        url: Some("https://t.example/?a&b".into()),
+    }];
+    let picture = |reference: &str| (reference == "a.png").then(|| "data:image/png;base64,AA".to_owned());
+    insta::assert_snapshot!(prepare_for_browser(html, &sources, &picture), @"");
+}
+
+#[test]
+fn colours_are_read_in_every_common_spelling() {
+    let cases = [
+        ("#fff", Rgb(255, 255, 255)),
+        ("#0b5cad", Rgb(11, 92, 173)),
+        ("rgb(1, 2, 3)", Rgb(1, 2, 3)),
+        ("rgba(0,0,0,0.5)", Rgb(128, 128, 128)),
+        ("rgb(100% 0% 0% / 50%)", Rgb(255, 128, 128)),
+        ("Tomato", Rgb(255, 99, 71)),
+    ];
+    for (value, expected) in cases {
+        assert_eq!(css::color(value), Some(expected), "{value}");
+    }
+    assert_eq!(css::color("#ggg"), None);
+    assert_eq!(css::color("currentcolor"), None);
+}

@@ -722,7 +722,7 @@ fn column_widths(grid: &Grid<'_>, size_pt: f64) -> Vec<f64> {
         else {
             continue;
         };
-        let width = ems(&plain_text(&cell_inlines(&cell.blocks))).min(30.0) * size_pt + 18.0;
+        let width = ems(&plain_text(&cell_inlines(&cell.blocks))).min(30.0) * 1.1 * size_pt + 18.0;
         wanted[*column] = wanted[*column].max(width);
     }
     let sum: f64 = wanted.iter().sum();

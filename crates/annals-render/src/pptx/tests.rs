@@ -1,1 +1,46 @@
+use super::deck::{Shape, slides};
+use crate::doc::{Document, plain_text};
+use crate::markdown;
+use crate::picture::Pictures;
 
+fn deck(source: &str) -> Vec<super::deck::Slide> {
+    let document: Document = markdown::read(source);
+    slides(&document, &Pictures::default(), &[])
+}
+
+#[test]
+fn slides_begin_at_headings_and_rules() {
+    let slides = deck(
+        "# Opening\n\nA subtitle\n\n## One\n\n- a\n- b\n\n<!-- notes: hello -->\n\n---\n\nNo title\n\n## Two\n\n### Inner\n",
+    );
+    let titles: Vec<String> = slides.iter().map(|slide| plain_text(&slide.title)).collect();
+    assert_eq!(titles, ["Opening", "One", "", "Two"]);
+    assert_eq!(slides[0].opening.as_ref().map(Vec::len), Some(1));
+    assert_eq!(slides[1].notes, "hello");
+}
+
+#[test]
+fn what_does_not_fit_goes_on_to_a_next_slide_and_nothing_leaves_the_slide() {
+    let bullets: String = (0..60)
+        .map(|n| format!("- point {n} with some words behind it, enough for a line or two of text\n"))
+        .collect();
+    let rows: String = (0..60).map(|n| format!("| {n} | value {n} |\n")).collect();
+    let code = "let x = 1;\n".repeat(80);
+    let prose = "word ".repeat(3000);
+    let source =
+        format!("## Long\n\n{bullets}\n\n| a | b |\n|---|---|\n{rows}\n\n```\n{code}```\n\n{prose}\n");
+    let slides = deck(&source);
+    assert!(slides.len() > 8, "{} slides", slides.len());
+    assert_eq!(plain_text(&slides[1].title), "Long (continued)");
+    for slide in &slides {
+        for shape in &slide.shapes {
+            let (Shape::Text { frame, .. } | Shape::Table { frame, .. } | Shape::Picture { frame, .. }) =
+                shape;
+            assert!(frame.x >= 0.0 && frame.x + frame.width <= 960.5, "{frame:?}");
+            assert!(frame.y >= 0.0 && frame.y + frame.height <= 520.0, "{frame:?}");
+        }
+    }
+    let text = format!("{slides:?}");
+    assert!((0..60).all(|n| text.contains(&format!("point {n} ")) && text.contains(&format!("value {n}\""))));
+    assert_eq!(text.matches("word ").count(), 3000);
+}

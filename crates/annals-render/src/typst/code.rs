@@ -5,7 +5,9 @@
 
 use std::fmt::Write as _;
 
-use crate::doc::{Align, Block, Document, Image, Inline, Length, List, ListItem, Style, Table, is_clickable};
+use crate::doc::{
+    Align, Block, Document, Image, Inline, Length, List, ListItem, Style, Table, TableWidth, is_clickable,
+};
 use crate::fonts::Choice;
 use crate::grid::{Grid, Slot};
 use crate::picture::Pictures;
@@ -281,12 +283,15 @@ impl Writer<'_> {
             9..=11 => "0.7em",
             _ => "0.6em",
         };
+        let columns = match table.width {
+            TableWidth::Natural => grid.columns.to_string(),
+            TableWidth::Full => format!("({},)", column_shares(&grid).join(", ")),
+        };
         let cells = table.head.iter().chain(&table.rows).flatten();
         let longest = cells.map(|cell| text_length(&cell.blocks)).max().unwrap_or(0);
         let _ = write!(
             self.out,
-            "data-table(columns: {}, head: {}, align: ({aligns}), size: {size}, keep: {}, head-cells: (",
-            grid.columns,
+            "data-table(columns: {columns}, head: {}, align: ({aligns}), size: {size}, keep: {}, head-cells: (",
             grid.head_rows,
             longest <= KEEP_CELL_CHARS,
         );
@@ -368,6 +373,9 @@ impl Writer<'_> {
             } else {
                 "style: \"normal\", "
             });
+        }
+        if let Some(percent) = style.size_percent {
+            let _ = write!(self.out, "size: {}em, ", f64::from(percent) / 100.0);
         }
         if let Some(own) = style.align {
             let _ = write!(self.out, "alignment: {}, ", align(own));
@@ -509,6 +517,9 @@ impl Writer<'_> {
                 "style: \"normal\", "
             });
         }
+        if let Some(percent) = style.size_percent {
+            let _ = write!(text, "size: {}em, ", f64::from(percent) / 100.0);
+        }
         let text = format!("text({text})");
         match background {
             Some(background) => {
@@ -570,6 +581,23 @@ fn align(align: Align) -> &'static str {
         Align::Center => "center",
         Align::Right => "right",
     }
+}
+
+/// The share of the width each column gets, by its longest text.
+fn column_shares(grid: &Grid<'_>) -> Vec<String> {
+    let mut shares = vec![6; grid.columns];
+    for slot in grid.rows.iter().flatten() {
+        if let Slot::Cell {
+            cell: Some(cell),
+            column,
+            colspan: 1,
+            ..
+        } = slot
+        {
+            shares[*column] = shares[*column].max(text_length(&cell.blocks).min(40));
+        }
+    }
+    shares.into_iter().map(|share| format!("{share}fr")).collect()
 }
 
 fn text_length(blocks: &[Block]) -> usize {

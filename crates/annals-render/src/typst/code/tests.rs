@@ -1,1 +1,184 @@
+use std::collections::BTreeSet;
 
+use proptest::prelude::*;
+use typst::syntax::{SyntaxKind, SyntaxNode};
+
+use super::*;
+use crate::fonts::Fonts;
+use crate::markdown;
+
+fn code_of(document: &Document) -> String {
+    let fonts = Fonts::default();
+    let choice = fonts.choose(&BTreeSet::new());
+    write(
+        document,
+        &Pictures::default(),
+        &choice,
+        PageOptions::default(),
+        Pages::Sheets,
+    )
+}
+
+#[test]
+fn a_document_becomes_calls_with_string_literals() {
+    let source = "# A \"title\"\n\nText with `code`, **bold _both_**, [a link](https://x.example), $x^2$[^1] and [[S:7]].\n\n\
+                  - one\n- two\n  1. inner\n\n| L | R |\n|:--|--:|\n| a | #panic(\"x\") |\n\n```rs\nfn main() {}\n```\n\n> quoted\n\n\
+                  ![pic](a.png)\n\n---\n\n[^1]: a note";
+    insta::assert_snapshot!(code_of(&markdown::read(source)), @"");
+}
+
+/// The shape of the code: every token but the content of string literals.
+fn skeleton(node: &SyntaxNode, out: &mut Vec<String>) {
+    assert!(
+        !node.erroneous() || node.children().next().is_some(),
+        "syntax error: {node:?}"
+    );
+    if node.kind() == SyntaxKind::Str {
+        out.push("\"\"".to_owned());
+    } else if node.children().next().is_none() {
+        out.push(node.leaf_text().to_string());
+    } else {
+        node.children().for_each(|child| skeleton(child, out));
+    }
+}
+
+fn skeleton_of(text: &str) -> Vec<String> {
+    let inline = |text: &str| vec![Inline::Text(text.to_owned()), Inline::Code(text.to_owned())];
+    let document = Document {
+        title: Some(text.to_owned()),
+        heading: Some(text.to_owned()),
+        blocks: vec![
+            Block::Heading {
+                level: 1,
+                inlines: inline(text),
+            },
+            Block::Paragraph(vec![
+                Inline::Strong(inline(text)),
+                Inline::Link {
+                    url: format!("https://x.example/{text}"),
+                    inlines: inline(text),
+                },
+                Inline::FootnoteRef(0),
+            ]),
+            Block::Code {
+                lang: Some(text.to_owned()),
+                text: text.to_owned(),
+            },
+            Block::Quote(vec![Block::Paragraph(inline(text))]),
+            Block::Image(Image {
+                reference: text.to_owned(),
+                alt: text.to_owned(),
+                width: None,
+                caption: Some(text.to_owned()),
+            }),
+        ],
+        footnotes: vec![vec![Block::Paragraph(inline(text))]],
+        sources: vec![crate::doc::Source {
+            sid: 1,
+            title: text.to_owned(),
+            url: Some(format!("https://x.example/{text}")),
+        }],
+    };
+    let code = code_of(&document);
+    let root = typst::syntax::parse(&code);
+    assert!(!root.erroneous(), "syntax error in {code}");
+    let mut out = Vec::new();
+    skeleton(&root, &mut out);
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever the text is, the code around it is the same: nothing of it is ever executed.
+    #[test]
+    fn no_text_changes_the_code_around_it(text in "[\\PC\n\t\"\\\\#$\\[\\]{}()@<>*_`/;]{1,60}") {
+        prop_assert_eq!(skeleton_of(&text), skeleton_of("x"));
+    }
+
+    /// Whatever the markdown is, the code is well-formed and calls only functions of the template.
+    #[test]
+    fn no_markdown_calls_a_function_of_its_own(source in "[a-z #*_`>|\\-\\[\\]()!$\"\\\\<>/:\n]{0,200}") {
+        let code = code_of(&markdown::read(&source));
+        let root = typst::syntax::parse(&code);
+        prop_assert!(!root.erroneous(), "{}", code);
+        let mut names = BTreeSet::new();
+        identifiers(&root, &mut names);
+        let foreign: Vec<&String> = names.iter().filter(|name| !KNOWN.contains(&name.as_str())).collect();
+        prop_assert!(foreign.is_empty(), "{:?} in {}", foreign, code);
+    }
+}
+
+fn identifiers(node: &SyntaxNode, out: &mut BTreeSet<String>) {
+    if node.kind() == SyntaxKind::Ident {
+        out.insert(node.leaf_text().to_string());
+    }
+    node.children().for_each(|child| identifiers(child, out));
+}
+
+const KNOWN: [&str; 55] = [
+    "report",
+    "with",
+    "title",
+    "lang",
+    "body-fonts",
+    "code-fonts",
+    "width",
+    "height",
+    "margin",
+    "numbered",
+    "title-block",
+    "heading",
+    "level",
+    "par",
+    "list",
+    "enum",
+    "start",
+    "tight",
+    "marker",
+    "body-indent",
+    "spaced",
+    "checkbox",
+    "data-table",
+    "columns",
+    "head",
+    "align",
+    "size",
+    "keep",
+    "head-cells",
+    "left",
+    "right",
+    "center",
+    "raw",
+    "block",
+    "figure-block",
+    "caption",
+    "picture",
+    "placeholder",
+    "quoted",
+    "group",
+    "rule",
+    "pagebreak",
+    "weak",
+    "parbreak",
+    "strong",
+    "emph",
+    "strike",
+    "underline",
+    "sub",
+    "super",
+    "typographic",
+    "link",
+    "box",
+    "linebreak",
+    "cited",
+];
+
+#[test]
+fn long_runs_get_places_to_break_and_short_ones_stay() {
+    assert_eq!(breakable("short-word and.more", 24), "short-word and.more");
+    let long = "x".repeat(60);
+    let broken = breakable(&long, 24);
+    assert_eq!(broken.replace('\u{200b}', ""), long);
+    assert!(broken.split('\u{200b}').all(|run| run.chars().count() <= 24));
+}

@@ -1,0 +1,204 @@
+//! What a reader finds in the PDFs: their text, page by page.
+
+mod common;
+
+use annals_render::{Engine, Limits, RenderError, Renderer, Request, Warning};
+use common::{DASHBOARD, RENDERER, REPORT, assets, pdf_pages, sources, squeeze};
+
+#[test]
+fn the_report_reads_the_same_on_paper() {
+    let (assets, sources) = (assets(), sources());
+    let request = Request {
+        assets: &assets,
+        sources: &sources,
+        ..Request::markdown(REPORT)
+    };
+    let rendered = RENDERER.pdf(&request).unwrap();
+    let pages = pdf_pages(&rendered.bytes);
+    assert_eq!(rendered.pages, Some(pages.len()));
+    assert!(pages.len() >= 4, "{} pages", pages.len());
+    let text = pages.concat();
+    for expected in [
+        "Harbour sensor network: review of the first year",
+        "the logbook wins[1, 3]",
+        "Image not available: files/none.png",
+        "Figure 1. Availability by month",
+        "def correct(samples, base):",
+        "Порт Санкт-Петербург",
+        "Λιμάνι Πειραιά",
+        "€49 700",
+        "Eleven of 26 trips.",
+        "Logbook of the operators",
+        "https://example.org/export?a=1&b=2",
+    ] {
+        assert!(text.contains(&squeeze(expected)), "missing: {expected}");
+    }
+    assert!(
+        !text.contains("[[S:") && !text.contains("Nevercited"),
+        "tokens or uncited sources are printed"
+    );
+    let heads = pages
+        .iter()
+        .filter(|page| page.contains(&squeeze("Station Name Kind Reports Missed")))
+        .count();
+    assert!(heads >= 2, "the table's head is repeated on its second page");
+    for (index, page) in pages.iter().enumerate() {
+        assert!(
+            page.contains(&format!("{}/{}", index + 1, pages.len())),
+            "page {} has no number",
+            index + 1
+        );
+    }
+    assert!(rendered.warnings.contains(&Warning::MissingImage {
+        reference: "files/none.png".into()
+    }));
+}
+
+#[test]
+fn markup_of_other_languages_is_printed_not_run() {
+    let hostile = "#panic(\"x\") $sum$ @ref <label> [x] #import \"/etc/passwd\" \\u{41} `#eval(\"1+1\")` #{ while true {} }";
+    let rendered = RENDERER.pdf(&Request::markdown(hostile)).unwrap();
+    let text = pdf_pages(&rendered.bytes).concat();
+    for expected in [
+        "#panic(\"x\")",
+        "@ref",
+        "<label>",
+        "#import\"/etc/passwd\"",
+        "#eval(\"1+1\")",
+        "#{whiletrue{}}",
+    ] {
+        assert!(text.contains(expected), "missing {expected} in {text}");
+    }
+}
+
+#[test]
+fn html_is_laid_out_without_scripts_or_remote_pictures() {
+    let (assets, sources) = (assets(), sources());
+    let request = Request {
+        assets: &assets,
+        sources: &sources,
+        engine: Engine::Embedded,
+        ..Request::html(DASHBOARD)
+    };
+    let rendered = RENDERER.pdf(&request).unwrap();
+    let text = pdf_pages(&rendered.bytes).concat();
+    for expected in [
+        "Quarterly review",
+        "€4.2 M",
+        "the south fell[2]",
+        "on plan",
+        "return x < 3",
+        "Telemetry export",
+    ] {
+        assert!(text.contains(&squeeze(expected)), "missing {expected} in {text}");
+    }
+    assert!(
+        !text.contains("SCRIPTRAN") && !text.contains("nevershown"),
+        "{text}"
+    );
+    let remote = Warning::RemoteImage {
+        reference: "https://tracker.example.org/pixel.png".into(),
+    };
+    assert_eq!(rendered.warnings, [remote]);
+}
+
+#[test]
+fn what_cannot_be_shown_is_named() {
+    let source = "a \u{10fffd} [[S:77]] ![x](broken.png) ![y](data:image/png;base64,AAAA)";
+    let assets =
+        std::collections::HashMap::from([("broken.png".to_owned(), b"\x89PNG\r\n\x1a\nnonsense".to_vec())]);
+    let rendered = RENDERER
+        .pdf(&Request {
+            assets: &assets,
+            ..Request::markdown(source)
+        })
+        .unwrap();
+    let named: Vec<String> = rendered.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        named.iter().any(|warning| warning.contains("U+10FFFD")),
+        "{named:?}"
+    );
+    assert!(
+        named
+            .iter()
+            .any(|warning| warning == "source `77` is cited but not known"),
+        "{named:?}"
+    );
+    assert_eq!(
+        named
+            .iter()
+            .filter(|warning| warning.contains("cannot be shown"))
+            .count(),
+        2,
+        "{named:?}"
+    );
+    assert!(pdf_pages(&rendered.bytes).concat().contains("[77]"));
+}
+
+#[test]
+fn nothing_and_nonsense_give_a_file_all_the_same() {
+    let nested = format!("{}x", "> - ".repeat(300));
+    let wide = format!(
+        "|{}\n|{}\n|{}\n",
+        "h|".repeat(90),
+        "-|".repeat(90),
+        "c|".repeat(90)
+    );
+    let long_word = "x".repeat(5000);
+    for source in [
+        "",
+        "   \n",
+        "\0\u{b}",
+        &nested,
+        &wide,
+        &long_word,
+        "[^a]\n\n[^a]: loops [^a]",
+        "<table><tr><td rowspan=9 colspan=9>",
+    ] {
+        let rendered = RENDERER.pdf(&Request::markdown(source));
+        assert!(
+            rendered.is_ok(),
+            "{:?}: {:?}",
+            source.chars().take(20).collect::<String>(),
+            rendered.err()
+        );
+    }
+}
+
+#[test]
+fn limits_are_kept() {
+    let small = Renderer::with_limits(Limits {
+        content_bytes: 10,
+        pages: 1,
+        ..Limits::default()
+    });
+    let long = small.pdf(&Request::markdown("more than ten bytes"));
+    assert!(
+        matches!(long, Err(RenderError::ContentTooLarge { bytes: 19, limit: 10 })),
+        "{long:?}"
+    );
+    let pages = Renderer::with_limits(Limits {
+        pages: 1,
+        ..Limits::default()
+    });
+    let two = pages.pdf(&Request::markdown("a\n\n\\pagebreak\n\nb"));
+    assert!(
+        matches!(two, Err(RenderError::TooManyPages { pages: 2, limit: 1 })),
+        "{two:?}"
+    );
+    let hurried = Renderer::with_limits(Limits {
+        deadline: std::time::Duration::ZERO,
+        ..Limits::default()
+    });
+    let late = hurried.pdf(&Request::markdown("x"));
+    assert!(matches!(late, Err(RenderError::Deadline { .. })), "{late:?}");
+}
+
+#[test]
+fn the_same_document_gives_the_same_bytes() {
+    let request = Request::markdown("# Same\n\nbytes");
+    assert_eq!(
+        RENDERER.pdf(&request).unwrap().bytes,
+        RENDERER.pdf(&request).unwrap().bytes
+    );
+}
