@@ -1,1 +1,34 @@
-//! Durable block log and content-addressed artifacts.
+//! The durable side of Annals: what was acknowledged survives.
+//!
+//! Keeps blocks, the bytes they name, and the working trees that are rebuilt from both. It decides nothing about
+//! turns and reads no clock. Read in this order:
+//!
+//! 1. [`log`]: the contract of a block log; [`memory`] and [`sqlite`] keep it;
+//! 2. [`artifacts`]: bytes by digest, durable before a block names them;
+//! 3. [`workspace`]: OUT_DIR, rebuilt on demand, impossible to leave;
+//! 4. [`home`]: where all of this lies on one machine.
+
+pub mod log;
+pub mod memory;
+pub mod sqlite;
+
+pub mod artifacts;
+
+pub mod workspace;
+
+pub mod home;
+
+#[doc(hidden)]
+pub mod disk;
+#[doc(hidden)]
+pub mod failpoint;
+
+pub use artifacts::{ArtifactError, ArtifactStore, Stored, Swept, resource_name};
+pub use home::Home;
+pub use log::{
+    Ancestor, BlockLog, BlockLogExt, ConversationInfo, Cursor, Holding, Lease, Listing, LogError, NewConversation,
+    Operator, Stale, named_by,
+};
+pub use memory::MemoryLog;
+pub use sqlite::{LogObserver, SqliteLog, SqliteOptions};
+pub use workspace::{FileEntry, Materialised, Workspace, WorkspaceError};

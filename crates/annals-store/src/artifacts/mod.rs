@@ -1,0 +1,262 @@
+//! Bytes that blocks name, kept once by their digest.
+//!
+//! `put` returns when the bytes are durable, so that a block naming them may be appended; reading verifies. The
+//! store knows neither conversations nor paths of a timeline, and never changes or renames what it keeps. Only
+//! [`gc`](ArtifactStore::gc) removes, and only what no block names.
+
+mod error;
+mod files;
+mod gc;
+mod name;
+
+pub use error::ArtifactError;
+pub(crate) use files::hash;
+pub use gc::Swept;
+pub use name::resource_name;
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use annals_core::block::{Blob, BlobDigest};
+use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt};
+use sha2::{Digest as _, Sha256};
+
+use self::files::Files;
+
+/// Bytes larger than this are hashed on a thread that may block.
+const HASH_INLINE_MAX_BYTES: usize = 64 * 1024;
+
+/// A content-addressed store of bytes, in a local folder or in any object store.
+#[derive(Clone, Debug)]
+pub struct ArtifactStore {
+    objects: Arc<dyn ObjectStore>,
+    /// What goes before a key to make a URI, with its slash.
+    base_uri: Arc<str>,
+    /// The durable way to write, when the objects are local files.
+    files: Option<Arc<Files>>,
+}
+
+/// Bytes that are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// What they hash to and how many they are.
+    pub blob: Blob,
+    /// Where they are (`hosted_uri`).
+    pub uri: String,
+    /// Their key in the store.
+    pub key: String,
+}
+
+/// The key of a digest: `sha256/<2 hex>/<62 hex>`, so that no folder grows too large.
+fn key(digest: &BlobDigest) -> String {
+    let hex = digest.hex();
+    format!("sha256/{}/{}", &hex[..2], &hex[2..])
+}
+
+/// The digest that a key stands for.
+fn digest_of_key(key: &str) -> Option<BlobDigest> {
+    let (fan, rest) = key.strip_prefix("sha256/")?.split_once('/')?;
+    (fan.len() == 2).then(|| format!("{fan}{rest}").parse().ok())?
+}
+
+impl ArtifactStore {
+    /// Opens the store in a local folder, making it if it is missing.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, ArtifactError> {
+        let files = Files::open(folder.as_ref()).map_err(|error| ArtifactError::local(folder.as_ref(), error))?;
+        let base_uri = format!("file://{}/", files.folder().display()).into();
+        let objects = LocalFileSystem::new_with_prefix(files.folder()).map_err(ArtifactError::open)?;
+        Ok(ArtifactStore { objects: Arc::new(objects), base_uri, files: Some(Arc::new(files)) })
+    }
+
+    /// Opens the store that a URL names: `file:<folder>`, or a plain folder.
+    pub fn open_url(url: &str) -> Result<Self, ArtifactError> {
+        match url.split_once(':') {
+            Some(("file", folder)) => Self::open(folder.strip_prefix("//").unwrap_or(folder)),
+            Some((scheme, rest)) if rest.starts_with("//") => {
+                Err(ArtifactError::UnknownScheme { scheme: scheme.to_owned() })
+            }
+            _ => Self::open(url),
+        }
+    }
+
+    /// A store over any object store whose puts are durable when they return; `base_uri` ends with a slash.
+    pub fn over(objects: Arc<dyn ObjectStore>, base_uri: &str) -> Self {
+        ArtifactStore { objects, base_uri: base_uri.into(), files: None }
+    }
+
+    fn stored(&self, blob: Blob) -> Stored {
+        let key = key(&blob.digest);
+        Stored { blob, uri: format!("{}{key}", self.base_uri), key }
+    }
+
+    /// Keeps bytes; durable when this returns. Bytes that are kept already are not written again.
+    pub async fn put(&self, bytes: impl Into<Bytes>) -> Result<Stored, ArtifactError> {
+        let bytes = bytes.into();
+        let blob = blob_of(&bytes).await;
+        match &self.files {
+            Some(files) => {
+                let files = Arc::clone(files);
+                blocking(move || files.put(blob, &bytes)).await?
+            }
+            None => {
+                // Written again even if present: that also tells garbage collection that it is in use.
+                let location = ObjectPath::from(key(&blob.digest));
+                self.objects
+                    .put(&location, bytes.into())
+                    .await
+                    .map_err(|error| ArtifactError::object(blob.digest, error))?;
+            }
+        }
+        Ok(self.stored(blob))
+    }
+
+    /// Keeps the content of a file, without holding it in memory.
+    pub async fn put_file(&self, path: &Path) -> Result<Stored, ArtifactError> {
+        let source = path.to_owned();
+        let file = blocking(move || std::fs::File::open(&source).map_err(|error| ArtifactError::local(&source, error)));
+        self.put_open_file(file.await?).await
+    }
+
+    /// Keeps the content of an open file from its beginning, without holding it in memory.
+    pub async fn put_open_file(&self, file: std::fs::File) -> Result<Stored, ArtifactError> {
+        let blob = match &self.files {
+            Some(files) => {
+                let files = Arc::clone(files);
+                blocking(move || files.put_file(file)).await?
+            }
+            None => self.upload(file).await?,
+        };
+        Ok(self.stored(blob))
+    }
+
+    /// Hashes the file, then sends it in parts.
+    async fn upload(&self, file: std::fs::File) -> Result<Blob, ArtifactError> {
+        let unreadable = |error| ArtifactError::local(Path::new("the file to keep"), error);
+        let (blob, file) = blocking(move || {
+            let mut file = file;
+            let blob = files::hash(&mut file).map_err(unreadable)?;
+            Ok((blob, file))
+        })
+        .await?;
+        let location = ObjectPath::from(key(&blob.digest));
+        let failed = |error| ArtifactError::object(blob.digest, error);
+        let upload = self.objects.put_multipart(&location).await.map_err(failed)?;
+        let mut writer = object_store::WriteMultipart::new(upload);
+        let mut parts = files::Parts::new(file);
+        loop {
+            let (back, part) = blocking(move || {
+                let part = parts.next().map_err(unreadable)?;
+                Ok((parts, part))
+            })
+            .await?;
+            parts = back;
+            match part {
+                Some(part) => writer.put(part),
+                None => break,
+            }
+        }
+        if parts.digest() != blob.digest {
+            let _ = writer.abort().await;
+            return Err(ArtifactError::Changed);
+        }
+        writer.finish().await.map_err(failed)?;
+        Ok(blob)
+    }
+
+    /// The bytes of a digest, verified.
+    pub async fn get(&self, digest: &BlobDigest) -> Result<Bytes, ArtifactError> {
+        let digest = *digest;
+        let failed = |error| ArtifactError::object(digest, error);
+        let found = self.objects.get(&ObjectPath::from(key(&digest))).await.map_err(failed)?;
+        let bytes = found.bytes().await.map_err(failed)?;
+        let actual = blob_of(&bytes).await.digest;
+        if actual != digest {
+            return Err(ArtifactError::Corrupt { digest, actual });
+        }
+        Ok(bytes)
+    }
+
+    /// The bytes of a digest, piece by piece. The last piece is followed by an error if they do not hash to the
+    /// digest, so whoever keeps them must read to the end.
+    pub async fn stream(
+        &self,
+        digest: &BlobDigest,
+    ) -> Result<BoxStream<'static, Result<Bytes, ArtifactError>>, ArtifactError> {
+        let digest = *digest;
+        let failed = move |error| ArtifactError::object(digest, error);
+        let found = self.objects.get(&ObjectPath::from(key(&digest))).await.map_err(failed)?;
+        let pieces = found.into_stream().map_err(failed).map(Some).chain(futures::stream::once(async { None }));
+        let verified = pieces.scan(Sha256::new(), move |hash, piece| {
+            let item = match piece {
+                Some(Ok(piece)) => {
+                    hash.update(&piece);
+                    Some(Ok(piece))
+                }
+                Some(Err(error)) => Some(Err(error)),
+                None => {
+                    let actual = BlobDigest(std::mem::take(hash).finalize().into());
+                    (actual != digest).then_some(Err(ArtifactError::Corrupt { digest, actual }))
+                }
+            };
+            futures::future::ready(item)
+        });
+        Ok(verified.boxed())
+    }
+
+    /// Some of the bytes. A part cannot be verified by itself.
+    pub async fn range(&self, digest: &BlobDigest, range: Range<u64>) -> Result<Bytes, ArtifactError> {
+        let digest = *digest;
+        self.objects
+            .get_range(&ObjectPath::from(key(&digest)), range)
+            .await
+            .map_err(|error| ArtifactError::object(digest, error))
+    }
+
+    /// How many bytes are kept for a digest; none if it is not kept.
+    pub async fn size_bytes(&self, digest: &BlobDigest) -> Result<Option<u64>, ArtifactError> {
+        match self.objects.head(&ObjectPath::from(key(digest))).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(ArtifactError::object(*digest, error)),
+        }
+    }
+
+    /// Whether a digest is kept.
+    pub async fn contains(&self, digest: &BlobDigest) -> Result<bool, ArtifactError> {
+        Ok(self.size_bytes(digest).await?.is_some())
+    }
+
+    /// Where the bytes of this blob are, kept or not: for blocks that name what is kept already.
+    pub fn locate(&self, blob: Blob) -> Stored {
+        self.stored(blob)
+    }
+}
+
+async fn blob_of(bytes: &Bytes) -> Blob {
+    if bytes.len() <= HASH_INLINE_MAX_BYTES {
+        return Blob::of(bytes);
+    }
+    let shared = bytes.clone();
+    // The only failure is a runtime that shuts down; hashing here is then merely slower.
+    match tokio::task::spawn_blocking(move || Blob::of(&shared)).await {
+        Ok(blob) => blob,
+        Err(_) => Blob::of(bytes),
+    }
+}
+
+/// Runs file work on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ArtifactError> + Send + 'static,
+) -> Result<T, ArtifactError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => Err(ArtifactError::local(Path::new("artifacts"), io::Error::other(error))),
+    }
+}

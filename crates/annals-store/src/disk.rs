@@ -1,0 +1,96 @@
+//! The few steps on files and folders that durability is made of.
+//!
+//! With the feature `failpoints` every step can be recorded, so that a test can lose what was not synced.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempPath;
+
+/// One step that matters when power is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A file came to be, empty.
+    Created(PathBuf),
+    /// Its bytes were written.
+    Wrote(PathBuf),
+    /// Its bytes reached the disk.
+    SyncedFile(PathBuf),
+    /// It got another name.
+    Renamed(PathBuf, PathBuf),
+    /// A folder came to be.
+    MadeFolder(PathBuf),
+    /// The names in a folder reached the disk.
+    SyncedFolder(PathBuf),
+}
+
+/// Makes a folder and its parents, each of them durable when this returns.
+pub(crate) fn make_folders(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    make_folders(parent)?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => trace(|| Step::MadeFolder(folder.to_path_buf())),
+    }
+    sync_folder(parent)
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()?;
+    trace(|| Step::SyncedFolder(folder.to_path_buf()));
+    Ok(())
+}
+
+/// Makes the bytes of a file durable.
+pub(crate) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    trace(|| Step::SyncedFile(path.to_path_buf()));
+    Ok(())
+}
+
+/// Gives a temporary file its name, replacing what had it.
+pub(crate) fn rename(temp: TempPath, place: &Path) -> io::Result<()> {
+    let from = temp.to_path_buf();
+    temp.persist(place).map_err(|error| error.error)?;
+    trace(|| Step::Renamed(from, place.to_path_buf()));
+    Ok(())
+}
+
+/// Notes a step, if a test listens.
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+pub(crate) fn trace(_step: impl FnOnce() -> Step) {}
+
+/// Notes a step, if a test listens.
+#[cfg(feature = "failpoints")]
+pub(crate) fn trace(step: impl FnOnce() -> Step) {
+    if let Some(steps) = &mut *recorded() {
+        steps.push(step());
+    }
+}
+
+#[cfg(feature = "failpoints")]
+fn recorded() -> std::sync::MutexGuard<'static, Option<Vec<Step>>> {
+    static RECORDED: std::sync::Mutex<Option<Vec<Step>>> = std::sync::Mutex::new(None);
+    RECORDED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Begins to record the steps of this process.
+#[cfg(feature = "failpoints")]
+pub fn record_steps() {
+    *recorded() = Some(Vec::new());
+}
+
+/// The steps recorded so far.
+#[cfg(feature = "failpoints")]
+pub fn recorded_steps() -> Vec<Step> {
+    recorded().clone().unwrap_or_default()
+}

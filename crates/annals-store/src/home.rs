@@ -1,0 +1,58 @@
+//! Where everything of one installation lies.
+
+use std::path::{Path, PathBuf};
+
+use annals_core::ids::ConversationId;
+
+use crate::artifacts::{ArtifactError, ArtifactStore};
+use crate::log::LogError;
+use crate::sqlite::{SqliteLog, SqliteOptions};
+use crate::workspace::{Workspace, WorkspaceError};
+
+/// A folder with `annals.db`, `artifacts/` and `workspace/<conversation>/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    /// The home at this folder. Nothing is made until something is opened.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Home { root: root.into() }
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The log's file.
+    pub fn log_path(&self) -> PathBuf {
+        self.root.join("annals.db")
+    }
+
+    /// The folder of hosted bytes.
+    pub fn artifacts_path(&self) -> PathBuf {
+        self.root.join("artifacts")
+    }
+
+    /// OUT_DIR of a conversation; may be deleted at any time.
+    pub fn workspace_path(&self, conversation: &ConversationId) -> PathBuf {
+        self.root.join("workspace").join(conversation.as_str())
+    }
+
+    /// Opens the log.
+    pub fn open_log(&self, options: SqliteOptions) -> Result<SqliteLog, LogError> {
+        SqliteLog::open(self.log_path(), options)
+    }
+
+    /// Opens the artifact store.
+    pub fn open_artifacts(&self) -> Result<ArtifactStore, ArtifactError> {
+        ArtifactStore::open(self.artifacts_path())
+    }
+
+    /// Opens OUT_DIR of a conversation.
+    pub fn open_workspace(&self, conversation: &ConversationId) -> Result<Workspace, WorkspaceError> {
+        Workspace::open(self.workspace_path(conversation))
+    }
+}

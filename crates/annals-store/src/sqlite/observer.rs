@@ -1,0 +1,26 @@
+//! A seam for what is derived from blocks and kept in the same file, such as a search index.
+
+use annals_core::block::Block;
+use annals_core::ids::ConversationId;
+use rusqlite::Connection;
+
+/// Follows every change of the log inside the transaction that makes it, so that what it derives is durable
+/// exactly when the blocks are.
+///
+/// 1. It runs on the writing thread: it must be quick, and must neither commit nor roll back.
+/// 2. An error refuses the append; return one only for storage that failed.
+/// 3. Work may be rolled back and done again: keep state in the database, or be ready to recompute it.
+/// 4. Its tables are its own; it reads the log's but does not change them.
+pub trait LogObserver: Send {
+    /// Makes its tables, once for each open of the log.
+    fn prepare(&mut self, tx: &Connection) -> rusqlite::Result<()>;
+
+    /// Blocks were added. A block is named by its conversation and its place there.
+    fn appended(&mut self, tx: &Connection, id: &ConversationId, blocks: &[Block]) -> rusqlite::Result<()>;
+
+    /// A conversation came to share another's blocks up to a cut.
+    fn forked(&mut self, tx: &Connection, parent: &ConversationId, id: &ConversationId) -> rusqlite::Result<()>;
+
+    /// A conversation was removed.
+    fn deleted(&mut self, tx: &Connection, id: &ConversationId) -> rusqlite::Result<()>;
+}

@@ -1,0 +1,149 @@
+//! Reading: connections of their own, so that no reader waits for the writer or makes it wait.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use annals_core::block::{BlobDigest, Block};
+use annals_core::ids::{ConversationId, Seq};
+use rusqlite::{Connection, params};
+
+use super::conversations::{self, Place};
+use super::fault::{Database, Fault};
+use super::row::{COLUMNS, RowFault, RowReader};
+use super::words::Words;
+use super::{SqliteOptions, connect};
+use crate::log::LogError;
+
+/// At most so many idle connections are kept.
+const IDLE_MAX_CONNECTIONS: usize = 4;
+
+/// Connections that only read.
+#[derive(Debug)]
+pub(super) struct Readers {
+    path: PathBuf,
+    vfs: Option<String>,
+    database: Database,
+    /// Taken out for a read and put back after it; held only for a push or a pop.
+    idle: Mutex<Vec<Reader>>,
+}
+
+/// One connection and the words it has met.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) connection: Connection,
+    pub(super) words: Words,
+}
+
+impl Readers {
+    pub(super) fn new(path: &Path, options: &SqliteOptions, database: Database) -> Self {
+        Readers { path: path.to_owned(), vfs: options.vfs.clone(), database, idle: Mutex::default() }
+    }
+
+    /// Runs `work` on a thread that may block, over one consistent state of the database.
+    pub(super) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&mut Words, &Connection, &Database) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let readers = Arc::clone(self);
+        let task = tokio::task::spawn_blocking(move || readers.read_blocking(work));
+        match task.await {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(LogError::Closed),
+        }
+    }
+
+    fn read_blocking<T>(
+        &self,
+        work: impl FnOnce(&mut Words, &Connection, &Database) -> Result<T, Fault>,
+    ) -> Result<T, LogError> {
+        let fault = |error| self.database.error(error);
+        let idle = self.lock().pop();
+        let mut reader = match idle {
+            Some(reader) => reader,
+            None => self.open().map_err(fault)?,
+        };
+        let tx = reader.connection.transaction().map_err(fault)?;
+        let outcome = work(&mut reader.words, &tx, &self.database);
+        // Nothing was written, so there is nothing to lose if this fails.
+        let ended = tx.rollback();
+        let mut idle = self.lock();
+        if ended.is_ok() && idle.len() < IDLE_MAX_CONNECTIONS {
+            idle.push(reader);
+        }
+        outcome.map_err(|fault| fault.into_log(&self.database))
+    }
+
+    fn open(&self) -> rusqlite::Result<Reader> {
+        let connection = connect(&self.path, self.vfs.as_deref())?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(Reader { connection, words: Words::default() })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Blocks `from..=to` of a conversation, its own and those it shares.
+pub(super) fn blocks(
+    words: &mut Words,
+    tx: &Connection,
+    database: &Database,
+    id: &ConversationId,
+    from: Seq,
+    limit: usize,
+) -> Result<Vec<Block>, Fault> {
+    let place = conversations::find(tx, id)?;
+    let Some(tail) = conversations::tail(tx, place)? else { return Ok(Vec::new()) };
+    let to = from.get().saturating_add(limit as u64).saturating_sub(1).min(tail.get());
+    let mut found = Vec::with_capacity((to + 1).saturating_sub(from.get()) as usize);
+    let mut reader = RowReader::new(tx, words);
+    for (key, from, to) in strands(tx, place, from.get(), to)? {
+        let mut statement = tx.prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM block WHERE conversation = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq"
+        ))?;
+        let mut rows = statement.query(params![key, from as i64, to as i64])?;
+        let mut expected = from;
+        while let Some(row) = rows.next()? {
+            let block = reader.block(row).map_err(|fault| match fault {
+                RowFault::Storage(error) => Fault::Storage(error),
+                RowFault::Damaged(what) => database.damaged(format!("conversation `{id}`: {what}")).into(),
+            })?;
+            if block.seq.get() != expected {
+                break;
+            }
+            expected += 1;
+            found.push(block);
+        }
+        if expected != to + 1 {
+            return Err(database.damaged(format!("conversation `{id}`: block {expected} is missing")).into());
+        }
+    }
+    Ok(found)
+}
+
+/// Which conversation has which of the blocks `from..=to`, in order.
+fn strands(tx: &Connection, place: Place, from: u64, to: u64) -> rusqlite::Result<Vec<(i64, u64, u64)>> {
+    let mut strands = Vec::new();
+    let (mut place, mut to) = (place, to);
+    while from <= to {
+        if to > place.cut {
+            strands.push((place.key, from.max(place.cut + 1), to));
+        }
+        to = to.min(place.cut);
+        match place.base {
+            Some(base) if from <= to => place = conversations::by_key(tx, base)?,
+            _ => break,
+        }
+    }
+    strands.reverse();
+    Ok(strands)
+}
+
+/// Every digest that a block names.
+pub(super) fn named(tx: &Connection) -> Result<Vec<BlobDigest>, Fault> {
+    let mut statement = tx.prepare_cached("SELECT DISTINCT digest FROM named")?;
+    let digests = statement.query_map([], |row| row.get::<_, [u8; 32]>(0).map(BlobDigest))?;
+    Ok(digests.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,245 @@
+//! One block as one row: the only place that knows how a block's fields lie in columns.
+//!
+//! What most blocks have is a column of its own, so that reading a log parses no JSON; the rest of the metadata
+//! is compact JSON. A checksum over all columns tells a flipped bit from a fact.
+
+use std::sync::Arc;
+
+use annals_core::block::{Blob, BlobDigest, Block, Body, Meta};
+use annals_core::ids::{CallId, Seq, TurnId};
+use annals_core::path::LogicalPath;
+use annals_core::time::Timestamp;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Row, params};
+
+use super::words::{WordKeys, Words};
+use crate::log::digests_in;
+
+/// Columns in the order that [`RowReader::block`] reads them.
+pub(super) const COLUMNS: &str = "seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum";
+
+const DIGEST_BYTES: usize = 32;
+const BLOB_BODY_BYTES: usize = DIGEST_BYTES + 8;
+
+/// Adds a block, and what it names, to a conversation.
+pub(super) fn insert(
+    tx: &Connection,
+    words: &mut WordKeys,
+    conversation: i64,
+    block: &Block,
+) -> rusqlite::Result<()> {
+    let keys = [
+        words.key(tx, block.kind.tag())?,
+        words.key(tx, &block.author)?,
+        words.key(tx, block.turn.as_str())?,
+        words.key(tx, &block.mime)?,
+    ];
+    let path = block.path.as_ref().map(|path| without_turn(path.as_str(), block.turn.as_str()));
+    let call = block.meta().call.as_ref().map(CallId::as_str);
+    let step = block.meta().step.map(i64::from);
+    let meta = block.meta.as_deref().and_then(further);
+    let mut blob_body = [0; BLOB_BODY_BYTES];
+    let body = match &block.body {
+        Body::Empty => ValueRef::Null,
+        Body::Text(text) => ValueRef::Text(text.as_bytes()),
+        Body::Blob(blob) => {
+            blob_body[..DIGEST_BYTES].copy_from_slice(&blob.digest.0);
+            blob_body[DIGEST_BYTES..].copy_from_slice(&blob.size_bytes.to_le_bytes());
+            ValueRef::Blob(&blob_body)
+        }
+    };
+    let seq = block.seq.get() as i64;
+    let (ts, tokens) = (block.ts.unix_micros(), i64::from(block.tokens));
+    let sum = checksum(
+        &[seq, keys[0], keys[1], keys[2], keys[3], ts, tokens, step.unwrap_or(-1)],
+        &[text_bytes(path.as_deref()), text_bytes(call), text_bytes(meta.as_deref()), bytes_of(body)],
+    );
+    tx.prepare_cached(
+        "INSERT INTO block (conversation, seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    )?
+    .execute(params![
+        conversation,
+        seq,
+        keys[0],
+        keys[1],
+        keys[2],
+        keys[3],
+        ts,
+        tokens,
+        step,
+        path.as_deref(),
+        call,
+        meta.as_deref(),
+        ToSqlOutput::Borrowed(body),
+        sum
+    ])?;
+    let mut named: Vec<BlobDigest> = block.blob().map(|blob| blob.digest).into_iter().collect();
+    digests_in(meta.as_deref().unwrap_or_default(), &mut named);
+    for digest in named {
+        tx.prepare_cached("INSERT OR IGNORE INTO named (digest, conversation) VALUES (?1, ?2)")?
+            .execute(params![digest.0, conversation])?;
+    }
+    Ok(())
+}
+
+/// Metadata beyond the call and the step, as compact JSON.
+fn further(meta: &Meta) -> Option<String> {
+    let rest = Meta { call: None, step: None, ..meta.clone() };
+    (!rest.is_empty()).then(|| serde_json::Value::Object(rest.to_map()).to_string())
+}
+
+/// Most paths begin with their block's own turn, which has a column: `tc:<turn>.x.call` is kept as `tc:.x.call`.
+/// No canonical path has a dot there, so this reads back in one way.
+fn without_turn<'p>(path: &'p str, turn: &str) -> std::borrow::Cow<'p, str> {
+    match path.split_at_checked(FAMILY_BYTES).map(|(family, rest)| (family, rest.strip_prefix(turn))) {
+        Some((family, Some(rest))) if rest.starts_with('.') => format!("{family}{rest}").into(),
+        _ => path.into(),
+    }
+}
+
+const FAMILY_BYTES: usize = "tc:".len();
+
+fn text_bytes(text: Option<&str>) -> Option<&[u8]> {
+    text.map(str::as_bytes)
+}
+
+fn bytes_of(value: ValueRef<'_>) -> Option<&[u8]> {
+    match value {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// CRC-32 of every column; each text is preceded by its length, so that none can lend bytes to the next.
+fn checksum(numbers: &[i64], texts: &[Option<&[u8]>]) -> i64 {
+    let mut sum = crc32fast::Hasher::new();
+    numbers.iter().for_each(|number| sum.update(&number.to_le_bytes()));
+    for text in texts {
+        let length = text.map_or(u64::MAX, |text| text.len() as u64);
+        sum.update(&length.to_le_bytes());
+        sum.update(text.unwrap_or_default());
+    }
+    i64::from(sum.finalize())
+}
+
+/// Why a row is no block.
+#[derive(Debug)]
+pub(super) enum RowFault {
+    /// SQLite failed.
+    Storage(rusqlite::Error),
+    /// The row contradicts itself.
+    Damaged(String),
+}
+
+impl From<rusqlite::Error> for RowFault {
+    fn from(error: rusqlite::Error) -> Self {
+        RowFault::Storage(error)
+    }
+}
+
+/// Reads rows one after the other, sharing texts that repeat.
+pub(super) struct RowReader<'c> {
+    connection: &'c Connection,
+    words: &'c mut Words,
+    /// Blocks of one round follow each other and share their call.
+    call: Option<CallId>,
+    path: String,
+}
+
+impl<'c> RowReader<'c> {
+    pub(super) fn new(connection: &'c Connection, words: &'c mut Words) -> Self {
+        RowReader { connection, words, call: None, path: String::new() }
+    }
+
+    /// The block of a row that selects [`COLUMNS`].
+    pub(super) fn block(&mut self, row: &Row<'_>) -> Result<Block, RowFault> {
+        let number = |column: usize| row.get::<_, i64>(column);
+        let (seq, ts, tokens, step) = (number(0)?, number(5)?, number(6)?, row.get::<_, Option<i64>>(7)?);
+        let keys = [number(1)?, number(2)?, number(3)?, number(4)?];
+        let (path, call, meta) = (row.get_ref(8)?, row.get_ref(9)?, row.get_ref(10)?);
+        let body = row.get_ref(11)?;
+        let sum = checksum(
+            &[seq, keys[0], keys[1], keys[2], keys[3], ts, tokens, step.unwrap_or(-1)],
+            &[bytes_of(path), bytes_of(call), bytes_of(meta), bytes_of(body)],
+        );
+        if sum != number(12)? {
+            return Err(RowFault::Damaged(format!("block {seq} does not match its checksum")));
+        }
+        // Past the checksum a malformed field can only come from a writer of another hand.
+        let damaged = |what: &str| RowFault::Damaged(format!("block {seq} has a malformed {what}"));
+        let turn = self.words.turn(self.connection, keys[2])?.ok_or_else(|| damaged("turn"))?;
+        let path = match text(path).map_err(|_| damaged("path"))? {
+            None => None,
+            Some(stored) => Some(self.path(stored, &turn).ok_or_else(|| damaged("path"))?),
+        };
+        let call = match text(call).map_err(|_| damaged("call"))? {
+            None => None,
+            Some(stored) => Some(self.call(stored).ok_or_else(|| damaged("call"))?),
+        };
+        let step = step.map(u32::try_from).transpose().map_err(|_| damaged("step"))?;
+        let meta = match text(meta).map_err(|_| damaged("meta"))? {
+            None if call.is_none() && step.is_none() => None,
+            None => Some(Box::new(Meta { call, step, ..Meta::EMPTY })),
+            Some(json) => {
+                let map = serde_json::from_str(json).map_err(|_| damaged("meta"))?;
+                let meta = Meta::from_map(map);
+                let (call, step) = (call.or(meta.call.clone()), step.or(meta.step));
+                Some(Box::new(Meta { call, step, ..meta }))
+            }
+        };
+        Ok(Block {
+            seq: u64::try_from(seq).ok().and_then(|seq| Seq::try_new(seq).ok()).ok_or_else(|| damaged("seq"))?,
+            kind: self.words.kind(self.connection, keys[0])?,
+            author: self.words.text(self.connection, keys[1])?,
+            turn,
+            ts: Timestamp::from_unix_micros(ts),
+            mime: self.words.text(self.connection, keys[3])?,
+            path,
+            body: body_of(body).ok_or_else(|| damaged("body"))?,
+            meta,
+            tokens: u32::try_from(tokens).map_err(|_| damaged("token count"))?,
+        })
+    }
+
+    fn path(&mut self, stored: &str, turn: &TurnId) -> Option<LogicalPath> {
+        let whole = match stored.split_at_checked(FAMILY_BYTES) {
+            Some((family, rest)) if rest.starts_with('.') => {
+                self.path.clear();
+                self.path.extend([family, turn.as_str(), rest]);
+                &self.path
+            }
+            _ => stored,
+        };
+        LogicalPath::parse(whole).ok()
+    }
+
+    fn call(&mut self, stored: &str) -> Option<CallId> {
+        if self.call.as_ref().is_none_or(|call| call.as_str() != stored) {
+            self.call = Some(CallId::parse(stored).ok()?);
+        }
+        self.call.clone()
+    }
+}
+
+fn text(value: ValueRef<'_>) -> Result<Option<&str>, ()> {
+    match value {
+        ValueRef::Null => Ok(None),
+        ValueRef::Text(bytes) => std::str::from_utf8(bytes).map(Some).map_err(|_| ()),
+        _ => Err(()),
+    }
+}
+
+fn body_of(value: ValueRef<'_>) -> Option<Body> {
+    match value {
+        ValueRef::Null => Some(Body::Empty),
+        ValueRef::Text(bytes) => Some(Body::Text(Arc::from(std::str::from_utf8(bytes).ok()?))),
+        ValueRef::Blob(bytes) => {
+            let (digest, size) = bytes.split_at_checked(DIGEST_BYTES)?;
+            let digest = BlobDigest(digest.try_into().ok()?);
+            Some(Body::Blob(Blob { digest, size_bytes: u64::from_le_bytes(size.try_into().ok()?) }))
+        }
+        ValueRef::Integer(_) | ValueRef::Real(_) => None,
+    }
+}
+

@@ -1,0 +1,114 @@
+//! The tables, and how an older file becomes a newer one. `docs/format/log.md` draws what is here.
+//!
+//! A migration that was released is never edited: the next change is the next entry.
+
+use rusqlite::Connection;
+
+use super::fault::{Database, Fault};
+use crate::log::LogError;
+
+/// `Annl`, in the header of every file of ours.
+const APPLICATION_ID: i64 = 0x416e_6e6c;
+
+/// Bytes of a page. Four or five blocks of a kilobyte fill one well, and a commit writes whole pages.
+const PAGE_BYTES: u32 = 8192;
+
+/// Entry `n` turns schema `n` into schema `n + 1`.
+const MIGRATIONS: &[&str] = &["
+CREATE TABLE conversation (
+    key     INTEGER PRIMARY KEY AUTOINCREMENT,
+    id      TEXT UNIQUE,
+    scope   TEXT NOT NULL,
+    title   TEXT,
+    created INTEGER NOT NULL,
+    lineage TEXT,
+    base    INTEGER REFERENCES conversation (key),
+    cut     INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX conversation_scope ON conversation (scope, key);
+CREATE INDEX conversation_base ON conversation (base) WHERE base IS NOT NULL;
+
+CREATE TABLE lease (
+    conversation INTEGER PRIMARY KEY REFERENCES conversation (key),
+    token        INTEGER NOT NULL,
+    holder       TEXT,
+    process      TEXT,
+    until        INTEGER
+) STRICT;
+
+CREATE TABLE word (
+    key  INTEGER PRIMARY KEY,
+    text TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE block (
+    key          INTEGER PRIMARY KEY,
+    conversation INTEGER NOT NULL REFERENCES conversation (key),
+    seq          INTEGER NOT NULL,
+    kind         INTEGER NOT NULL REFERENCES word (key),
+    author       INTEGER NOT NULL REFERENCES word (key),
+    turn         INTEGER NOT NULL REFERENCES word (key),
+    mime         INTEGER NOT NULL REFERENCES word (key),
+    ts           INTEGER NOT NULL,
+    tokens       INTEGER NOT NULL,
+    step         INTEGER,
+    path         TEXT,
+    call         TEXT,
+    meta         TEXT,
+    body         ANY,
+    sum          INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX block_place ON block (conversation, seq);
+
+CREATE TABLE named (
+    digest       BLOB NOT NULL,
+    conversation INTEGER NOT NULL REFERENCES conversation (key),
+    PRIMARY KEY (digest, conversation)
+) STRICT, WITHOUT ROWID;
+"];
+
+/// The newest schema this program knows.
+pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
+
+/// Makes the file one of ours, of the newest schema; refuses what is not ours or is newer.
+pub(super) fn prepare(connection: &mut Connection, database: &Database) -> Result<(), LogError> {
+    let fault = |error| database.error(error);
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let version = number("user_version").map_err(fault)?;
+    let application = number("application_id").map_err(fault)?;
+    let objects: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(fault)?;
+    if objects > 0 && application != APPLICATION_ID {
+        return Err(LogError::Foreign { log: database.name().to_owned() });
+    }
+    if version > KNOWN {
+        return Err(LogError::NewerSchema { log: database.name().to_owned(), found: version, known: KNOWN });
+    }
+    if objects == 0 {
+        connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(fault)?;
+    }
+    let mode: String = connection
+        .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
+        .map_err(fault)?;
+    if mode != "wal" {
+        let detail = format!("its file system does not allow a write-ahead log (journal mode `{mode}`)");
+        return Err(LogError::Storage { log: database.name().to_owned(), detail });
+    }
+    migrate(connection).map_err(|fault| fault.into_log(database))
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+    let tx = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Asked again under the lock: another process may have done it meanwhile.
+    let version: i64 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+        tx.execute_batch(migration)?;
+    }
+    if version != KNOWN {
+        tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+        tx.pragma_update(None, "user_version", KNOWN)?;
+    }
+    tx.commit()?;
+    Ok(())
+}

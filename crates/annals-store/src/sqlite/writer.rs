@@ -1,0 +1,190 @@
+//! The one thread that writes: it gathers what many conversations want written and commits it with one sync.
+//!
+//! While a commit waits for the disk, requests queue up; the next commit takes them all. A request is answered
+//! only after the commit that holds it. Nothing here knows what a request means.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::LogObserver;
+use super::fault::{Database, Fault};
+use super::words::WordKeys;
+use crate::failpoint::failpoint;
+use crate::log::LogError;
+
+/// One commit takes at most so many requests.
+const GROUP_MAX_JOBS: usize = 1024;
+
+/// How long the first request of a commit waits for those that came with it last time. Short beside a sync, long
+/// beside the time that answered writers need to come back.
+const GATHER_MAX: Duration = Duration::from_micros(400);
+
+/// What a request works with, inside the transaction.
+pub(super) struct Work<'w> {
+    pub(super) tx: &'w Connection,
+    pub(super) words: &'w mut WordKeys,
+    pub(super) observers: &'w mut [Box<dyn LogObserver>],
+}
+
+/// A request that may be run again after a rollback, and answered once.
+trait Job: Send {
+    fn run(&mut self, work: &mut Work<'_>) -> Result<(), rusqlite::Error>;
+    fn answer(self: Box<Self>, failed: Option<LogError>);
+}
+
+struct Request<T, F> {
+    run: F,
+    outcome: Option<Result<T, LogError>>,
+    reply: oneshot::Sender<Result<T, LogError>>,
+}
+
+impl<T, F> Job for Request<T, F>
+where
+    T: Send,
+    F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send,
+{
+    fn run(&mut self, work: &mut Work<'_>) -> Result<(), rusqlite::Error> {
+        self.outcome = Some(match (self.run)(work) {
+            Ok(value) => Ok(value),
+            Err(Fault::Refused(error)) => Err(error),
+            Err(Fault::Storage(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, failed: Option<LogError>) {
+        let outcome = match failed {
+            Some(error) => Err(error),
+            None => self.outcome.unwrap_or(Err(LogError::Closed)),
+        };
+        // Whoever asked may have gone away; the work is done all the same.
+        let _ = self.reply.send(outcome);
+    }
+}
+
+/// The way to the writing thread. Dropping it lets the thread finish what is queued, and waits for it.
+#[derive(Debug)]
+pub(super) struct Writer {
+    jobs: Option<Sender<Box<dyn Job>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: Connection,
+        database: Database,
+        observers: Vec<Box<dyn LogObserver>>,
+    ) -> std::io::Result<Self> {
+        let (jobs, queue) = channel();
+        let committer = Committer { connection, database, observers, words: WordKeys::default(), last_group: 1 };
+        let thread = std::thread::Builder::new()
+            .name("annals-log".to_owned())
+            .spawn(move || committer.serve(&queue))?;
+        Ok(Writer { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Runs `work` inside a transaction and gives its value once that is durable. It may run more than once, each
+    /// time after everything it did before was rolled back.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request { run: work, outcome: None, reply };
+        let jobs = self.jobs.as_ref().ok_or(LogError::Closed)?;
+        jobs.send(Box::new(request)).map_err(|_| LogError::Closed)?;
+        answer.await.unwrap_or(Err(LogError::Closed))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Committer {
+    connection: Connection,
+    database: Database,
+    observers: Vec<Box<dyn LogObserver>>,
+    words: WordKeys,
+    last_group: usize,
+}
+
+impl Committer {
+    fn serve(mut self, queue: &Receiver<Box<dyn Job>>) {
+        while let Ok(first) = queue.recv() {
+            let group = self.gather(first, queue);
+            self.last_group = group.len();
+            self.commit(group);
+        }
+    }
+
+    /// Takes what is queued. When the last group was larger, its writers have just been answered and are about to
+    /// ask again: waiting a moment for them saves a sync.
+    fn gather(&self, first: Box<dyn Job>, queue: &Receiver<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+        let mut group = vec![first];
+        let deadline = Instant::now() + GATHER_MAX;
+        while group.len() < GROUP_MAX_JOBS {
+            match queue.try_recv() {
+                Ok(job) => group.push(job),
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) if group.len() >= self.last_group => break,
+                Err(TryRecvError::Empty) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    match queue.recv_timeout(left) {
+                        Ok(job) => group.push(job),
+                        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+                    }
+                }
+            }
+        }
+        group
+    }
+
+    /// One transaction for the whole group; when the storage fails, one for each, so that a request fails only
+    /// for its own reasons.
+    fn commit(&mut self, mut group: Vec<Box<dyn Job>>) {
+        match self.transact(&mut group) {
+            Ok(()) => group.into_iter().for_each(|job| job.answer(None)),
+            Err(error) => match group.len() {
+                1 => group.remove(0).answer(Some(self.database.error(error))),
+                _ => group.into_iter().for_each(|job| self.commit(vec![job])),
+            },
+        }
+    }
+
+    fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), rusqlite::Error> {
+        let outcome = Self::attempt(&mut self.connection, &mut self.words, &mut self.observers, group);
+        if outcome.is_err() {
+            self.words.forget();
+        }
+        outcome
+    }
+
+    fn attempt(
+        connection: &mut Connection,
+        words: &mut WordKeys,
+        observers: &mut [Box<dyn LogObserver>],
+        group: &mut [Box<dyn Job>],
+    ) -> Result<(), rusqlite::Error> {
+        failpoint("log.begin");
+        // Dropped without a commit, the transaction rolls back.
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for job in group {
+            job.run(&mut Work { tx: &tx, words, observers })?;
+            failpoint("log.written");
+        }
+        failpoint("log.commit");
+        tx.commit()?;
+        failpoint("log.committed");
+        Ok(())
+    }
+}
