@@ -17,7 +17,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 pub struct CacheRules {
     /// Shorter prefixes are not stored.
     pub min_prefix_tokens: u64,
-    /// How many blocks before a breakpoint are searched for a stored prefix.
+    /// How many blocks are searched for a stored prefix, the breakpoint itself and those before it.
     pub lookback_blocks: usize,
 }
 
@@ -69,6 +69,8 @@ struct Prefix {
     hash: u64,
     tokens: u64,
     is_breakpoint: bool,
+    /// Reasoning cannot carry a breakpoint.
+    is_thinking: bool,
 }
 
 impl CacheSim {
@@ -100,7 +102,7 @@ impl CacheSim {
         let breakpoints = || (0..prefixes.len()).rev().filter(|&at| prefixes[at].is_breakpoint);
         let found = breakpoints()
             .filter_map(|at| {
-                let oldest = at.saturating_sub(self.rules.lookback_blocks - 1);
+                let oldest = at.saturating_sub(self.rules.lookback_blocks.saturating_sub(1));
                 prefixes[oldest..=at]
                     .iter()
                     .rev()
@@ -138,9 +140,7 @@ impl CacheSim {
         });
         if !is_same {
             let tools = serde_json::to_string(&prompt.tools).expect("schemas are plain JSON");
-            let mut state = self.hasher.build_hasher();
-            (&tools, &*prompt.system).hash(&mut state);
-            let prefix = state.finish();
+            let prefix = self.hasher.hash_one((&tools, &*prompt.system));
             let tokens = self.seen.get(&prefix).copied().unwrap_or_else(|| {
                 let tools_tokens = if prompt.tools.is_empty() {
                     0
@@ -165,6 +165,7 @@ impl CacheSim {
             hash,
             tokens,
             is_breakpoint: tokens > 0,
+            is_thinking: false,
         });
     }
 
@@ -209,8 +210,8 @@ impl CacheSim {
             .all(|piece| matches!(&piece.body, PieceBody::Text(text) if text.trim().is_empty()));
         let before = *walk.prefixes.last().expect("the header comes first");
         if name.is_none() && is_empty {
-            let last = walk.prefixes.last_mut().expect("the header comes first");
-            last.is_breakpoint |= is_marked;
+            let carrier = walk.prefixes.iter_mut().rev().find(|prefix| !prefix.is_thinking);
+            carrier.expect("the header comes first").is_breakpoint |= is_marked;
             return;
         }
         let mut state = self.hasher.build_hasher();
@@ -236,6 +237,7 @@ impl CacheSim {
             hash,
             tokens,
             is_breakpoint: is_marked,
+            is_thinking: role == "thinking",
         });
     }
 }

@@ -78,7 +78,9 @@ impl RetryPolicy {
     fn wait(&self, attempt: u32, retry_after: Option<Duration>, random: f64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(20);
         let bound = self.base_wait.saturating_mul(1 << doublings).min(self.max_wait);
-        retry_after.unwrap_or_default() + bound.mul_f64(random.clamp(0.0, 1.0))
+        retry_after
+            .unwrap_or_default()
+            .saturating_add(bound.mul_f64(random.clamp(0.0, 1.0)))
     }
 }
 
@@ -205,7 +207,7 @@ impl<M: Model> Attempts<M> {
         let wait = self
             .policy
             .wait(self.made, error.retry_after(), self.jitter.draw());
-        if self.started.elapsed() + wait > self.policy.max_total {
+        if self.started.elapsed().saturating_add(wait) > self.policy.max_total {
             return Err(error);
         }
         tracing::info!(

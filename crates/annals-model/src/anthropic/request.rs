@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use annals_core::block::BlobDigest;
 use annals_core::view::prompt::{
-    AssistantPiece, Call, Message, Piece, PieceBody, Prompt, ToolReply, ToolSchema,
+    AssistantPiece, CachePoint, Call, Message, Piece, PieceBody, Prompt, ToolReply, ToolSchema,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -166,7 +166,7 @@ pub(crate) fn body<'a>(
     let mut tools: Vec<Tool<'a>> = offered
         .iter()
         .map(|tool| Tool {
-            name: names.to_wire(&tool.name),
+            name: names.wire_name(&tool.name),
             description: &tool.description,
             input_schema: &tool.parameters,
             cache_control: None,
@@ -224,7 +224,7 @@ fn past_tools<'a>(prompt: &'a Prompt, names: &'a ToolNames) -> Vec<Tool<'a>> {
         .collect();
     used.into_iter()
         .map(|tool| Tool {
-            name: names.to_wire(tool),
+            name: names.wire_name(tool),
             description: "",
             input_schema: &ANY,
             cache_control: None,
@@ -244,7 +244,7 @@ impl<'a> Lowering<'a> {
             Message::User(pieces) => {
                 for piece in pieces {
                     let body = self.piece(piece);
-                    self.push_block(Role::User, body, piece.cache_point.is_some());
+                    self.push_block(Role::User, body, piece.cache_point);
                 }
             }
             Message::Assistant(pieces) => pieces.iter().for_each(|piece| self.push_assistant(piece)),
@@ -263,16 +263,16 @@ impl<'a> Lowering<'a> {
                         },
                         SignedBlock::Redacted(data) => BlockBody::RedactedThinking { data },
                     };
-                    self.push_block(Role::Assistant, Some(body), false);
+                    self.push_block(Role::Assistant, Some(body), None);
                 }
             }
             AssistantPiece::Text(piece) => {
                 let body = self.piece(piece);
-                self.push_block(Role::Assistant, body, piece.cache_point.is_some());
+                self.push_block(Role::Assistant, body, piece.cache_point);
             }
             AssistantPiece::Call(call) => {
                 let body = self.call(call);
-                self.push_block(Role::Assistant, Some(body), call.cache_point.is_some());
+                self.push_block(Role::Assistant, Some(body), call.cache_point);
             }
         }
     }
@@ -282,7 +282,7 @@ impl<'a> Lowering<'a> {
             RawValue::from_string(as_object(&call.arguments).into_owned()).expect("it was made an object");
         BlockBody::ToolUse {
             id: wire_call_id(call.id.as_str()),
-            name: self.names.to_wire(&call.tool),
+            name: self.names.wire_name(&call.tool),
             input,
         }
     }
@@ -300,13 +300,13 @@ impl<'a> Lowering<'a> {
             });
         }
         let tool_use_id = wire_call_id(reply.call.as_str());
-        let is_marked = reply.pieces.iter().any(|piece| piece.cache_point.is_some());
+        let mark = reply.pieces.iter().rev().find_map(|piece| piece.cache_point);
         let body = BlockBody::ToolResult {
             tool_use_id,
             is_error: reply.is_error,
             content,
         };
-        self.push_block(Role::User, Some(body), is_marked);
+        self.push_block(Role::User, Some(body), mark);
     }
 
     fn piece(&self, piece: &'a Piece) -> Option<BlockBody<'a>> {
@@ -337,7 +337,7 @@ impl<'a> Lowering<'a> {
         Some(body)
     }
 
-    fn push_block(&mut self, role: Role, body: Option<BlockBody<'a>>, is_marked: bool) {
+    fn push_block(&mut self, role: Role, body: Option<BlockBody<'a>>, mark: Option<CachePoint>) {
         if let Some(body) = body {
             if self.messages.last().is_none_or(|last| last.role != role) {
                 self.messages.push(WireMessage {
@@ -351,7 +351,7 @@ impl<'a> Lowering<'a> {
                 cache_control: None,
             });
         }
-        if is_marked {
+        if mark.is_some() {
             let blocks = self
                 .messages
                 .iter_mut()
@@ -403,8 +403,6 @@ fn is_blank(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use annals_core::view::prompt::CachePoint;
-
     use super::*;
     use crate::wire::fixture;
 

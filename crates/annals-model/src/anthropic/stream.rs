@@ -193,7 +193,7 @@ impl MessagesDecoder {
                 out.push_back(Event::CallStarted {
                     index,
                     id,
-                    tool: self.names.from_wire(&name),
+                    tool: self.names.tool_id(&name),
                 });
                 // Some gateways send the whole input here and no deltas.
                 let has_fields = input.as_object().is_some_and(|fields| !fields.is_empty());

@@ -161,7 +161,7 @@ struct Lowering<'a> {
 
 impl<'a> Lowering<'a> {
     fn tool(&self, tool: &'a ToolSchema) -> Tool<'a> {
-        let name = self.names.to_wire(&tool.name);
+        let name = self.names.wire_name(&tool.name);
         Tool::Function {
             function: Function {
                 name,
@@ -210,7 +210,7 @@ impl<'a> Lowering<'a> {
 
     fn call(&self, call: &'a Call) -> WireCall<'a> {
         let function = CalledFunction {
-            name: self.names.to_wire(&call.tool),
+            name: self.names.wire_name(&call.tool),
             arguments: as_object(&call.arguments),
         };
         WireCall::Function {

@@ -190,7 +190,7 @@ impl ChatDecoder {
                 out.push_back(Event::CallStarted {
                     index,
                     id,
-                    tool: self.names.from_wire(&name),
+                    tool: self.names.tool_id(&name),
                 });
                 index
             }

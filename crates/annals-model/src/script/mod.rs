@@ -79,7 +79,7 @@ impl ScriptModel {
             call: at + 1,
             steps: summaries.len(),
         };
-        Some(summaries.get(at).map(|text| Step::text(text)).ok_or(exhausted))
+        Some(summaries.get(at).map(Step::text).ok_or(exhausted))
     }
 
     fn usage(&self, step: &Step, prompt: &Prompt) -> Usage {

@@ -36,7 +36,7 @@ impl ToolNames {
     }
 
     /// The name on the wire; also of a tool that is no longer on offer.
-    pub(crate) fn to_wire<'a>(&'a self, tool: &str) -> Cow<'a, str> {
+    pub(crate) fn wire_name<'a>(&'a self, tool: &str) -> Cow<'a, str> {
         match self.to_wire.get(tool) {
             Some(wire) => Cow::Borrowed(wire),
             None => Cow::Owned(plain_wire_name(tool)),
@@ -44,7 +44,7 @@ impl ToolNames {
     }
 
     /// The tool's id; of a name that was not on offer, the likeliest one.
-    pub(crate) fn from_wire(&self, wire: &str) -> String {
+    pub(crate) fn tool_id(&self, wire: &str) -> String {
         self.from_wire
             .get(wire)
             .cloned()
@@ -100,11 +100,11 @@ mod tests {
     #[test]
     fn dots_become_double_underscores_and_come_back() {
         let names = ToolNames::of(&[tool("react.write"), tool("add_one"), tool("mcp__search")]);
-        assert_eq!(names.to_wire("react.write"), "react__write");
-        assert_eq!(names.from_wire("react__write"), "react.write");
-        assert_eq!(names.from_wire("mcp__search"), "mcp__search");
-        assert_eq!(names.from_wire("react__forgotten"), "react.forgotten");
-        assert_eq!(names.from_wire("react.write"), "react.write");
+        assert_eq!(names.wire_name("react.write"), "react__write");
+        assert_eq!(names.tool_id("react__write"), "react.write");
+        assert_eq!(names.tool_id("mcp__search"), "mcp__search");
+        assert_eq!(names.tool_id("react__forgotten"), "react.forgotten");
+        assert_eq!(names.tool_id("react.write"), "react.write");
     }
 
     proptest! {
@@ -113,10 +113,10 @@ mod tests {
             let tools: Vec<ToolSchema> = ids.iter().map(|id| tool(id)).collect();
             let names = ToolNames::of(&tools);
             for id in &ids {
-                let wire = names.to_wire(id);
+                let wire = names.wire_name(id);
                 prop_assert!(wire.len() <= TOOL_MAX_BYTES);
                 prop_assert!(wire.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'));
-                prop_assert_eq!(&names.from_wire(&wire), id);
+                prop_assert_eq!(&names.tool_id(&wire), id);
             }
         }
     }
