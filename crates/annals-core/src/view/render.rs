@@ -23,8 +23,8 @@ pub enum Layout {
     Timeline,
 }
 
-/// Where a slot's last piece is: message, place in it, and place in that (for replies).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A place among the pieces, in the order they are sent: message, place in it, and place in that (for replies).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     message: u32,
     outer: u32,
@@ -37,7 +37,7 @@ pub struct Renderer {
     layout: Layout,
     epoch: usize,
     messages: Vec<Message>,
-    /// For each rendered slot, where its last piece is; the one before it, if it renders to nothing.
+    /// For each rendered slot, the last piece that it or a slot before it has.
     ends: Vec<Option<Position>>,
 }
 
@@ -64,7 +64,7 @@ impl Renderer {
         for slot in &slots.list()[self.ends.len()..stable] {
             let mut end = self.ends.last().copied().flatten();
             for part in template::parts(timeline, slot, self.layout) {
-                end = self.file(timeline, slot.ix, part).or(end);
+                end = end.max(self.file(timeline, slot.ix, part));
             }
             self.ends.push(end);
         }
@@ -87,10 +87,8 @@ impl Renderer {
         self.update(timeline);
         let mut messages = self.messages.clone();
         for (point, slot) in CachePoints::of(timeline, cache).marks() {
-            match (point, self.ends.get(slot).copied().flatten()) {
-                (CachePoint::Tail, _) => mark(&mut messages, None, point),
-                (_, Some(end)) => mark(&mut messages, Some(end), point),
-                (_, None) => {}
+            if let Some(end) = self.ends.get(slot).copied().flatten() {
+                mark(&mut messages, end, point);
             }
         }
         if let Some(tail) = tail {
@@ -291,13 +289,10 @@ fn body_text(body: PartBody) -> Arc<str> {
     }
 }
 
-/// Marks the piece at a position, or the last one of all.
-fn mark(messages: &mut [Message], end: Option<Position>, point: CachePoint) {
-    let place = match end {
-        Some(end) => mark_in(&mut messages[..=end.message as usize], end.outer as usize, end.inner as usize),
-        None => mark_in(messages, usize::MAX, usize::MAX),
-    };
-    if let Some(place) = place {
+/// Marks the piece at a position.
+fn mark(messages: &mut [Message], end: Position, point: CachePoint) {
+    let up_to_end = &mut messages[..=end.message as usize];
+    if let Some(place) = mark_in(up_to_end, end.outer as usize, end.inner as usize) {
         *place = Some(place.map_or(point, |there| there.max(point)));
     }
 }

@@ -164,7 +164,7 @@ impl Templates<'_> {
 
     /// What was not understood must not stand as the model's own words: a native reply tells it instead.
     fn raw(&self) -> Vec<Part> {
-        match (self.layout, self.record()) {
+        match (self.layout, &self.block.meta().call) {
             (Layout::Chat, Some(_)) => Vec::new(),
             (Layout::Chat, None) => self.with_text(Place::User, RAW_HEAD.into()),
             (Layout::Timeline, _) => self.with_text(Place::Assistant, RAW_HEAD.into()),
@@ -324,7 +324,7 @@ impl Templates<'_> {
             return self.one(place, head);
         }
         if self.block.body == Body::Empty {
-            let _ = write!(head, "(binary, {}: use physical_path in code)", self.block.mime);
+            let _ = write!(head, "(binary, {}: code finds it at {physical})", self.block.mime);
             return self.one(place, head);
         }
         self.with_content(place, head)
@@ -336,7 +336,7 @@ impl Templates<'_> {
             (_, BlockKind::ToolCall) => self.hidden_call(number, text),
             // The native call and its reply tell these.
             (Layout::Chat, BlockKind::ToolCode | BlockKind::Thinking) => Vec::new(),
-            (Layout::Chat, BlockKind::DecisionRaw) if self.record().is_some() => Vec::new(),
+            (Layout::Chat, BlockKind::DecisionRaw) if self.block.meta().call.is_some() => Vec::new(),
             (_, BlockKind::Notes | BlockKind::ToolCode | BlockKind::Thinking | BlockKind::AssistantCompletion) => {
                 self.one(Place::Assistant, text)
             }
