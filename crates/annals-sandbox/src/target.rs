@@ -49,6 +49,12 @@ impl Target {
         &self.spec
     }
 
+    /// Another sandbox of the same backend with walls of its own, for one call that may do less than the session.
+    /// It lives until closed or dropped.
+    pub async fn open_another(&self, spec: SandboxSpec) -> Result<Arc<dyn Sandbox>, OpenError> {
+        self.backend.open(spec).await
+    }
+
     /// Closes the sandbox if it was opened.
     pub async fn close(&self) {
         if let Some(sandbox) = self.opened.get() {
