@@ -1,1 +1,62 @@
-//! The Tool trait, the tool table, and every built-in tool.
+//! The `Tool` trait, the tool table, and every built-in tool.
+//!
+//! A tool **returns** an outcome; the runtime writes it. Nothing here appends blocks. Read in this order:
+//!
+//! 1. [`tool`], [`spec`], [`cx`]: what a tool is, what it declares, what it may touch;
+//! 2. [`table`]: the tools of one agent;
+//! 3. [`validate`], [`reference`](mod@reference), [`execute`], [`serialise`]: one call, from raw arguments to an outcome;
+//! 4. [`content`], [`file`](mod@file), [`mime`], [`skills`]: what tools read and write;
+//! 5. [`react`], [`system`]: the tools themselves, one file each; [`patch`] is the diff engine of `react.patch`.
+
+extern crate self as annals_tools;
+
+pub mod cx;
+mod failure;
+mod name;
+pub mod spec;
+pub mod tool;
+
+mod dynamic;
+pub mod table;
+
+pub mod execute;
+pub mod reference;
+pub mod serialise;
+pub mod validate;
+
+pub mod content;
+mod disk;
+pub mod file;
+pub mod mime;
+pub mod skills;
+
+pub mod patch;
+pub mod react;
+pub mod system;
+
+pub use annals_tool_macro::tool;
+pub use cx::{ConversationCx, ToolCx};
+pub use dynamic::DynamicTool;
+pub use failure::{ToolFailure, ToolResult};
+pub use name::{ToolName, ToolNameError};
+pub use spec::{BodyParam, Effect, Family, Listing, Produces, SpecError, ToolSpec, ToolSpecBuilder};
+pub use table::{ToolNameConflict, ToolTable, ToolTableBuilder};
+pub use tool::{ResourceKey, Tool};
+
+/// What the `#[tool]` macro's output names. Not for people.
+#[doc(hidden)]
+pub mod __private {
+    pub use annals_core::turn::outcome::Outcome;
+    pub use async_trait::async_trait;
+    pub use serde_json::Value;
+
+    pub use crate::{Effect, ResourceKey, Tool, ToolCx, ToolFailure, ToolSpec};
+    pub use crate::serialise::answer;
+
+    /// The arguments as the tool's own type. The schema was checked before, so this fails only where a type is
+    /// stricter than its schema says.
+    pub fn typed<T: serde::de::DeserializeOwned>(args: Value) -> Result<T, ToolFailure> {
+        serde_json::from_value(args)
+            .map_err(|error| ToolFailure::new("invalid_tool_arguments", format!("the arguments do not fit: {error}")))
+    }
+}

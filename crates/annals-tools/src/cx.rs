@@ -1,0 +1,190 @@
+//! What a tool may touch while it runs: narrow on purpose, never the whole session.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
+use annals_core::path::LogicalPath;
+use annals_core::settings::Settings;
+use annals_core::time::Timestamp;
+use annals_core::timeline::Timeline;
+use annals_sandbox::{Failure, Op, OpResult, Sandbox, Target};
+use annals_store::{ArtifactStore, Workspace};
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::ToolFailure;
+use crate::skills::{NoSkills, Skills};
+
+/// What all calls of one conversation share. Made once for a session.
+#[derive(Clone)]
+pub struct ConversationCx {
+    /// Which conversation.
+    pub conversation: ConversationId,
+    /// Whose it is. Everything a tool resolves, it resolves under this scope.
+    pub scope: Scope,
+    /// What has happened so far. A plain lock: it is held for lookups only, never across an await.
+    pub timeline: Arc<RwLock<Timeline>>,
+    /// OUT_DIR.
+    pub workspace: Arc<Workspace>,
+    /// Bytes by digest.
+    pub artifacts: ArtifactStore,
+    /// Where side effects happen, if anywhere; opened on first need.
+    pub sandbox: Option<Arc<Target>>,
+    /// Skills that `sk:` paths name.
+    pub skills: Arc<dyn Skills>,
+    /// What the user set.
+    pub settings: Arc<Settings>,
+}
+
+impl ConversationCx {
+    /// A conversation with nothing but its timeline and files: no sandbox, no skills, default settings.
+    pub fn new(
+        conversation: ConversationId,
+        scope: Scope,
+        timeline: Arc<RwLock<Timeline>>,
+        workspace: Arc<Workspace>,
+        artifacts: ArtifactStore,
+    ) -> Self {
+        ConversationCx {
+            conversation,
+            scope,
+            timeline,
+            workspace,
+            artifacts,
+            sandbox: None,
+            skills: Arc::new(NoSkills),
+            settings: Arc::default(),
+        }
+    }
+}
+
+/// The surroundings of one tool call. Cheap to clone.
+#[derive(Clone)]
+pub struct ToolCx {
+    shared: Arc<ConversationCx>,
+    turn: TurnId,
+    call: CallId,
+    now: Timestamp,
+    cancel: CancellationToken,
+}
+
+impl ToolCx {
+    /// The surroundings of the call `call`, made in `turn` at `now`.
+    pub fn new(
+        shared: Arc<ConversationCx>,
+        turn: TurnId,
+        call: CallId,
+        now: Timestamp,
+        cancel: CancellationToken,
+    ) -> Self {
+        ToolCx {
+            shared,
+            turn,
+            call,
+            now,
+            cancel,
+        }
+    }
+
+    /// What all calls of this conversation share.
+    pub fn shared(&self) -> &Arc<ConversationCx> {
+        &self.shared
+    }
+
+    /// The running turn.
+    pub fn turn(&self) -> &TurnId {
+        &self.turn
+    }
+
+    /// This call.
+    pub fn call(&self) -> &CallId {
+        &self.call
+    }
+
+    /// `tc:<turn>.<call>.result`, where the answer of this call will be.
+    pub fn result_path(&self) -> LogicalPath {
+        LogicalPath::result(&self.turn, &self.call)
+    }
+
+    /// The conversation.
+    pub fn conversation(&self) -> &ConversationId {
+        &self.shared.conversation
+    }
+
+    /// Whose it is.
+    pub fn scope(&self) -> &Scope {
+        &self.shared.scope
+    }
+
+    /// When the call was made. Tools read no other clock, so that a run can be replayed.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Fires when the turn is cancelled or the call has run out of time.
+    pub fn cancel(&self) -> &CancellationToken {
+        &self.cancel
+    }
+
+    /// The same surroundings with another token.
+    #[must_use]
+    pub fn with_cancel(&self, cancel: CancellationToken) -> Self {
+        ToolCx {
+            cancel,
+            ..self.clone()
+        }
+    }
+
+    /// What the user set.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// Skills by name.
+    pub fn skills(&self) -> &dyn Skills {
+        &*self.shared.skills
+    }
+
+    /// Asks the timeline something. The closure must be quick: appending waits for it.
+    pub fn timeline<T>(&self, ask: impl FnOnce(&Timeline) -> T) -> T {
+        // A reader cannot leave the timeline half changed, so a poisoned lock still holds a whole one.
+        ask(&self
+            .shared
+            .timeline
+            .read()
+            .unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// OUT_DIR.
+    pub fn workspace(&self) -> &Arc<Workspace> {
+        &self.shared.workspace
+    }
+
+    /// Bytes by digest.
+    pub fn artifacts(&self) -> &ArtifactStore {
+        &self.shared.artifacts
+    }
+
+    /// The sandbox, opened now if nobody needed it before.
+    pub async fn sandbox(&self) -> Result<Arc<dyn Sandbox>, ToolFailure> {
+        let target = self.shared.sandbox.as_ref().ok_or_else(|| {
+            ToolFailure::new(
+                "sandbox_not_configured",
+                "this session has no sandbox, and nothing runs without one: start it with a sandbox target",
+            )
+        })?;
+        target
+            .sandbox()
+            .await
+            .map_err(|error| ToolFailure::new("sandbox_not_available", error.to_string()))
+    }
+
+    /// The target of this session, to look at without opening it.
+    pub fn sandbox_target(&self) -> Option<&Arc<Target>> {
+        self.shared.sandbox.as_ref()
+    }
+
+    /// Performs one operation in the sandbox, bounded by this call's cancellation.
+    pub async fn dispatch(&self, op: Op) -> Result<Result<OpResult, Failure>, ToolFailure> {
+        Ok(self.sandbox().await?.dispatch(op, &self.cancel).await)
+    }
+}

@@ -1,0 +1,38 @@
+//! The react tools: they exist only inside the loop. One file each, named like the tool.
+
+mod clarify;
+mod hide;
+mod patch;
+mod plan;
+mod read;
+mod search_files;
+mod target;
+mod write;
+
+use std::sync::Arc;
+
+pub use clarify::Clarify;
+pub use hide::Hide;
+pub use patch::Patch;
+pub use plan::PlanTool;
+pub use read::Read;
+pub use search_files::SearchFiles;
+pub use write::Write;
+
+use crate::tool::Tool;
+
+/// All react tools with their other names. `react.memsearch` needs an index and comes from whoever has one.
+pub fn all() -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(Read::new()),
+        Arc::new(Write::new()),
+        Arc::new(Write::stream()),
+        Arc::new(Write::file()),
+        Arc::new(Patch::new()),
+        Arc::new(Hide::new()),
+        Arc::new(Hide::memory_hide()),
+        Arc::new(SearchFiles::new()),
+        Arc::new(PlanTool::new()),
+        Arc::new(Clarify::new()),
+    ]
+}

@@ -1,0 +1,90 @@
+//! One thing to show, and what its blocks carry.
+
+use annals_core::block::{Blob, BlobDigest, FileMeta, SafeDigest};
+use annals_core::limits;
+use annals_core::path::{LineRange, LogicalPath};
+use annals_core::tokens;
+use annals_core::turn::outcome::{Artifact, Content};
+
+use super::excerpt::excerpt;
+use crate::content::Whole;
+use crate::cx::ToolCx;
+use crate::mime;
+
+/// What a path names, whole, with what is already known of it.
+pub(super) struct Item {
+    pub(super) path: LogicalPath,
+    pub(super) lines: Option<LineRange>,
+    pub(super) digest: SafeDigest,
+    pub(super) file: FileMeta,
+    pub(super) whole: Whole,
+}
+
+impl Item {
+    /// Its metadata and the part of its content that is shown. Whatever is not shown whole is in the artifact
+    /// store, because the block that shows it becomes the latest one of its path.
+    pub(super) async fn artifact(self, cx: &ToolCx) -> Result<Artifact, String> {
+        let Item {
+            path,
+            lines,
+            mut digest,
+            mut file,
+            whole,
+        } = self;
+        let blob = Blob::of(&whole.bytes);
+        digest.size_bytes = Some(blob.size_bytes);
+        digest.mime.clone_from(&whole.mime);
+        digest.tokens = None;
+        let content = match whole.text() {
+            Some(text) => {
+                let shown = excerpt(text, &path, lines, limits::READ_TEXT_MAX_CHARS)?;
+                if shown != text && cx.artifacts().put(text.to_owned()).await.is_err() {
+                    // Better too long than lost.
+                    Content::Text(text.into())
+                } else {
+                    Content::Text(shown.into())
+                }
+            }
+            None if lines.is_some() => return Err(format!("it is {}: only text has lines", whole.mime)),
+            None if mime::is_media(&whole.mime) && cx.artifacts().put(whole.bytes.clone()).await.is_ok() => {
+                Content::Blob(blob)
+            }
+            None => Content::Bare,
+        };
+        file.content_digest = Some(blob.digest);
+        file.size_bytes = Some(blob.size_bytes);
+        Ok(Artifact {
+            digest,
+            content,
+            file,
+        })
+    }
+}
+
+/// Whether the model sees the same content at the same path already.
+pub(super) fn is_visible(cx: &ToolCx, artifact: &Artifact) -> bool {
+    let path = &artifact.digest.artifact_path;
+    cx.timeline(|timeline| {
+        timeline
+            .versions(path)
+            .filter(|block| timeline.is_visible(block))
+            .any(|block| match &artifact.content {
+                Content::Text(text) => block.text() == Some(text),
+                Content::Blob(blob) => block.blob().map(|shown| shown.digest) == Some(blob.digest),
+                Content::Bare | Content::Absent => named(block) == artifact.file.content_digest,
+            })
+    })
+}
+
+fn named(block: &annals_core::block::Block) -> Option<BlobDigest> {
+    block.meta().file.as_ref().and_then(|file| file.content_digest)
+}
+
+/// What showing it costs.
+pub(super) fn tokens(artifact: &Artifact) -> u32 {
+    match &artifact.content {
+        Content::Text(text) => tokens::count(text),
+        Content::Blob(blob) => tokens::media(&artifact.digest.mime, blob.size_bytes),
+        Content::Bare | Content::Absent => 0,
+    }
+}

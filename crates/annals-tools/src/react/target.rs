@@ -1,0 +1,37 @@
+//! The file of the current turn that a tool is to write, from whatever form of path the model gave.
+
+use annals_core::block::ShownError;
+use annals_core::ids::TurnId;
+use annals_core::path::{LogicalPath, PhysicalPath, rewrite};
+use annals_core::turn::outcome::Notice;
+use annals_core::turn::protocol;
+
+/// Where to write, and what the model must be told about it.
+pub(super) struct Target {
+    pub(super) path: PhysicalPath,
+    pub(super) notice: Option<Notice>,
+}
+
+impl Target {
+    /// Reads a path. Another turn's file is rewritten into the current turn, with a notice.
+    pub(super) fn parse(given: &str, turn: &TurnId) -> Result<Self, ShownError> {
+        let target =
+            rewrite::target(given, turn).map_err(|error| ShownError::new(error.code(), error.to_string()))?;
+        let logical = target.logical(turn);
+        let notice = target.rewritten_from.as_ref().map(|from| {
+            let message =
+                format!("files of other turns are not written: `{from}` was written as `{logical}`");
+            Notice::new(protocol::PATH_REWRITTEN, message)
+                .with("from", from.as_str())
+                .with("to", logical.as_str())
+        });
+        Ok(Target {
+            path: PhysicalPath::file(turn, &target.rel),
+            notice,
+        })
+    }
+
+    pub(super) fn logical(&self) -> LogicalPath {
+        self.path.logical()
+    }
+}

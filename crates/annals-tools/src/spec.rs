@@ -1,0 +1,324 @@
+//! What a tool declares about itself, checked once when it is made.
+//!
+//! Keeps the name, the texts the model reads, the compiled schema, and the few facts the runtime needs to run
+//! and record a call. It must not know how the tool works.
+
+use std::fmt;
+use std::time::Duration;
+
+use annals_core::view::ToolSchema;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::name::{ToolName, ToolNameError};
+
+/// Which rules a tool's calls and returns follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// `react.*`: exists only inside the loop.
+    React,
+    /// Runs code under a contract; every error is in its report, it gives no error notices.
+    Exec,
+    /// Produces files or answers through `{ok, error, …}`.
+    External,
+    /// Ships with Annals and answers through `{ok, error, ret}`.
+    Builtin,
+    /// Returns a value.
+    Plain,
+}
+
+/// What happens when a crash leaves a call without its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// It is run again: the same call twice does what it does once.
+    Replayable,
+    /// It gets the result `interrupted`, and the model decides.
+    Once,
+}
+
+/// How the call's result is headed in the model's view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Produces {
+    /// `.result`: a value.
+    Value,
+    /// `.summary` and `.artifact`: files or displays.
+    Artifacts,
+}
+
+/// A parameter whose value is a document rather than an argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BodyParam {
+    /// Streamed to the user while it arrives. The call block shows its beginning and names the artifact it becomes.
+    Content(&'static str),
+    /// Streamed to the user while it arrives, and shown whole in the call block.
+    Streamed(&'static str),
+    /// Shown in a `react.tool.code` block before the call. The call block names that block.
+    Code(&'static str),
+}
+
+impl BodyParam {
+    /// The parameter's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            BodyParam::Content(name) | BodyParam::Streamed(name) | BodyParam::Code(name) => name,
+        }
+    }
+}
+
+/// Whether the model is told of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// It is in the catalog.
+    Listed,
+    /// Another name of this tool: calls to it run, but the catalog shows the tool once.
+    AliasOf(ToolName),
+}
+
+/// Why a declaration cannot become a tool.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// The name is not one.
+    #[error(transparent)]
+    Name(#[from] ToolNameError),
+    /// Providers take only objects.
+    #[error(
+        "the parameters of `{tool}` are not a JSON Schema of an object: give `{{\"type\": \"object\", …}}`"
+    )]
+    NotAnObject {
+        /// The tool.
+        tool: String,
+    },
+    /// The schema is not valid.
+    #[error("the parameters of `{tool}` are not a valid JSON Schema: {reason}")]
+    Schema {
+        /// The tool.
+        tool: String,
+        /// What the schema compiler said.
+        reason: String,
+    },
+}
+
+/// What a tool declares. Made with [`ToolSpec::builder`].
+pub struct ToolSpec {
+    name: ToolName,
+    description: String,
+    parameters: Value,
+    family: Family,
+    effect: Effect,
+    produces: Produces,
+    body: Option<BodyParam>,
+    listing: Listing,
+    timeout: Option<Duration>,
+    validator: jsonschema::Validator,
+}
+
+impl ToolSpec {
+    /// Starts a declaration: a plain tool without parameters that must not run twice.
+    pub fn builder(name: &str) -> ToolSpecBuilder {
+        ToolSpecBuilder {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: json!({"type": "object", "properties": {}, "additionalProperties": false}),
+            family: Family::Plain,
+            effect: Effect::Once,
+            produces: Produces::Value,
+            body: None,
+            alias_of: None,
+            timeout: None,
+        }
+    }
+
+    /// The tool's name.
+    pub fn name(&self) -> &ToolName {
+        &self.name
+    }
+
+    /// What the model reads to decide.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// JSON Schema of the parameters; the order of its properties is the order the call should have.
+    pub fn parameters(&self) -> &Value {
+        &self.parameters
+    }
+
+    /// The rules it follows.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// Whether a lost call may run again.
+    pub fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    /// Value or artifacts.
+    pub fn produces(&self) -> Produces {
+        self.produces
+    }
+
+    /// The parameter that is a document, if there is one.
+    pub fn body(&self) -> Option<&BodyParam> {
+        self.body.as_ref()
+    }
+
+    /// Whether the model is told of it.
+    pub fn listing(&self) -> &Listing {
+        &self.listing
+    }
+
+    /// How long one call may take, when it differs from the table's default.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// The compiled schema.
+    pub fn validator(&self) -> &jsonschema::Validator {
+        &self.validator
+    }
+
+    /// What the model is offered.
+    pub fn schema(&self) -> ToolSchema {
+        ToolSchema {
+            name: self.name.to_string(),
+            description: self.description.clone(),
+            parameters: self.parameters.clone(),
+        }
+    }
+
+    /// The parameters' names in their order; none when the schema names no properties.
+    pub(crate) fn properties(&self) -> Option<&Map<String, Value>> {
+        self.parameters.get("properties").and_then(Value::as_object)
+    }
+}
+
+impl fmt::Debug for ToolSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolSpec")
+            .field("name", &self.name)
+            .field("family", &self.family)
+            .field("effect", &self.effect)
+            .field("produces", &self.produces)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A declaration in the making.
+#[derive(Clone, Debug)]
+pub struct ToolSpecBuilder {
+    name: String,
+    description: String,
+    parameters: Value,
+    family: Family,
+    effect: Effect,
+    produces: Produces,
+    body: Option<BodyParam>,
+    alias_of: Option<String>,
+    timeout: Option<Duration>,
+}
+
+impl ToolSpecBuilder {
+    /// What the model reads to decide.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// The parameters as a JSON Schema of an object.
+    #[must_use]
+    pub fn parameters(mut self, schema: Value) -> Self {
+        self.parameters = schema;
+        self
+    }
+
+    /// The parameters as the fields of a struct, in the order of their declaration.
+    #[must_use]
+    pub fn typed<T: JsonSchema>(self) -> Self {
+        // Models read a flat schema better than one full of references, and titles only repeat Rust names.
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.meta_schema = None;
+            settings.inline_subschemas = true;
+        });
+        let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+        if let Some(object) = schema.as_object_mut() {
+            object.shift_remove("title");
+            object.shift_remove("description");
+            object.entry("properties").or_insert_with(|| json!({}));
+            object.entry("additionalProperties").or_insert(Value::Bool(false));
+        }
+        self.parameters(schema)
+    }
+
+    /// The rules it follows.
+    #[must_use]
+    pub fn family(mut self, family: Family) -> Self {
+        self.family = family;
+        self
+    }
+
+    /// Whether a lost call may run again.
+    #[must_use]
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+
+    /// Value or artifacts.
+    #[must_use]
+    pub fn produces(mut self, produces: Produces) -> Self {
+        self.produces = produces;
+        self
+    }
+
+    /// The parameter that is a document.
+    #[must_use]
+    pub fn body(mut self, body: BodyParam) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    /// Another name of that tool, which the catalog does not repeat.
+    #[must_use]
+    pub fn alias_of(mut self, name: &str) -> Self {
+        self.alias_of = Some(name.to_owned());
+        self
+    }
+
+    /// How long one call may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Checks the declaration and compiles its schema.
+    pub fn build(self) -> Result<ToolSpec, SpecError> {
+        let name = ToolName::parse(&self.name)?;
+        let listing = match self.alias_of {
+            Some(name) => Listing::AliasOf(ToolName::parse(&name)?),
+            None => Listing::Listed,
+        };
+        if self.parameters.get("type").and_then(Value::as_str) != Some("object") {
+            return Err(SpecError::NotAnObject { tool: self.name });
+        }
+        let validator = jsonschema::validator_for(&self.parameters).map_err(|error| SpecError::Schema {
+            tool: self.name,
+            reason: error.to_string(),
+        })?;
+        Ok(ToolSpec {
+            name,
+            description: self.description,
+            parameters: self.parameters,
+            family: self.family,
+            effect: self.effect,
+            produces: self.produces,
+            body: self.body,
+            listing,
+            timeout: self.timeout,
+            validator,
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! The tools of one agent, fixed when it is built.
+//!
+//! Keeps which names exist, and offers them in one order and one form, so that the same tools always give the
+//! same bytes. It must not run anything.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use annals_core::view::ToolSchema;
+
+use crate::name::ToolName;
+use crate::spec::{Listing, ToolSpec};
+use crate::tool::Tool;
+
+/// Two tools want the same name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("two tools are called `{name}` (`{wire}` on the wire): rename one of them")]
+pub struct ToolNameConflict {
+    /// The name that came second.
+    pub name: String,
+    /// The name both have on the wire.
+    pub wire: String,
+}
+
+/// Tools by name. Cheap to clone.
+#[derive(Clone)]
+pub struct ToolTable {
+    tools: Arc<BTreeMap<ToolName, Arc<dyn Tool>>>,
+    by_wire: Arc<BTreeMap<String, ToolName>>,
+    schemas: Arc<[ToolSchema]>,
+}
+
+/// A table in the making.
+#[derive(Default)]
+pub struct ToolTableBuilder {
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl ToolTableBuilder {
+    /// Adds a tool.
+    #[must_use]
+    #[allow(clippy::should_implement_trait)] // a builder's `add`, not a sum
+    pub fn add(self, tool: impl Tool + 'static) -> Self {
+        self.add_shared(Arc::new(tool))
+    }
+
+    /// Adds a tool that is already shared.
+    #[must_use]
+    pub fn add_shared(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Adds several tools.
+    #[must_use]
+    pub fn add_all(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// The table, unless two tools want the same name or the same wire name.
+    pub fn build(self) -> Result<ToolTable, ToolNameConflict> {
+        let mut tools = BTreeMap::new();
+        let mut by_wire = BTreeMap::new();
+        for tool in self.tools {
+            let name = tool.spec().name().clone();
+            let wire = name.wire();
+            if by_wire.insert(wire.clone(), name.clone()).is_some() {
+                return Err(ToolNameConflict {
+                    name: name.to_string(),
+                    wire,
+                });
+            }
+            tools.insert(name, tool);
+        }
+        Ok(ToolTable::of(tools, by_wire))
+    }
+}
+
+impl ToolTable {
+    /// Starts a table.
+    pub fn builder() -> ToolTableBuilder {
+        ToolTableBuilder::default()
+    }
+
+    fn of(tools: BTreeMap<ToolName, Arc<dyn Tool>>, by_wire: BTreeMap<String, ToolName>) -> Self {
+        let listed = tools
+            .values()
+            .map(|tool| tool.spec())
+            .filter(|spec| *spec.listing() == Listing::Listed);
+        let schemas = listed.map(ToolSpec::schema).collect();
+        ToolTable {
+            tools: Arc::new(tools),
+            by_wire: Arc::new(by_wire),
+            schemas,
+        }
+    }
+
+    /// The tool with this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name)
+    }
+
+    /// The tool with this wire name. Models that saw a dotted name in a text may send that: it is found too.
+    pub fn get_wire(&self, wire: &str) -> Option<&Arc<dyn Tool>> {
+        self.by_wire
+            .get(wire)
+            .and_then(|name| self.tools.get(name))
+            .or_else(|| self.get(wire))
+    }
+
+    /// What the model is offered: every listed tool, sorted by name.
+    pub fn schemas(&self) -> Arc<[ToolSchema]> {
+        self.schemas.clone()
+    }
+
+    /// Every tool, sorted by name, other names of the same tool included.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.tools.values()
+    }
+
+    /// The table of those tools that `allow` lets through. A call to any other is a call to an unknown tool.
+    #[must_use]
+    pub fn allowed(&self, allow: impl Fn(&ToolSpec) -> bool) -> ToolTable {
+        let tools: BTreeMap<_, _> = self
+            .tools
+            .iter()
+            .filter(|(_, tool)| allow(tool.spec()))
+            .map(|(name, tool)| (name.clone(), tool.clone()))
+            .collect();
+        let by_wire = tools.keys().map(|name| (name.wire(), name.clone())).collect();
+        ToolTable::of(tools, by_wire)
+    }
+
+    /// The known name nearest to this one, if one is near enough to have been meant.
+    pub fn nearest(&self, name: &str) -> Option<&ToolName> {
+        let tail = |name: &str| name.rsplit(['.', ':']).next().unwrap_or_default().to_owned();
+        let given = name.replace("__", ".");
+        let near =
+            |known: &&ToolName| tail(known.as_str()) == tail(&given) || distance(known.as_str(), &given) <= 2;
+        self.tools.keys().find(near)
+    }
+}
+
+/// Edits between two short names (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(2 * 64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+impl fmt::Debug for ToolTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.tools.keys().map(ToolName::as_str))
+            .finish()
+    }
+}
