@@ -6,7 +6,10 @@
 //! 1. [`log`]: the contract of a block log; [`memory`] and [`sqlite`] keep it;
 //! 2. [`artifacts`]: bytes by digest, durable before a block names them;
 //! 3. [`workspace`]: OUT_DIR, rebuilt on demand, impossible to leave;
-//! 4. [`home`]: where all of this lies on one machine.
+//! 4. [`transfer`]: a conversation with its artifacts as one file;
+//! 5. [`preflight`]: what may come in as an attachment;
+//! 6. [`home`]: where all of this lies on one machine;
+//! 7. [`testing`]: the contract as functions that every backend must pass.
 
 pub mod log;
 pub mod memory;
@@ -16,7 +19,13 @@ pub mod artifacts;
 
 pub mod workspace;
 
+pub mod transfer;
+
+pub mod preflight;
+
 pub mod home;
+
+pub mod testing;
 
 #[doc(hidden)]
 pub mod disk;
@@ -31,4 +40,7 @@ pub use log::{
 };
 pub use memory::MemoryLog;
 pub use sqlite::{LogObserver, SqliteLog, SqliteOptions};
+pub use transfer::{
+    ExportError, Exported, ImportAs, ImportError, Imported, export_conversation, import_conversation,
+};
 pub use workspace::{FileEntry, Materialised, Workspace, WorkspaceError};

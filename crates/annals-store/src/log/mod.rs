@@ -130,6 +130,15 @@ pub fn named_by(block: &Block) -> Vec<BlobDigest> {
     named
 }
 
+/// The digests whose bytes a block cannot do without: its body's, its file's, and those of cut parameters. What
+/// merely looks like a digest in further metadata may be anything.
+pub(crate) fn needed_by(block: &Block) -> Vec<BlobDigest> {
+    let meta = block.meta();
+    let body = block.blob().map(|blob| blob.digest);
+    let file = meta.file.as_ref().and_then(|file| file.content_digest);
+    body.into_iter().chain(file).chain(meta.cut.iter().map(|cut| cut.blob)).collect()
+}
+
 /// Adds every `sha256:<64 hex>` of the text.
 pub(crate) fn digests_in(text: &str, found: &mut Vec<BlobDigest>) {
     const PREFIX: &str = "sha256:";

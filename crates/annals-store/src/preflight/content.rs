@@ -1,0 +1,109 @@
+//! What a file is, by its first bytes; and whether it holds macros.
+
+use annals_core::path::RelPath;
+use serde::{Deserialize, Serialize};
+
+/// What can be done with an attachment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttachmentKind {
+    /// Readable text: shown to the model.
+    Text,
+    /// A picture: shown to the model.
+    Image,
+    /// A PDF: shown to the model.
+    Pdf,
+    /// Anything else: only its metadata is shown.
+    Other,
+}
+
+/// Texts whose MIME type the name tells; the content only says that they are text.
+const TEXT_TYPES: &[(&str, &str)] = &[
+    ("csv", "text/csv"),
+    ("css", "text/css"),
+    ("htm", "text/html"),
+    ("html", "text/html"),
+    ("js", "text/javascript"),
+    ("json", "application/json"),
+    ("jsonl", "application/x-ndjson"),
+    ("md", "text/markdown"),
+    ("ndjson", "application/x-ndjson"),
+    ("py", "text/x-python"),
+    ("rs", "text/x-rust"),
+    ("sh", "text/x-shellscript"),
+    ("sql", "text/x-sql"),
+    ("svg", "image/svg+xml"),
+    ("toml", "application/toml"),
+    ("ts", "text/x-typescript"),
+    ("tsv", "text/tab-separated-values"),
+    ("xml", "application/xml"),
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+];
+
+/// Office formats that exist to carry macros.
+const MACRO_EXTENSIONS: &[&str] =
+    &["docm", "dotm", "potm", "ppam", "ppsm", "pptm", "sldm", "xlam", "xlm", "xlsm", "xltm"];
+
+fn extension(name: &RelPath) -> String {
+    name.extension().unwrap_or_default().to_ascii_lowercase()
+}
+
+/// Whether the name claims a format that carries macros.
+pub(super) fn has_macro_name(name: &RelPath) -> bool {
+    MACRO_EXTENSIONS.contains(&extension(name).as_str())
+}
+
+/// Whether an old Office file (compound document) holds a macro project. Its directory names are UTF-16.
+pub(super) fn has_ole_macros(bytes: &[u8]) -> bool {
+    const COMPOUND: &[u8] = &[0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1];
+    if !bytes.starts_with(COMPOUND) {
+        return false;
+    }
+    ["_VBA_PROJECT", "VBA_PROJECT_CUR"].iter().any(|name| {
+        let name: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        find(bytes, &name).is_some()
+    })
+}
+
+/// Where `wanted` first occurs.
+pub(super) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    let first = *wanted.first()?;
+    let mut from = 0;
+    while let Some(at) = bytes.get(from..)?.iter().position(|byte| *byte == first) {
+        let start = from + at;
+        if bytes[start..].starts_with(wanted) {
+            return Some(start);
+        }
+        from = start + 1;
+    }
+    None
+}
+
+/// The MIME type, and what can be done with it.
+pub(super) fn judge(name: &RelPath, bytes: &[u8]) -> (String, AttachmentKind) {
+    // The marker may come after some bytes of rubbish, as readers of PDF allow.
+    const PDF_MARKER_WITHIN_BYTES: usize = 1024;
+    if find(&bytes[..bytes.len().min(PDF_MARKER_WITHIN_BYTES)], b"%PDF-").is_some_and(|at| at == 0 || !is_text(bytes)) {
+        return ("application/pdf".to_owned(), AttachmentKind::Pdf);
+    }
+    if let Some(found) = infer::get(bytes).filter(|found| !found.mime_type().starts_with("text/")) {
+        let kind = match found.matcher_type() {
+            infer::MatcherType::Image => AttachmentKind::Image,
+            _ => AttachmentKind::Other,
+        };
+        return (found.mime_type().to_owned(), kind);
+    }
+    if is_text(bytes) {
+        let extension = extension(name);
+        let known = TEXT_TYPES.iter().find(|(ending, _)| *ending == extension);
+        return (known.map_or("text/plain", |(_, mime)| mime).to_owned(), AttachmentKind::Text);
+    }
+    ("application/octet-stream".to_owned(), AttachmentKind::Other)
+}
+
+/// UTF-8 without the control characters that no text has.
+fn is_text(bytes: &[u8]) -> bool {
+    let is_odd = |byte: &u8| *byte < 0x20 && !matches!(*byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b);
+    !bytes.iter().any(is_odd) && std::str::from_utf8(bytes).is_ok()
+}

@@ -1,0 +1,104 @@
+//! Conversations and blocks for tests: a function of their numbers, so that any reader can tell what must be there.
+
+use annals_core::block::{Blob, Block, BlockKind, Body, FileMeta, Meta};
+use annals_core::ids::{CallId, ConversationId, Scope, Seq, TurnId};
+use annals_core::path::{LogicalPath, PhysicalPath, RelPath};
+use annals_core::time::Timestamp;
+
+use crate::log::NewConversation;
+
+/// So many seconds after a fixed moment.
+pub fn at(seconds: i64) -> Timestamp {
+    const EPOCH_MICROS: i64 = 1_770_603_271_112_345;
+    Timestamp::from_unix_micros(EPOCH_MICROS + seconds * 1_000_000)
+}
+
+/// A conversation's id.
+pub fn conversation(name: &str) -> ConversationId {
+    ConversationId::parse(name).expect("test names are ids")
+}
+
+/// An empty conversation of the default scope.
+pub fn new_conversation(name: &str) -> NewConversation {
+    NewConversation::new(conversation(name), Scope::default(), at(0))
+}
+
+fn seq(number: u64) -> Seq {
+    Seq::try_new(number).expect("test blocks count from 1")
+}
+
+/// A plain text block. Its token count is made up: what matters is that it comes back.
+pub fn text_block(number: u64, text: &str) -> Block {
+    let turn = TurnId::parse(&format!("turn_{}", number / 10 + 1)).expect("a turn");
+    let call = CallId::made(number / 3);
+    Block {
+        seq: seq(number),
+        kind: BlockKind::ToolResult,
+        author: "tool".into(),
+        ts: at(number as i64),
+        mime: "text/plain".into(),
+        path: Some(LogicalPath::result(&turn, &call)),
+        turn,
+        body: Body::Text(text.into()),
+        meta: Some(Box::new(Meta { step: Some(2), ..Meta::of_call(&call) })),
+        tokens: text.len() as u32 / 4,
+    }
+}
+
+/// Blocks 1 to 9 that use every part of the form: no path, no body, binary, odd characters, unknown types, nested
+/// metadata, times that go backwards.
+pub fn varied_blocks() -> Vec<Block> {
+    let turn = TurnId::parse("turn_1770603271112_abc123").expect("a turn");
+    let other_turn = TurnId::parse("turn_other").expect("a turn");
+    let rel = RelPath::parse("reports/résumé.md").expect("a path");
+    let blob = Blob::of(b"\x89PNG");
+    let plain = |number: u64, kind: BlockKind| Block {
+        seq: seq(number),
+        author: kind.default_author().into(),
+        kind,
+        turn: turn.clone(),
+        ts: at(100 - number as i64),
+        mime: "text/plain".into(),
+        path: None,
+        body: Body::Empty,
+        meta: None,
+        tokens: 0,
+    };
+    let file = FileMeta {
+        hosted_uri: Some("file:///x".to_owned()),
+        physical_path: Some(PhysicalPath::file(&turn, &rel)),
+        content_digest: Some(Blob::of(b"whole").digest),
+        size_bytes: Some(5),
+        ..FileMeta::default()
+    };
+    vec![
+        plain(1, BlockKind::TurnHeader),
+        Block { body: Body::Text("".into()), ..plain(2, BlockKind::UserPrompt) },
+        Block {
+            body: Body::Text("nul \0 line \u{2028} para \u{2029} bom \u{feff} emoji 🜚 crlf \r\n end".into()),
+            tokens: u32::MAX,
+            ..plain(3, BlockKind::UserPrompt)
+        },
+        Block {
+            path: Some(LogicalPath::file(&turn, &rel)),
+            mime: "image/png".into(),
+            body: Body::Blob(blob),
+            meta: Some(Box::new(Meta { file: Some(Box::new(file)), ..Meta::EMPTY })),
+            ..plain(4, BlockKind::ToolResult)
+        },
+        Block {
+            author: "a host's own \u{2028} word".into(),
+            ..plain(5, BlockKind::from_tag("x.acme.score"))
+        },
+        Block {
+            path: Some(LogicalPath::file(&other_turn, &rel)),
+            ..plain(6, BlockKind::Notice)
+        },
+        Block {
+            meta: Some(Box::new(Meta::EMPTY.with("nested", serde_json::json!({"a": [1, "\0", null], "z": 1.5})))),
+            ..plain(7, BlockKind::from_tag("a.newer.version"))
+        },
+        Block { body: Body::Text("[\"json\", \"text\"]".into()), ..plain(8, BlockKind::Plan) },
+        Block { ts: at(-1_000_000), ..plain(9, BlockKind::ReactCompletion) },
+    ]
+}
