@@ -30,14 +30,13 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Result<(), AttachmentRefused> {
     let ratio_max_bytes = (bytes.len() as u64).saturating_mul(ZIP_MAX_RATIO);
     let mut unpacked = 0;
     for index in 0..entries {
-        unpacked += match archive.by_index(index) {
-            Ok(entry) => unpacked_bytes(entry, ZIP_UNPACKED_MAX_BYTES - unpacked),
+        let left = ZIP_UNPACKED_MAX_BYTES - unpacked;
+        let counted = archive.by_index(index).ok().map(|entry| unpacked_bytes(entry, left));
+        unpacked = unpacked.saturating_add(match counted {
+            Some(counted) => counted,
             // Locked or packed in another way: nobody here will unpack it, its own word must do.
-            Err(_) => {
-                let raw = archive.by_index_raw(index).map_err(|error| broken(error.to_string()))?;
-                raw.size()
-            }
-        };
+            None => archive.by_index_raw(index).map_err(|error| broken(error.to_string()))?.size(),
+        });
         if unpacked > ZIP_UNPACKED_MAX_BYTES {
             return Err(AttachmentRefused::UnpacksTooLarge { name: name.to_owned() });
         }
@@ -53,7 +52,7 @@ fn unpacked_bytes<R: Read>(entry: ZipFile<'_, R>, left: u64) -> u64 {
     let declared = entry.size();
     let counted = std::io::copy(&mut entry.take(left + 1), &mut std::io::sink());
     // A broken entry is a broken file inside, not a danger; count what it claims, within reason.
-    counted.unwrap_or(declared.min(left + 1))
+    counted.unwrap_or_else(|_| declared.min(left + 1))
 }
 
 /// Parts that hold macros in the office formats: VBA projects, and sheets of the older macro language.
