@@ -42,7 +42,7 @@ pub struct BlockJson {
     /// Metadata.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub meta: Map<String, Value>,
-    /// Tokens of the body.
+    /// Tokens of the body; counted when it is read, if it was not written.
     #[serde(default)]
     pub tokens: u32,
 }
@@ -135,6 +135,6 @@ impl BlockJson {
             meta: (!meta.is_empty()).then(|| Box::new(meta)),
             tokens: self.tokens,
         };
-        Ok((block, bytes))
+        Ok((block.counted(), bytes))
     }
 }

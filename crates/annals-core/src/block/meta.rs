@@ -182,7 +182,7 @@ impl Meta {
         const FILE: [&str; 7] =
             ["hosted_uri", "rn", "key", "physical_path", "content_digest", "size_bytes", "digest"];
         const SUMMARY: [&str; 4] = ["covered_turn_ids", "first_kept_seq", "compaction_digest", "split_turn_id"];
-        meta.file = take_group(&mut map, &FILE);
+        meta.file = take_group(&mut map, &FILE).filter(|file| **file != FileMeta::default());
         meta.summary = take_group(&mut map, &SUMMARY);
         meta.extra = (!map.is_empty()).then(|| Box::new(map));
         meta

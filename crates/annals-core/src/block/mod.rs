@@ -82,6 +82,18 @@ impl Block {
         }
     }
 
+    /// With its tokens counted, if they are not yet. No text is so short that it has none.
+    fn counted(mut self) -> Self {
+        if self.tokens == 0 {
+            self.tokens = match &self.body {
+                Body::Empty => 0,
+                Body::Text(text) => tokens::count(text),
+                Body::Blob(blob) => tokens::media(&self.mime, blob.size_bytes),
+            };
+        }
+        self
+    }
+
     /// The metadata, or the empty one.
     pub fn meta(&self) -> &Meta {
         static EMPTY: Meta = Meta::EMPTY;
@@ -164,12 +176,7 @@ impl NewBlock {
 
     /// Gives the block its place and time, and counts its tokens, once for its whole life.
     pub fn seal(self, seq: Seq, ts: Timestamp) -> Block {
-        let tokens = match &self.body {
-            Body::Empty => 0,
-            Body::Text(text) => tokens::count(text),
-            Body::Blob(blob) => tokens::media(&self.mime, blob.size_bytes),
-        };
-        Block {
+        let block = Block {
             seq,
             kind: self.kind,
             author: self.author,
@@ -179,7 +186,8 @@ impl NewBlock {
             path: self.path,
             body: self.body,
             meta: (!self.meta.is_empty()).then(|| Box::new(self.meta)),
-            tokens,
-        }
+            tokens: 0,
+        };
+        block.counted()
     }
 }

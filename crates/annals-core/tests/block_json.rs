@@ -1,0 +1,173 @@
+//! The JSON form: what is written is read back, and what another hand wrote is kept.
+
+mod common;
+
+use annals_core::block::{BlockJson, BlockJsonError, BlockKind, FileMeta};
+use common::{Scene, hosted};
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn read(value: &Value) -> annals_core::block::Block {
+    serde_json::from_value::<BlockJson>(value.clone()).unwrap().into_block().unwrap().0
+}
+
+fn written(block: &annals_core::block::Block) -> Value {
+    serde_json::to_value(BlockJson::from(block)).unwrap()
+}
+
+#[test]
+fn a_file_block_as_it_is_exported() {
+    let mut scene = Scene::asked("write");
+    scene.says("", vec![scene.write_call("abc", "report.md", "# Report")]);
+    let mut outcome = scene.written("report.md", "# Report");
+    outcome.artifacts[0] = hosted(outcome.artifacts[0].clone());
+    scene.returns("abc", outcome);
+    let lines = scene.timeline.blocks()[3..].iter().map(|block| serde_json::to_string_pretty(&BlockJson::from(&**block)).unwrap());
+    assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"");
+}
+
+#[test]
+fn a_type_nobody_knows_and_keys_nobody_knows_are_kept() {
+    let foreign = json!({
+        "seq": 1, "type": "x.acme.score", "author": "acme", "turn_id": "turn_1", "ts": "2026-02-09T02:14:32.676425Z",
+        "mime": "text/plain", "text": "7", "meta": {"score": 7, "why": ["a", {"b": null}]}, "tokens": 1,
+    });
+    let block = read(&foreign);
+    assert_eq!(block.kind, BlockKind::Other("x.acme.score".into()));
+    assert_eq!(written(&block), foreign);
+}
+
+#[test]
+fn known_keys_of_the_wrong_shape_are_kept_as_they_came() {
+    let meta = json!({
+        "tool_call_id": "not an id!", "step": "three", "result_count": -1, "digest_of_artifact": "yes",
+        "error": "boom", "sources_used": "all", "sources": 5, "cut": {}, "size_bytes": "big",
+        "physical_path": "turn_1/files/a.md", "covered_turn_ids": ["turn_1"],
+    });
+    let foreign = json!({
+        "seq": 1, "type": "react.tool.result", "author": "tool", "turn_id": "turn_1",
+        "ts": "2026-02-09T02:14:32.676425Z", "mime": "text/plain", "text": "x", "meta": meta, "tokens": 1,
+    });
+    let block = read(&foreign);
+    assert_eq!((block.meta().call.as_ref(), block.meta().file.as_ref()), (None, None));
+    assert_eq!(written(&block), foreign);
+}
+
+#[test]
+fn a_summary_that_does_not_say_where_it_ends_is_kept_and_shown() {
+    let foreign = json!({
+        "seq": 1, "type": "conv.range.summary", "author": "system", "turn_id": "turn_1",
+        "ts": "2026-02-09T02:14:32.676425Z", "mime": "text/markdown", "path": "su:turn_1.conv.range.summary",
+        "text": "earlier", "meta": {"covered_turn_ids": ["turn_0"]}, "tokens": 1,
+    });
+    let block = read(&foreign);
+    assert!(block.meta().summary.is_none());
+    assert_eq!(written(&block), foreign);
+}
+
+#[test]
+fn tokens_that_were_not_written_are_counted() {
+    let foreign = json!({
+        "seq": 1, "type": "user.prompt", "author": "user", "turn_id": "turn_1", "ts": "2026-02-09T02:14:32Z",
+        "mime": "text/plain", "text": "hello world",
+    });
+    assert_eq!(read(&foreign).tokens, 2);
+}
+
+#[test]
+fn empty_file_facts_are_no_facts() {
+    let foreign = json!({
+        "seq": 1, "type": "user.attachment", "author": "user", "turn_id": "turn_1", "ts": "2026-02-09T02:14:32Z",
+        "mime": "text/plain", "meta": {"hosted_uri": null}, "tokens": 0,
+    });
+    let block = read(&foreign);
+    assert_eq!(block.meta().file, None::<Box<FileMeta>>);
+    assert_eq!(read(&written(&block)), block);
+}
+
+#[test]
+fn inlined_bytes_are_checked_against_their_digest() {
+    let blob = annals_core::block::Blob::of(b"bytes");
+    let block = |base64: &str| {
+        serde_json::from_value::<BlockJson>(json!({
+            "seq": 7, "type": "user.attachment", "author": "user", "turn_id": "turn_1", "ts": "2026-02-09T02:14:32Z",
+            "mime": "image/png", "base64": base64, "blob": blob, "tokens": 9,
+        }))
+        .unwrap()
+        .into_block()
+    };
+    let (block_read, bytes) = block("Ynl0ZXM=").unwrap();
+    assert_eq!((block_read.blob(), bytes.as_deref()), (Some(&blob), Some(&b"bytes"[..])));
+    assert!(matches!(block("b3RoZXI="), Err(BlockJsonError::DigestMismatch { seq: 7, .. })));
+    assert!(matches!(block("?"), Err(BlockJsonError::Base64 { seq: 7, .. })));
+    let back = BlockJson::from(&block_read).with_bytes(b"bytes");
+    assert_eq!(back.base64.as_deref(), Some("Ynl0ZXM="));
+}
+
+/// Any JSON, with the format's own keys likely.
+fn any_json() -> impl Strategy<Value = Value> {
+    let word = prop_oneof![
+        Just("turn_1".to_owned()),
+        Just("react.tool.result".to_owned()),
+        Just("conv.range.summary".to_owned()),
+        Just("timeline.hide".to_owned()),
+        Just("tc:turn_1.a.result".to_owned()),
+        Just("2026-02-09T02:14:32Z".to_owned()),
+        ".{0,12}",
+    ];
+    let key = prop_oneof![
+        Just("seq".to_owned()), Just("type".to_owned()), Just("author".to_owned()), Just("turn_id".to_owned()),
+        Just("ts".to_owned()), Just("mime".to_owned()), Just("path".to_owned()), Just("text".to_owned()),
+        Just("base64".to_owned()), Just("blob".to_owned()), Just("meta".to_owned()), Just("tool_call_id".to_owned()),
+        Just("result_count".to_owned()), Just("first_kept_seq".to_owned()), Just("digest".to_owned()), "[a-z]{0,5}",
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (0..4_u64).prop_map(Value::from),
+        word.prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 40, 8, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::hash_map(key.clone(), inner, 0..8).prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_json_panics(value in any_json()) {
+        if let Ok(block) = serde_json::from_value::<BlockJson>(value) {
+            let _ = block.into_block();
+        }
+    }
+
+    /// A log of blocks that are well formed but mean nothing folds and renders.
+    #[test]
+    fn no_log_panics(blocks in prop::collection::vec((0..30_usize, any_json(), any_json(), 0..3_u8), 0..12)) {
+        let mut timeline = annals_core::timeline::Timeline::default();
+        for (kind, meta, text, path) in blocks {
+            let kind = BlockKind::KNOWN.get(kind).unwrap_or(&BlockKind::ToolResult).tag();
+            let path = ["tc:turn_1.a.result", "fi:turn_1.files/a.md", "ar:turn_1.x"][usize::from(path)];
+            let mut meta = meta.as_object().cloned().unwrap_or_default();
+            meta.entry("tool_call_id").or_insert("a".into());
+            let seq = timeline.next_seq();
+            let block = read(&json!({
+                "seq": seq, "type": kind, "author": "a", "turn_id": "turn_1", "ts": "2026-02-09T02:14:32Z",
+                "mime": "text/plain", "path": path, "text": text.to_string(), "meta": meta, "tokens": 3,
+            }));
+            timeline.push(block.into()).unwrap();
+        }
+        let budget = annals_core::turn::Budget { window_tokens: 10, overhead_tokens: 0, max_iterations: 1 };
+        let _ = annals_core::turn::next(&timeline, &budget);
+        let _ = annals_core::view::compact::plan(&timeline, 10, annals_core::view::compact::Force::Refused);
+        for layout in [annals_core::view::Layout::Chat, annals_core::view::Layout::Timeline] {
+            let _ = common::prompt(&timeline, layout);
+        }
+    }
+}
