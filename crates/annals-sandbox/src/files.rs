@@ -304,17 +304,17 @@ impl Workspace {
 
     /// A file with several names is fine if all of them are in the workspace; else it is somebody else's file.
     fn refuse_outside_links(&self, path: &str, wanted: &fs::Stat) -> Result<(), Failure> {
-        let mut names = 0;
+        let mut names: usize = 0;
         let mut budget = HARD_LINK_SEARCH_ENTRIES;
         self.count_names(Path::new("."), wanted, &mut names, &mut budget);
-        if names == wanted.st_nlink as u64 {
+        if Ok(names) == usize::try_from(wanted.st_nlink) {
             return Ok(());
         }
         let message = format!("`{path}` is a hard link to a file outside the workspace; copy it instead");
         Err(Failure::new(FailureKind::PathViolation, message))
     }
 
-    fn count_names(&self, directory: &Path, wanted: &fs::Stat, names: &mut u64, budget: &mut usize) {
+    fn count_names(&self, directory: &Path, wanted: &fs::Stat, names: &mut usize, budget: &mut usize) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let Ok(handle) = self.open_beneath(directory, flags, Mode::empty()) else {
             return;
@@ -327,7 +327,7 @@ impl Workspace {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            if *budget == 0 || *names == wanted.st_nlink as u64 {
+            if *budget == 0 || Ok(*names) == usize::try_from(wanted.st_nlink) {
                 return;
             }
             *budget -= 1;

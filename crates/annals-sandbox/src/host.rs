@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +16,6 @@ use crate::files::Workspace;
 use crate::interpreters;
 use crate::language::Language;
 use crate::ops::{Cmd, CodeResult, CodeRun, CommandResult, CommandRun, Op, OpResult};
-use crate::process::cgroup::Group;
 use crate::process::client::{KeeperHandle, Running};
 use crate::process::wire::{RunRequest, Source};
 use crate::sandbox::{Capabilities, Sandbox};
@@ -38,8 +37,6 @@ pub(crate) struct HostSandbox {
     pub(crate) programs: BTreeMap<Language, PathBuf>,
     pub(crate) shell: PathBuf,
     pub(crate) pipe_owner: Option<u32>,
-    /// Removed after the processes in it are gone.
-    pub(crate) group: Mutex<Option<Group>>,
     pub(crate) file_slots: Semaphore,
     pub(crate) closed: CancellationToken,
 }
@@ -243,10 +240,6 @@ impl Sandbox for HostSandbox {
         self.closed.cancel();
         self.keeper.end();
         self.keeper.ended().await;
-        let group = self.group.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(group) = group {
-            let _ = tokio::task::spawn_blocking(move || drop(group)).await;
-        }
     }
 
     fn root(&self) -> &Path {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -83,7 +83,6 @@ struct Prepared {
     socket: std::os::unix::net::UnixStream,
     layers: std::collections::BTreeSet<Layer>,
     scratch: PathBuf,
-    group: Option<Group>,
 }
 
 fn prepare(spec: SandboxSpec, walls: Walls) -> Result<Prepared, OpenError> {
@@ -116,8 +115,15 @@ fn prepare(spec: SandboxSpec, walls: Walls) -> Result<Prepared, OpenError> {
         prefixes,
         layers,
         limits: (walls.limited == Limited::Yes).then(|| spec.limits.clone()),
+        cgroups: group
+            .as_ref()
+            .map(|group| group.directories().to_vec())
+            .unwrap_or_default(),
     };
-    match client::open(request, &entries)? {
+    let asked = client::ask_to_open(request, &entries)?;
+    // The launcher has heard of them and removes them when the sandbox has ended.
+    group.map(Group::into_directories);
+    match asked.answer()? {
         (Opened::Ready { layers, scratch }, socket) => Ok(Prepared {
             spec,
             root,
@@ -125,7 +131,6 @@ fn prepare(spec: SandboxSpec, walls: Walls) -> Result<Prepared, OpenError> {
             socket,
             layers,
             scratch,
-            group,
         }),
         (
             Opened::Refused(Refusal {
@@ -219,7 +224,6 @@ impl Prepared {
             programs,
             shell,
             pipe_owner: becomes_nobody.then_some(NOBODY),
-            group: Mutex::new(self.group),
             file_slots: HostSandbox::file_slots(),
             closed: CancellationToken::new(),
         })

@@ -1,7 +1,7 @@
 //! Memory and process count of a sandbox as a whole, through cgroups: version 2, else 1, else not at all.
 //!
-//! A group is made beside or below the group Annals runs in, wherever that is permitted. Its directories are removed
-//! when the sandbox is closed; those of an Annals that was killed are removed by the next one that looks.
+//! A group is made beside or below the group Annals runs in, wherever that is permitted. The launcher removes its
+//! directories when the sandbox has ended; those of a launcher that was killed are removed by the next Annals.
 
 use std::fs;
 use std::io;
@@ -131,7 +131,7 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// The groups of one sandbox; removed when dropped, which must be after its processes are gone.
+/// The groups of one sandbox. Removed when dropped, unless somebody else has taken that over.
 #[derive(Debug)]
 pub(crate) struct Group {
     directories: Vec<PathBuf>,
@@ -189,20 +189,22 @@ impl Group {
         Ok(self.directories.last().expect("just pushed"))
     }
 
-    /// Whether all its directories are gone; a directory is busy until the last process in it was collected.
-    pub(crate) fn remove(&mut self) -> bool {
-        self.directories
-            .retain(|directory| match fs::remove_dir(directory) {
-                Ok(()) => false,
-                Err(error) => error.kind() != io::ErrorKind::NotFound,
-            });
-        self.directories.is_empty()
+    /// The directories; removing them is the caller's part from here on.
+    pub(crate) fn into_directories(mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.directories)
+    }
+
+    /// The directories, while removing them is still this value's part.
+    pub(crate) fn directories(&self) -> &[PathBuf] {
+        &self.directories
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.remove();
+        for directory in &self.directories {
+            let _ = fs::remove_dir(directory);
+        }
     }
 }
 

@@ -88,23 +88,34 @@ pub(crate) struct KeeperHandle {
     raw: OwnedFd,
 }
 
-/// Has a keeper built for this sandbox. Blocking: call it where blocking is allowed.
-pub(crate) fn open(request: OpenRequest, cgroups: &[OwnedFd]) -> Result<(Opened, StdUnixStream), OpenError> {
-    let launcher = |error: io::Error| OpenError::Launcher {
-        reason: error.to_string(),
-    };
-    let (socket, theirs) = StdUnixStream::pair().map_err(launcher)?;
+/// A sandbox that was asked for.
+pub(crate) struct Asked(StdUnixStream);
+
+/// Asks for a sandbox. Blocking: call it where blocking is allowed.
+pub(crate) fn ask_to_open(request: OpenRequest, cgroups: &[OwnedFd]) -> Result<Asked, OpenError> {
+    let (socket, theirs) = StdUnixStream::pair().map_err(launcher_failed)?;
     let fds: Vec<_> = std::iter::once(theirs.as_fd())
         .chain(cgroups.iter().map(OwnedFd::as_fd))
         .collect();
-    Launcher::ask(&ToLauncher::Open(request), &fds).map_err(launcher)?;
-    drop(theirs);
-    let (opened, _) = wire::receive(&socket)
-        .map_err(launcher)?
-        .ok_or_else(|| OpenError::Launcher {
+    Launcher::ask(&ToLauncher::Open(request), &fds).map_err(launcher_failed)?;
+    Ok(Asked(socket))
+}
+
+impl Asked {
+    /// Waits until its walls stand, or are refused. Blocking.
+    pub(crate) fn answer(self) -> Result<(Opened, StdUnixStream), OpenError> {
+        let answer = wire::receive(&self.0).map_err(launcher_failed)?;
+        let (opened, _) = answer.ok_or_else(|| OpenError::Launcher {
             reason: "the sandbox ended while it was being built".to_owned(),
         })?;
-    Ok((opened, socket))
+        Ok((opened, self.0))
+    }
+}
+
+fn launcher_failed(error: io::Error) -> OpenError {
+    OpenError::Launcher {
+        reason: error.to_string(),
+    }
 }
 
 /// A command that is to run: what, with which streams, for how long.
@@ -178,8 +189,8 @@ impl KeeperHandle {
                 () = &mut deadline => Ended::Timeout,
             };
             if !matches!(ended, Ended::ByItself) {
-                // Init sees the socket close and takes the whole tree with it; then the pipes end.
-                let _ = rustix::net::shutdown(&control, rustix::net::Shutdown::Both);
+                // Init sees our side close and ends the whole tree; its own side closes when nothing is left.
+                let _ = rustix::net::shutdown(&control, rustix::net::Shutdown::Write);
                 let _ = tokio::time::timeout(ENDING, &mut work).await;
             }
             ended
@@ -392,21 +403,21 @@ async fn feed(sender: Option<pipe::Sender>, stdin: Option<&[u8]>) -> std::conver
     std::future::pending().await
 }
 
+/// Reports until the command has ended, after which nothing of it is left, or init is gone.
 async fn read_reports(control: &UnixStream) -> Vec<Report> {
+    let mut reports = Vec::new();
     let mut bytes = Vec::new();
     let mut buffer = [0; 256];
-    loop {
-        if control.readable().await.is_err() {
-            break;
-        }
+    while !matches!(reports.last(), Some(Report::Ended { .. })) && control.readable().await.is_ok() {
         match control.try_read(&mut buffer) {
             Ok(0) => break,
             Ok(read) => bytes.extend_from_slice(&buffer[..read]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => break,
         }
+        reports = bytes.chunks(Report::BYTES).filter_map(Report::parse).collect();
     }
-    bytes.chunks(Report::BYTES).filter_map(Report::parse).collect()
+    reports
 }
 
 /// What a failed step means to the one who asked.

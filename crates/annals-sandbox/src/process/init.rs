@@ -67,14 +67,13 @@ fn start(
         syscalls::drop_capabilities().map_err(failed(Step::Identity))?;
     }
     let children = syscalls::child_signal().map_err(failed(Step::Fork))?;
-    match syscalls::fork_into(0).map_err(failed(Step::Fork))? {
-        syscalls::Forked::Child => {
-            let (step, error) = become_program(keeper, run, stdio);
-            report_failure(control, step, &error);
-            syscalls::exit_now(127)
-        }
-        syscalls::Forked::Parent(pid) => Ok((pid, children)),
-    }
+    let pid = syscalls::spawn_borrowing(&mut || {
+        let (step, error) = become_program(keeper, &run, &stdio);
+        report_failure(control, step, &error);
+    });
+    // What the child has of the pipes is its own; ours would keep them open.
+    drop(stdio);
+    Ok((pid.map_err(failed(Step::Fork))?, children))
 }
 
 /// Until the command ends, with its status, or Annals lets go.
@@ -104,17 +103,17 @@ fn watch(command: libc::pid_t, children: &OwnedFd, control: &OwnedFd) -> Option<
 }
 
 /// Puts the last walls around this process and becomes the program; returns only what failed.
-fn become_program(keeper: &mut Keeper, run: RunRequest, stdio: [OwnedFd; 3]) -> (Step, io::Error) {
-    match prepare(keeper, &run, stdio) {
+fn become_program(keeper: &mut Keeper, run: &RunRequest, stdio: &[OwnedFd; 3]) -> (Step, io::Error) {
+    match prepare(keeper, run, stdio) {
         Ok(()) => (Step::Exec, exec(keeper, run)),
         Err(failed) => failed,
     }
 }
 
-fn prepare(keeper: &mut Keeper, run: &RunRequest, stdio: [OwnedFd; 3]) -> Result<(), (Step, io::Error)> {
+fn prepare(keeper: &mut Keeper, run: &RunRequest, stdio: &[OwnedFd; 3]) -> Result<(), (Step, io::Error)> {
     let failed = |step| move |error| (step, error);
     rustix::process::setsid().map_err(|errno| (Step::Identity, errno.into()))?;
-    let [stdin, stdout, stderr] = &stdio;
+    let [stdin, stdout, stderr] = stdio;
     rustix::stdio::dup2_stdin(stdin)
         .and_then(|()| rustix::stdio::dup2_stdout(stdout))
         .and_then(|()| rustix::stdio::dup2_stderr(stderr))
@@ -158,7 +157,7 @@ fn limit(limits: &Limits, layers: &std::collections::BTreeSet<Layer>) -> io::Res
     Ok(())
 }
 
-fn exec(keeper: &mut Keeper, run: RunRequest) -> io::Error {
+fn exec(keeper: &mut Keeper, run: &RunRequest) -> io::Error {
     let argv: Result<Vec<_>, _> = run
         .argv
         .iter()

@@ -1,9 +1,13 @@
-//! The launcher: forks a keeper for each sandbox, and nothing else.
+//! The launcher: forks a keeper for each sandbox, and removes its cgroups when it has ended.
+//!
+//! It outlives Annals by a moment, so that those are removed also when Annals was killed.
 //!
 //! Must stay single-threaded: its children go on with ordinary code after the fork.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -11,8 +15,25 @@ use super::wire::{self, OpenRequest, Opened, Refusal, ToLauncher};
 use super::{identity, keeper, probe, syscalls};
 use crate::spec::Layer;
 
-/// Serves requests until Annals is gone.
+/// Cgroup directories of each living keeper.
+type Cgroups = HashMap<libc::pid_t, Vec<PathBuf>>;
+
+/// Serves requests until Annals is gone, then waits for the keepers, which see that as well.
 pub(super) fn serve(socket: &UnixStream) {
+    let mut cgroups = Cgroups::new();
+    answer(socket, &mut cgroups);
+    while let Ok((pid, _)) = syscalls::wait() {
+        remove(cgroups.remove(&pid));
+    }
+}
+
+fn remove(directories: Option<Vec<PathBuf>>) {
+    for directory in directories.into_iter().flatten() {
+        let _ = std::fs::remove_dir(directory);
+    }
+}
+
+fn answer(socket: &UnixStream, cgroups: &mut Cgroups) {
     let Ok(children) = syscalls::child_signal() else {
         return;
     };
@@ -28,11 +49,13 @@ pub(super) fn serve(socket: &UnixStream) {
         let (asked, ended) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
         if ended {
             syscalls::drain_signal(&children);
-            while let Ok(Some(_)) = syscalls::reap() {}
+            while let Ok(Some((pid, _))) = syscalls::reap() {
+                remove(cgroups.remove(&pid));
+            }
         }
         if asked {
             match wire::receive(socket) {
-                Ok(Some((ToLauncher::Open(request), fds))) => open(request, fds),
+                Ok(Some((ToLauncher::Open(request), fds))) => open(request, fds, cgroups),
                 Ok(Some((ToLauncher::Probe, mut fds))) => {
                     if let Some(reply) = fds.pop() {
                         let _ = wire::send(&UnixStream::from(reply), &probe::layers(), &[]);
@@ -44,20 +67,22 @@ pub(super) fn serve(socket: &UnixStream) {
     }
 }
 
-fn open(request: OpenRequest, fds: Vec<OwnedFd>) {
+fn open(mut request: OpenRequest, fds: Vec<OwnedFd>, cgroups: &mut Cgroups) {
     let mut fds = fds.into_iter();
     let Some(reply) = fds.next().map(UnixStream::from) else {
         return;
     };
-    let cgroups: Vec<OwnedFd> = fds.collect();
+    let entries: Vec<OwnedFd> = fds.collect();
+    let directories = std::mem::take(&mut request.cgroups);
     let host_ids = (
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
     );
     match syscalls::fork_into(identity::first_namespaces(&request, host_ids.0)) {
-        Ok(syscalls::Forked::Child) => keeper::keep(request, host_ids, reply, cgroups),
-        Ok(syscalls::Forked::Parent(_)) => {}
+        Ok(syscalls::Forked::Child) => keeper::keep(request, host_ids, reply, entries),
+        Ok(syscalls::Forked::Parent(pid)) => drop(cgroups.insert(pid, directories)),
         Err(error) => {
+            remove(Some(directories));
             let refusal = blame(&request, error);
             let _ = wire::send(&reply, &Opened::Refused(refusal), &[]);
         }

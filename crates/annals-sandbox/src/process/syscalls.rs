@@ -25,6 +25,39 @@ pub(crate) fn fork_into(namespaces: libc::c_int) -> io::Result<Forked> {
     }
 }
 
+/// Starts a child that borrows this process' memory until it becomes another program or exits; this process waits for
+/// that. Saves copying the memory. `child` must not return, and must not unwind.
+pub(crate) fn spawn_borrowing(child: &mut dyn FnMut()) -> io::Result<libc::pid_t> {
+    const STACK_BYTES: usize = 256 << 10;
+
+    extern "C" fn enter(argument: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: the parent, suspended until this child is gone from its memory, keeps the closure alive.
+        let child = unsafe { &mut *argument.cast::<&mut dyn FnMut()>() };
+        child();
+        exit_now(127)
+    }
+
+    let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
+    let mut child = child;
+    let argument = (&raw mut child).cast();
+    // SAFETY: the stack grows downwards from its aligned end and, like the closure, outlives the child's use of it:
+    // `CLONE_VFORK` returns only when the child has let go of this memory. The process is single-threaded.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr_range().end.cast();
+        libc::clone(
+            enter,
+            top,
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            argument,
+        )
+    };
+    if pid < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(pid)
+    }
+}
+
 /// Leaves this process at once: no destructors, no exit handlers of the program it was forked from.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: always sound; that nothing is cleaned up is the point.
@@ -174,6 +207,16 @@ pub(crate) fn reap() -> io::Result<Option<(libc::pid_t, i32)>> {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
         pid => Ok(Some((pid, status))),
+    }
+}
+
+/// The next child that ends: its id and wait status. An error when there is no child.
+pub(crate) fn wait() -> io::Result<(libc::pid_t, i32)> {
+    let mut status = 0;
+    // SAFETY: writes one integer.
+    match unsafe { libc::waitpid(-1, &mut status, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok((pid, status)),
     }
 }
 

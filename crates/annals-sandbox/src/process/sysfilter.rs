@@ -56,10 +56,7 @@ fn denied_calls() -> Result<Rules, seccompiler::BackendError> {
     rules.insert(libc::SYS_clone, new_namespaces()?);
     rules.insert(libc::SYS_socket, vec![foreign_family()?]);
     rules.insert(libc::SYS_socketpair, vec![foreign_family()?]);
-    rules.insert(
-        libc::SYS_ioctl,
-        vec![terminal(libc::TIOCSTI)?, terminal(libc::TIOCLINUX)?],
-    );
+    rules.insert(libc::SYS_ioctl, vec![terminal(TIOCSTI)?, terminal(TIOCLINUX)?]);
     rules.insert(libc::SYS_personality, vec![odd_personality()?]);
     Ok(rules)
 }
@@ -93,13 +90,16 @@ fn foreign_family() -> Condition {
     SeccompRule::new(others.into_iter().collect::<Result<_, _>>()?)
 }
 
+const TIOCSTI: u64 = 0x5412;
+const TIOCLINUX: u64 = 0x541c;
+
 /// Typing into, or scrolling, somebody's terminal.
-fn terminal(request: libc::Ioctl) -> Condition {
+fn terminal(request: u64) -> Condition {
     SeccompRule::new(vec![SeccompCondition::new(
         1,
         SeccompCmpArgLen::Dword,
         SeccompCmpOp::Eq,
-        request as u64,
+        request,
     )?])
 }
 

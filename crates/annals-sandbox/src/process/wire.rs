@@ -47,6 +47,8 @@ pub(crate) struct OpenRequest {
     pub(crate) layers: BTreeSet<Layer>,
     /// Absent for a sandbox without any wall.
     pub(crate) limits: Option<Limits>,
+    /// Directories of the sandbox's cgroups, to be removed when it has ended.
+    pub(crate) cgroups: Vec<PathBuf>,
 }
 
 impl OpenRequest {
