@@ -8,6 +8,8 @@ mod browser;
 mod css;
 mod element;
 
+use std::time::{Duration, Instant};
+
 use html5ever::tendril::TendrilSink as _;
 use html5ever::{ParseOpts, parse_document};
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
@@ -16,23 +18,37 @@ use crate::doc::{Block, Document, Inline, Length};
 
 pub(crate) use browser::prepare as prepare_for_browser;
 
+const PARSE_PIECE_BYTES: usize = 16 << 10;
+const PARSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// HTML built to be slow to parse: tens of thousands of elements within each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the HTML took too long to parse")]
+pub struct TooSlow;
+
 /// Reads a whole HTML document.
-pub fn read(content: &str) -> Document {
-    let dom = parse(content);
+pub fn read(content: &str) -> Result<Document, TooSlow> {
+    let dom = parse(content)?;
     let mut sheet = css::Sheet::default();
     let mut title = None;
     scan_head(&dom.document, &mut sheet, &mut title, 0);
     let blocks = element::Reader::new(&sheet).read(&dom.document);
-    Document {
+    Ok(Document {
         title,
         blocks,
         ..Document::default()
-    }
+    })
 }
 
-/// Reads a piece of HTML within markdown.
+/// Reads a piece of HTML within markdown; what cannot be read is printed as it stands.
 pub fn fragment(content: &str) -> Vec<Block> {
-    read(content).blocks
+    match read(content) {
+        Ok(document) => document.blocks,
+        Err(TooSlow) => vec![Block::Code {
+            lang: None,
+            text: content.to_owned(),
+        }],
+    }
 }
 
 /// The value of one attribute of a single tag such as `<img src="…">`.
@@ -46,7 +62,7 @@ pub fn attribute(tag: &str, name: &str) -> Option<String> {
             .iter()
             .find_map(|child| search(child, name))
     }
-    search(&parse(tag).document, name)
+    search(&parse(tag).ok()?.document, name)
 }
 
 /// A width: `300`, `300px`, `50%`.
@@ -71,8 +87,23 @@ pub fn length(value: &str) -> Option<Length> {
     }
 }
 
-fn parse(content: &str) -> RcDom {
-    parse_document(RcDom::default(), ParseOpts::default()).one(content)
+/// The parser's work grows with the square of the depth: it is fed in pieces and watched.
+fn parse(content: &str) -> Result<RcDom, TooSlow> {
+    let mut parser = parse_document(RcDom::default(), ParseOpts::default());
+    let started = Instant::now();
+    let mut rest = content;
+    while !rest.is_empty() {
+        let mut end = rest.len().min(PARSE_PIECE_BYTES);
+        while !rest.is_char_boundary(end) {
+            end += 1;
+        }
+        parser.process(rest[..end].into());
+        rest = &rest[end..];
+        if started.elapsed() > PARSE_LIMIT {
+            return Err(TooSlow);
+        }
+    }
+    Ok(parser.finish())
 }
 
 /// Collects style sheets and the title; both may stand anywhere.

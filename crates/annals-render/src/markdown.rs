@@ -93,6 +93,22 @@ enum Kind {
     Flat,
 }
 
+impl Kind {
+    /// Whether it counts against the depth a writer has to bear.
+    fn nests(&self) -> bool {
+        matches!(
+            self,
+            Self::Quote(_)
+                | Self::List { .. }
+                | Self::Em
+                | Self::Strong
+                | Self::Strike
+                | Self::Link(_)
+                | Self::Tag(_)
+        )
+    }
+}
+
 /// An element that is still open, with what it holds so far.
 #[derive(Debug)]
 struct Open {
@@ -148,6 +164,10 @@ struct Reader {
     footnotes: Vec<Vec<Block>>,
     footnote_of: HashMap<String, usize>,
     soft_break: bool,
+    /// Open elements that count as nesting.
+    nested: usize,
+    /// Open links.
+    links: usize,
 }
 
 impl Default for Reader {
@@ -157,6 +177,8 @@ impl Default for Reader {
             footnotes: Vec::new(),
             footnote_of: HashMap::new(),
             soft_break: false,
+            nested: 0,
+            links: 0,
         }
     }
 }
@@ -218,16 +240,24 @@ impl Reader {
             let join = prose::join_of(prose::last_char(&self.top().inlines), text.chars().next());
             self.top().inlines.push(Inline::Text(join.to_owned()));
         }
-        let in_link = self.stack.iter().any(|open| matches!(open.kind, Kind::Link(_)));
-        let addresses = if in_link { Addresses::Keep } else { Addresses::Link };
+        let addresses = if self.links > 0 {
+            Addresses::Keep
+        } else {
+            Addresses::Link
+        };
         let inlines = prose::inlines(&prose::collapse(text), addresses);
         self.top().inlines.extend(inlines);
     }
 
-    fn inline(&mut self, inline: Inline) {
+    /// A line break in the source is a space when something other than text follows.
+    fn join_line(&mut self) {
         if std::mem::take(&mut self.soft_break) {
             self.top().inlines.push(Inline::Text(" ".to_owned()));
         }
+    }
+
+    fn inline(&mut self, inline: Inline) {
+        self.join_line();
         self.top().inlines.push(inline);
     }
 
@@ -252,7 +282,7 @@ impl Reader {
     fn tag(&mut self, html: &str) {
         match InlineTag::read(html) {
             inline_tag::Read::Open(tag) => {
-                self.inline(Inline::Text(String::new()));
+                self.join_line();
                 self.push(Kind::Tag(tag));
             }
             inline_tag::Read::Close(name) => {
@@ -319,9 +349,7 @@ impl Reader {
             kind,
             Kind::Em | Kind::Strong | Kind::Strike | Kind::Link(_) | Kind::Image { .. }
         ) {
-            if std::mem::take(&mut self.soft_break) {
-                self.top().inlines.push(Inline::Text(" ".to_owned()));
-            }
+            self.join_line();
         } else {
             self.soft_break = false;
             self.top().settle();
@@ -341,24 +369,13 @@ impl Reader {
     }
 
     fn push(&mut self, kind: Kind) {
-        let nests = |kind: &Kind| {
-            matches!(
-                kind,
-                Kind::Quote(_)
-                    | Kind::List { .. }
-                    | Kind::Em
-                    | Kind::Strong
-                    | Kind::Strike
-                    | Kind::Link(_)
-                    | Kind::Tag(_)
-            )
-        };
-        let depth = self.stack.iter().filter(|open| nests(&open.kind)).count();
-        let kind = if nests(&kind) && depth >= MAX_NESTING {
+        let kind = if kind.nests() && self.nested >= MAX_NESTING {
             Kind::Flat
         } else {
             kind
         };
+        self.nested += usize::from(kind.nests());
+        self.links += usize::from(matches!(kind, Kind::Link(_)));
         self.stack.push(Open::new(kind));
     }
 
@@ -378,6 +395,8 @@ impl Reader {
 
     fn close(&mut self) {
         let Some(mut open) = self.stack.pop() else { return };
+        self.nested -= usize::from(open.kind.nests());
+        self.links -= usize::from(matches!(open.kind, Kind::Link(_)));
         match std::mem::replace(&mut open.kind, Kind::Flat) {
             Kind::Root | Kind::Flat => {
                 let parent = self.top();

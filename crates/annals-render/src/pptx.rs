@@ -63,7 +63,10 @@ pub(crate) fn write(
         let relation = relations.part("slide", &format!("slides/slide{number}.xml"));
         let _ = write!(ids, "<p:sldId id=\"{}\" r:id=\"{relation}\"/>", 256 + index);
     }
-    add_fixed_parts(&mut package, has_notes);
+    add_fixed_parts(&mut package);
+    if has_notes {
+        add_notes_master(&mut package);
+    }
     for (index, picture) in office.iter().enumerate() {
         package.plain(
             format!("ppt/media/image{index}.{}", picture.extension),
@@ -87,7 +90,7 @@ pub(crate) fn write(
     Ok((package.finish("ppt/presentation.xml")?, slides.len()))
 }
 
-fn add_fixed_parts(package: &mut Package, has_notes: bool) {
+fn add_fixed_parts(package: &mut Package) {
     package.part("ppt/slideMasters/slideMaster1.xml", MASTER, parts::master());
     let mut master = Relations::default();
     master.part("slideLayout", "../slideLayouts/slideLayout1.xml");
@@ -105,20 +108,21 @@ fn add_fixed_parts(package: &mut Package, has_notes: bool) {
         package.plain(path, relations.into_xml().into_bytes());
     }
     package.part("ppt/theme/theme1.xml", THEME, parts::theme());
-    if has_notes {
-        package.part(
-            "ppt/notesMasters/notesMaster1.xml",
-            NOTES_MASTER,
-            parts::notes_master(),
-        );
-        package.part("ppt/theme/theme2.xml", THEME, parts::theme());
-        let mut relations = Relations::default();
-        relations.part("theme", "../theme/theme2.xml");
-        package.plain(
-            "ppt/notesMasters/_rels/notesMaster1.xml.rels",
-            relations.into_xml().into_bytes(),
-        );
-    }
+}
+
+fn add_notes_master(package: &mut Package) {
+    package.part(
+        "ppt/notesMasters/notesMaster1.xml",
+        NOTES_MASTER,
+        parts::notes_master(),
+    );
+    package.part("ppt/theme/theme2.xml", THEME, parts::theme());
+    let mut relations = Relations::default();
+    relations.part("theme", "../theme/theme2.xml");
+    package.plain(
+        "ppt/notesMasters/_rels/notesMaster1.xml.rels",
+        relations.into_xml().into_bytes(),
+    );
 }
 
 fn add_notes(package: &mut Package, number: usize, text: &str) {

@@ -32,7 +32,8 @@ fn link_addresses(text: &str, out: &mut Vec<Inline>) {
     while let Some(at) = find_address(text, search_from) {
         let url = address_at(&text[at..]);
         let host_len = url.split_once("://").map_or(0, |(_, host)| host.len());
-        let in_word = text[..at].chars().next_back().is_some_and(char::is_alphanumeric);
+        let before = text[..at].chars().next_back();
+        let in_word = before.is_some_and(|c| c.is_alphanumeric() && !is_cjk(c));
         search_from = at + url.len().max(4);
         if host_len == 0 || in_word {
             continue;

@@ -159,7 +159,11 @@ impl Renderer {
                 .get(reference)
                 .map(|(_, picture)| picture.data_address())
         };
-        let html = html::prepare_for_browser(request.content, &prepared.document.sources, &picture);
+        let html = html::prepare_for_browser(request.content, &prepared.document.sources, &picture).map_err(
+            |_| RenderError::Deadline {
+                limit: self.shared.limits.deadline,
+            },
+        )?;
         let shared = &self.shared;
         match print(&shared.chromium, &html, shared.limits.deadline) {
             Ok(printed) if printed.pages > shared.limits.pages => Err(RenderError::TooManyPages {
@@ -191,7 +195,9 @@ impl Renderer {
         }
         let mut document = match request.format {
             Format::Markdown => markdown::read(request.content),
-            Format::Html => html::read(request.content),
+            Format::Html => html::read(request.content).map_err(|_| RenderError::Deadline {
+                limit: limits.deadline,
+            })?,
         };
         if let Some(title) = request.title.map(str::trim).filter(|title| !title.is_empty()) {
             document.title = Some(prose::collapse(title));

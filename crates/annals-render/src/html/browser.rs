@@ -11,7 +11,7 @@ use crate::citation;
 use crate::doc::{Inline, Source, is_clickable};
 use crate::request::shorten;
 
-use super::{attr, parse};
+use super::{TooSlow, attr, parse};
 
 const DROPPED: [&str; 14] = [
     "script", "noscript", "iframe", "frame", "frameset", "object", "embed", "applet", "link", "base",
@@ -25,8 +25,12 @@ const VOID: [&str; 14] = [
 const LITERAL: [&str; 7] = ["style", "code", "pre", "kbd", "samp", "textarea", "title"];
 
 /// The document for the browser; `picture` gives the data: address of a reference.
-pub(crate) fn prepare(content: &str, sources: &[Source], picture: &dyn Fn(&str) -> Option<String>) -> String {
-    let dom = parse(content);
+pub(crate) fn prepare(
+    content: &str,
+    sources: &[Source],
+    picture: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, TooSlow> {
+    let dom = parse(content)?;
     let mut writer = Writer {
         out: String::new(),
         sources,
@@ -34,7 +38,7 @@ pub(crate) fn prepare(content: &str, sources: &[Source], picture: &dyn Fn(&str) 
         literal: 0,
     };
     writer.walk(&dom.document);
-    writer.out
+    Ok(writer.out)
 }
 
 enum Step {
@@ -79,7 +83,7 @@ impl Writer<'_> {
                 self.text(&contents.borrow(), node);
                 false
             }
-            NodeData::Element { name, .. } => self.element(node, &name.local.to_string(), stack),
+            NodeData::Element { name, .. } => self.element(node, &name.local, stack),
             _ => false,
         }
     }

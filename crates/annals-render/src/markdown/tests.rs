@@ -46,13 +46,36 @@ fn blocks_keep_their_structure() {
                   > [!NOTE]\n> mind\n\n![alt](p.png \"Caption\")\n\n\\pagebreak\n\n```Rust,ignore\nlet x;\n```\n\n<!-- notes: say this -->\n";
     let document = read(source);
     assert_eq!(document.heading.as_deref(), Some("Front"));
-    insta::assert_snapshot!(shape(&document.blocks), @"");
+    insta::assert_snapshot!(shape(&document.blocks), @r##"
+    h1 [Text("One")]
+    list start=None tight=true
+      - checked=Some(true)
+        p [Text("done")]
+      - checked=Some(false)
+        p [Text("open")]
+    list start=Some(3) tight=false
+      - checked=None
+        p [Text("three")]
+      - checked=None
+        p [Text("four")]
+    table [Right, Center] head=1 rows=1
+    quote
+      p [Strong([Text("Note")])]
+      p [Text("mind")]
+    Image(Image { reference: "p.png", alt: "alt", width: None, caption: Some("Caption") })
+    PageBreak
+    Code { lang: Some("rust"), text: "let x;" }
+    Notes("say this")
+    "##);
 }
 
 #[test]
 fn citations_are_found_in_text_and_left_alone_in_code() {
     let document = read("a [[S:1,3]] `[[S:2]]` **b [[S:2-4]]**\n\n    [[S:5]]\n");
-    insta::assert_snapshot!(shape(&document.blocks), @"");
+    insta::assert_snapshot!(shape(&document.blocks), @r##"
+    p [Text("a "), Cite([1, 3]), Text(" "), Code("[[S:2]]"), Text(" "), Strong([Text("b "), Cite([2, 3, 4])])]
+    Code { lang: None, text: "[[S:5]]" }
+    "##);
 }
 
 #[test]
@@ -60,7 +83,7 @@ fn inline_tags_work_and_unknown_ones_are_printed() {
     let document = read(
         "H<sub>2</sub>O and Vec<T> <br> <b>bold</b> <sup class=\"cite\" data-sids=\"1,3\">x</sup> 1 < 2",
     );
-    insta::assert_snapshot!(shape(&document.blocks), @"");
+    insta::assert_snapshot!(shape(&document.blocks), @r##"p [Text("H"), Sub([Text("2")]), Text("O and Vec"), Text("<T>"), Text(" "), LineBreak, Text(" "), Strong([Text("bold")]), Text(" "), Cite([1, 3]), Text(" 1 < 2")]"##);
 }
 
 #[test]

@@ -102,7 +102,14 @@ pub(super) enum Bullet {
 pub(super) struct TableRow {
     pub(super) cells: Vec<TableCell>,
     pub(super) height: f64,
-    pub(super) head: bool,
+    pub(super) kind: RowKind,
+}
+
+/// Whether a row names the columns; such rows are repeated on every slide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowKind {
+    Head,
+    Body,
 }
 
 /// A place in a table row.
@@ -537,7 +544,8 @@ impl Cursor {
 
     fn table(&mut self, widths: &[f64], rows: Vec<TableRow>, size_pt: f64) {
         self.close_text();
-        let (head, mut rest): (Vec<TableRow>, Vec<TableRow>) = rows.into_iter().partition(|row| row.head);
+        let (head, mut rest): (Vec<TableRow>, Vec<TableRow>) =
+            rows.into_iter().partition(|row| row.kind == RowKind::Head);
         let head_height: f64 = head.iter().map(|row| row.height).sum();
         loop {
             let mut height = head_height;
@@ -701,7 +709,19 @@ fn table_atom(table: &Table) -> Option<Atom> {
         .rows
         .iter()
         .enumerate()
-        .map(|(index, row)| table_row(row, table, &widths, size_pt, index < grid.head_rows))
+        .map(|(index, row)| {
+            table_row(
+                row,
+                table,
+                &widths,
+                size_pt,
+                if index < grid.head_rows {
+                    RowKind::Head
+                } else {
+                    RowKind::Body
+                },
+            )
+        })
         .collect();
     (!rows.is_empty()).then_some(Atom::Table {
         widths,
@@ -730,7 +750,7 @@ fn column_widths(grid: &Grid<'_>, size_pt: f64) -> Vec<f64> {
     wanted.iter().map(|width| width * total / sum).collect()
 }
 
-fn table_row(row: &[Slot<'_>], table: &Table, widths: &[f64], size_pt: f64, head: bool) -> TableRow {
+fn table_row(row: &[Slot<'_>], table: &Table, widths: &[f64], size_pt: f64, kind: RowKind) -> TableRow {
     let mut cells = Vec::new();
     let mut lines = 1;
     for slot in row {
@@ -740,7 +760,7 @@ fn table_row(row: &[Slot<'_>], table: &Table, widths: &[f64], size_pt: f64, head
         let (inlines, rowspan, bold, align, v_merged) = match *slot {
             Slot::Cell { cell, rowspan, .. } => {
                 let inlines = cell.map(|cell| cell_inlines(&cell.blocks)).unwrap_or_default();
-                let bold = head || cell.is_some_and(|cell| cell.header);
+                let bold = kind == RowKind::Head || cell.is_some_and(|cell| cell.header);
                 let own = cell.and_then(|cell| cell.style.align);
                 (inlines, rowspan, bold, own.unwrap_or(table.align(column)), false)
             }
@@ -773,7 +793,7 @@ fn table_row(row: &[Slot<'_>], table: &Table, widths: &[f64], size_pt: f64, head
     TableRow {
         cells,
         height: lines as f64 * size_pt * 1.2 + 9.0,
-        head,
+        kind,
     }
 }
 

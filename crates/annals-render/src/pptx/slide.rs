@@ -6,7 +6,8 @@ use crate::doc::{Align, Inline, Rgb, is_clickable};
 use crate::ooxml::{Relations, XML_HEAD, escape};
 
 use super::deck::{
-    Background, Bullet, Frame, HEIGHT_PT, Line, LineLook, Shape, Slide, TableCell, TableRow, WIDTH_PT,
+    Background, Bullet, Frame, HEIGHT_PT, Line, LineLook, RowKind, Shape, Slide, TableCell, TableRow,
+    WIDTH_PT,
 };
 use super::parts::NAMESPACES;
 
@@ -41,9 +42,12 @@ pub(super) fn write(
                 paragraphs,
                 background,
             } => {
-                let is_body = !body_taken && *background == Background::None;
-                body_taken |= is_body;
-                writer.text_shape(*frame, paragraphs, *background, is_body);
+                let role = match *background == Background::None && !body_taken {
+                    true => Role::Body,
+                    false => Role::Free,
+                };
+                body_taken |= role == Role::Body;
+                writer.text_shape(*frame, paragraphs, *background, role);
             }
             Shape::Table {
                 frame,
@@ -62,6 +66,15 @@ pub(super) fn write(
         writer.out
     );
     (xml, writer.relations)
+}
+
+/// What a text is to the slide's layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The text the outline shows.
+    Body,
+    /// A box of its own.
+    Free,
 }
 
 struct Writer<'a> {
@@ -207,14 +220,14 @@ impl Writer<'_> {
         self.out.push_str("</p:txBody></p:sp>");
     }
 
-    fn text_shape(&mut self, frame: Frame, lines: &[Line], background: Background, is_body: bool) {
+    fn text_shape(&mut self, frame: Frame, lines: &[Line], background: Background, role: Role) {
         let id = self.id();
-        let (kind, holder) = match is_body {
-            true => (
+        let (kind, holder) = match role {
+            Role::Body => (
                 "<p:cNvSpPr><a:spLocks noGrp=\"1\"/></p:cNvSpPr>",
                 "<p:ph type=\"body\" idx=\"1\"/>",
             ),
-            false => ("<p:cNvSpPr txBox=\"1\"/>", ""),
+            Role::Free => ("<p:cNvSpPr txBox=\"1\"/>", ""),
         };
         let (fill, inset) = match background {
             Background::Shaded => (
@@ -296,7 +309,7 @@ impl Writer<'_> {
         for (index, row) in rows.iter().enumerate() {
             let _ = write!(self.out, "<a:tr h=\"{}\">", emu(row.height));
             for cell in &row.cells {
-                self.cell(cell, row.head, index, size_pt);
+                self.cell(cell, row.kind, index, size_pt);
             }
             self.out.push_str("</a:tr>");
         }
@@ -304,7 +317,8 @@ impl Writer<'_> {
             .push_str("</a:tbl></a:graphicData></a:graphic></p:graphicFrame>");
     }
 
-    fn cell(&mut self, cell: &TableCell, head: bool, row: usize, size_pt: f64) {
+    fn cell(&mut self, cell: &TableCell, kind: RowKind, row: usize, size_pt: f64) {
+        let head = kind == RowKind::Head;
         let mut attributes = String::new();
         if cell.colspan > 1 {
             let _ = write!(attributes, " gridSpan=\"{}\"", cell.colspan);
@@ -341,10 +355,8 @@ impl Writer<'_> {
         let _ = write!(
             self.out,
             "<a:endParaRPr lang=\"en-US\" sz=\"{:.0}\"/></a:p></a:txBody><a:tcPr marL=\"{margin}\" marR=\"{margin}\" \
-             marT=\"45720\" marB=\"45720\">{}{}{}{}<a:solidFill><a:srgbClr val=\"{fill}\"/></a:solidFill></a:tcPr></a:tc>",
+             marT=\"45720\" marB=\"45720\"><a:lnL w=\"0\"><a:noFill/></a:lnL><a:lnR w=\"0\"><a:noFill/></a:lnR>{}{}<a:solidFill><a:srgbClr val=\"{fill}\"/></a:solidFill></a:tcPr></a:tc>",
             size_pt * 100.0,
-            "<a:lnL w=\"0\"><a:noFill/></a:lnL>",
-            "<a:lnR w=\"0\"><a:noFill/></a:lnR>",
             side("lnT", if head { "9AA5B1" } else { "D5DAE1" }),
             side("lnB", if head { "9AA5B1" } else { "D5DAE1" }),
             margin = emu(6.0)

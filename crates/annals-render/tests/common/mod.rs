@@ -1,5 +1,5 @@
 //! What the tests of this crate share: one renderer, the report, and text out of a PDF.
-#![allow(dead_code, reason = "every test file uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "every test file uses its own part")]
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ pub fn parts(bytes: &[u8]) -> HashMap<String, Vec<u8>> {
         let mut file = zip.by_index(index).expect("an entry");
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut file, &mut bytes).expect("its bytes");
-        parts.insert(file.name().to_owned(), bytes);
+        parts.insert(file.name().expect("its name").to_string(), bytes);
     }
     parts
 }
