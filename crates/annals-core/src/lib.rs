@@ -17,7 +17,7 @@ pub mod limits;
 pub mod path;
 pub mod plan;
 pub mod settings;
-// pub mod skill;
+pub mod skill;
 pub mod sources;
 pub mod time;
 pub mod timeline;
