@@ -47,7 +47,7 @@ pub(crate) struct AgentParts {
     pub(crate) layout: Layout,
     pub(crate) settings: Arc<Settings>,
     pub(crate) log: Arc<dyn BlockLog>,
-    pub(crate) artifacts: Arc<dyn ArtifactStore>,
+    pub(crate) artifacts: ArtifactStore,
     pub(crate) workspaces: PathBuf,
     pub(crate) scope: Scope,
     pub(crate) hooks: Arc<dyn Hooks>,
@@ -142,7 +142,7 @@ impl Agent {
     }
 
     /// Where it keeps bytes.
-    pub fn artifacts(&self) -> &Arc<dyn ArtifactStore> {
+    pub fn artifacts(&self) -> &ArtifactStore {
         &self.parts.artifacts
     }
 
@@ -382,7 +382,7 @@ pub struct AgentBuilder {
     context_tokens: Option<u32>,
     home: Option<PathBuf>,
     log: Option<Arc<dyn BlockLog>>,
-    artifacts: Option<Arc<dyn ArtifactStore>>,
+    artifacts: Option<ArtifactStore>,
     workspaces: Option<PathBuf>,
     scope: Scope,
     hooks: Option<Arc<dyn Hooks>>,
@@ -464,7 +464,7 @@ impl AgentBuilder {
 
     /// An artifact store of the caller's.
     #[must_use]
-    pub fn artifacts(mut self, artifacts: Arc<dyn ArtifactStore>) -> Self {
+    pub fn artifacts(mut self, artifacts: ArtifactStore) -> Self {
         self.artifacts = Some(artifacts);
         self
     }
@@ -521,11 +521,11 @@ impl AgentBuilder {
             (Some(log), _) => log,
             (None, Some(home)) => {
                 make_dir(home)?;
-                Arc::new(SqliteLog::open(home.join("annals.db"), SqliteOptions::default()).await?)
+                Arc::new(SqliteLog::open(home.join("annals.db"), SqliteOptions::default())?)
             }
             (None, None) => return Err(BuildError::NoStore),
         };
-        let artifacts: Arc<dyn ArtifactStore> = match (self.artifacts, &self.home) {
+        let artifacts: ArtifactStore = match (self.artifacts, &self.home) {
             (Some(artifacts), _) => artifacts,
             (None, Some(home)) => open_artifacts(&home.join("artifacts"))?,
             (None, None) => return Err(BuildError::NoStore),
@@ -568,9 +568,7 @@ fn make_dir(dir: &Path) -> Result<(), BuildError> {
         .map_err(|error| BuildError::Open { what: dir.display().to_string(), reason: error.to_string() })
 }
 
-fn open_artifacts(dir: &Path) -> Result<Arc<dyn ArtifactStore>, BuildError> {
-    make_dir(dir)?;
-    let store = annals_store::FileArtifacts::open(dir)
-        .map_err(|error| BuildError::Open { what: dir.display().to_string(), reason: error.to_string() })?;
-    Ok(Arc::new(store))
+fn open_artifacts(dir: &Path) -> Result<ArtifactStore, BuildError> {
+    ArtifactStore::open(dir)
+        .map_err(|error| BuildError::Open { what: dir.display().to_string(), reason: error.to_string() })
 }

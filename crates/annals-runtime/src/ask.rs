@@ -197,7 +197,7 @@ impl Drive<'_> {
         if let Some(cut) = cut.as_ref().filter(|cut| !cut.is_code)
             && let Some(Value::String(whole)) = params.get(&cut.param)
         {
-            let kept = self.agent.artifacts.put(whole.as_bytes()).await;
+            let kept = self.agent.artifacts.put(whole.clone().into_bytes()).await;
             kept.map_err(|error| RunError::Artifact(error.to_string()))?;
         }
         Ok(NewCall { id, tool: name, params, unreadable: None, cut })

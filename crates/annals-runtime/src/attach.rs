@@ -90,8 +90,8 @@ impl Agent {
         mime: &str,
     ) -> Result<AttachedFile, RunError> {
         let failed = |error: String| RunError::Artifact(error);
-        let stored = self.parts.artifacts.put(bytes).await.map_err(|error| failed(error.to_string()))?;
-        session.cx.workspace.write(&path, bytes).await.map_err(|error| failed(error.to_string()))?;
+        let stored = self.parts.artifacts.put(bytes.to_vec()).await.map_err(|error| failed(error.to_string()))?;
+        session.cx.workspace.write(&path, bytes).map_err(|error| failed(error.to_string()))?;
         let mut digest = SafeDigest::new(path.logical(), mime, ArtifactKind::File, Visibility::External);
         digest.size_bytes = Some(bytes.len() as u64);
         let text = mime_is_text(mime).then(|| std::str::from_utf8(bytes).ok()).flatten();
