@@ -69,7 +69,7 @@ enum Stray {
 
 fn happens() -> impl Strategy<Value = Happens> {
     prop_oneof![
-        4 => (0..4_u8, 0..200_u8).prop_map(|(name, size)| Happens::Write { name, size }),
+        4 => (0..4_u8, 0..60_u8).prop_map(|(name, size)| Happens::Write { name, size }),
         2 => (0..3_u8).prop_map(|files| Happens::Exec { files }),
         2 => any::<u16>().prop_map(|target| Happens::Read { target }),
         1 => (0..3_u8).prop_map(|rows| Happens::Search { rows }),
@@ -489,8 +489,14 @@ fn render(timeline: &Timeline, layout: Layout) -> Prompt {
     Renderer::new(layout).prompt(timeline, &CacheSettings::default(), "".into(), [].into(), None)
 }
 
+/// Few cases, because each is a whole conversation looked at after every block; `PROPTEST_CASES` asks for more.
+fn config() -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig { cases: asked.unwrap_or(32), max_shrink_iters: 5_000, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn what_is_rendered_up_to_the_tail_stays_a_prefix(events in events()) {
