@@ -1,0 +1,94 @@
+//! A real agent in a folder of its own: script model, react and system tools, SQLite, files on disk.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::sync::{Arc, Mutex};
+
+use annals_core::block::{Block, Body};
+use annals_core::ids::TurnId;
+use annals_model::ScriptModel;
+use annals_model::script::Script;
+use annals_runtime::{Agent, AgentBuilder, Session, TurnRequest, Update, World};
+use annals_tools::Tool;
+use serde_json::{Value, json};
+
+/// An agent whose model plays these steps.
+pub struct Bench {
+    pub home: tempfile::TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Bench { home: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn builder(&self, script: Value) -> AgentBuilder {
+        let script = Script::parse(&script.to_string()).unwrap();
+        Agent::builder()
+            .model(ScriptModel::new("test", script))
+            .tools(annals_tools::react::all())
+            .home(self.home.path())
+            .world(World::seeded(7))
+    }
+
+    pub async fn agent(&self, steps: Value) -> Agent {
+        self.agent_with(steps, Vec::new()).await
+    }
+
+    pub async fn agent_with(&self, steps: Value, tools: Vec<Arc<dyn Tool>>) -> Agent {
+        self.builder(json!({ "steps": steps })).tools(tools).build().await.unwrap()
+    }
+
+    /// One turn `turn_1` of a new conversation `c`.
+    pub async fn run(&self, steps: Value) -> Session {
+        let agent = self.agent(steps).await;
+        turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Do it").await
+    }
+}
+
+pub async fn turn(agent: &Agent, session: Session, id: &str, prompt: &str) -> Session {
+    agent.run(session, TurnRequest::new(prompt).turn_id(TurnId::parse(id).unwrap())).await.unwrap()
+}
+
+/// A listener that remembers.
+#[derive(Clone, Default)]
+pub struct Heard(pub Arc<Mutex<Vec<Update>>>);
+
+impl Heard {
+    pub fn listener(&self) -> Arc<dyn annals_runtime::Listen> {
+        let heard = self.0.clone();
+        Arc::new(move |update| heard.lock().unwrap().push(update))
+    }
+}
+
+/// One line a block: place, type, path, and what it carries.
+pub fn shape(session: &Session) -> String {
+    session.timeline(|timeline| timeline.blocks().iter().map(|block| line(block) + "\n").collect())
+}
+
+pub fn line(block: &Block) -> String {
+    let path = block.path.as_ref().map_or("-", |path| path.as_str());
+    let body = match &block.body {
+        Body::Empty => format!("({})", block.mime),
+        Body::Blob(blob) => format!("<{} {} bytes>", block.mime, blob.size_bytes),
+        Body::Text(text) => brief(text),
+    };
+    format!("{:02} {} {path} {body}", block.seq, block.kind)
+}
+
+fn brief(text: &str) -> String {
+    let one_line = text.replace('\n', "⏎");
+    let shown: String = one_line.chars().take(150).collect();
+    if shown.len() < one_line.len() { format!("{shown}…") } else { shown }
+}
+
+pub fn types(session: &Session) -> Vec<String> {
+    session.timeline(|timeline| timeline.blocks().iter().map(|block| block.kind.to_string()).collect())
+}
+
+/// The texts of all blocks of a type.
+pub fn texts(session: &Session, kind: &str) -> Vec<String> {
+    session.timeline(|timeline| {
+        let of_kind = timeline.blocks().iter().filter(|block| block.kind.tag() == kind);
+        of_kind.map(|block| block.text().unwrap_or_default().to_owned()).collect()
+    })
+}

@@ -1,0 +1,78 @@
+//! Timeline shapes of whole turns, from real runs.
+
+mod common;
+
+use common::{Bench, shape, turn};
+use serde_json::json;
+
+#[tokio::test]
+async fn an_answer_without_tools() {
+    let session = Bench::new().run(json!([{"text": "Hello [[S:1]]"}])).await;
+    insta::assert_snapshot!(shape(&session));
+    assert_eq!(session.answer(), "Hello [[S:1]]");
+}
+
+#[tokio::test]
+async fn write_then_answer() {
+    let session = Bench::new()
+        .run(json!([
+            {"thinking": "plan it", "text": "Drafting summary", "tool_calls": [{"id": "tc_a1", "tool": "react.write",
+                "params": {"path": "report.md", "channel": "canvas", "content": "# Report\n\nAll is well.", "kind": "display"}}]},
+            {"expect": ["[TOOL RESULT tc_a1].summary react.write"], "text": "Done"}
+        ]))
+        .await;
+    insta::assert_snapshot!(shape(&session));
+}
+
+#[tokio::test]
+async fn a_second_write_replaces_the_file_and_a_patch_edits_it() {
+    let bench = Bench::new();
+    let session = bench
+        .run(json!([
+            {"tool_calls": [{"id": "w1", "tool": "react.write",
+                "params": {"path": "a.md", "channel": "canvas", "content": "one\ntwo\nthree\n", "kind": "file"}}]},
+            {"tool_calls": [{"id": "w2", "tool": "react.write",
+                "params": {"path": "a.md", "channel": "canvas", "content": "one\n2\nthree\n", "kind": "file"}}]},
+            {"tool_calls": [{"id": "p1", "tool": "react.patch",
+                "params": {"path": "a.md", "channel": "canvas", "patch": "@@ -1,9 +1,9 @@\n one\n-2\n+two again\n three\n", "kind": "file"}}]},
+            {"text": "Patched"}
+        ]))
+        .await;
+    insta::assert_snapshot!(shape(&session));
+    let file = bench.home.path().join("workspace/c/turn_1/files/a.md");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "one\ntwo again\nthree\n");
+}
+
+#[tokio::test]
+async fn plan_acknowledged_in_notes_and_a_hidden_file_read_back() {
+    let bench = Bench::new();
+    let agent = bench
+        .agent(json!([
+            {"tool_calls": [{"id": "pl", "tool": "react.plan", "params": {"mode": "new", "steps": ["Write", "Check"]}}]},
+            {"text": "✓ [1] written", "tool_calls": [{"id": "w", "tool": "react.write",
+                "params": {"path": "notes.txt", "channel": "timeline_text", "content": "secret sauce\n", "kind": "display"}}]},
+            {"tool_calls": [{"id": "h", "tool": "react.hide",
+                "params": {"path": "fi:turn_1.files/notes.txt", "replacement": "notes on sauce"}}]},
+            {"expect": ["HIDDEN — notes on sauce. Retrieve with react.read(fi:turn_1.files/notes.txt)"], "text": "Hidden"},
+            {"tool_calls": [{"id": "r", "tool": "react.read", "params": {"paths": ["fi:turn_1.files/notes.txt", "fi:turn_1.files/none"]}}]},
+            {"expect": ["secret sauce"], "text": "Read"}
+        ]))
+        .await;
+    let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Do it").await;
+    let session = turn(&agent, session, "turn_2", "And now?").await;
+    insta::assert_snapshot!(shape(&session));
+}
+
+#[tokio::test]
+async fn clarify_ends_the_turn_and_the_next_prompt_resolves_it() {
+    let bench = Bench::new();
+    let agent = bench
+        .agent(json!([
+            {"tool_calls": [{"id": "q", "tool": "react.clarify", "params": {"questions": ["Which year?"]}}]},
+            {"text": "2025 it is"}
+        ]))
+        .await;
+    let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Report").await;
+    let session = turn(&agent, session, "turn_2", "2025").await;
+    insta::assert_snapshot!(shape(&session));
+}
