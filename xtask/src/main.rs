@@ -1,2 +1,85 @@
-//! Repository tasks.
-fn main() {}
+//! Repository tasks: `cargo xtask help` lists them.
+//!
+//! Keeps what people and machines do with this repository besides building it. It must stay quick to build, so it
+//! has one small dependency and reads the little JSON it needs itself.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for people at a terminal"
+)]
+
+mod bench;
+mod crash;
+mod docs;
+mod flags;
+mod json;
+mod repository;
+mod setup;
+mod stage;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <task>
+
+  test [--no-setup]                 install what tests need (Debian, as root), then tidy, fmt, clippy, tests, doc tests
+  bench [--quick] [--json FILE] [NAME]…
+                                    run the benchmarks of all crates, or of those whose crate or bench name contains NAME
+                                      --quick     fewer repetitions, where a benchmark has a short form
+                                      --json FILE the tables as JSON as well
+                                      --peers     planned: the same work done by other systems, side by side
+  crash [--kills N] [--seed S]      kill a writing store N times (default 1000); nothing acknowledged may be lost
+  docs                              write docs/dependencies.md and docs/tools.md
+  tidy                              check what neither rustfmt nor clippy does: paths, module headers, long files
+  setup                             only install what tests need
+  help                              this text
+
+exit codes: 0 done, 1 a check failed, 2 wrong usage
+";
+
+/// A wrong command line, as opposed to a failed task.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let task = arguments.next().unwrap_or_else(|| "help".to_owned());
+    let rest: Vec<String> = arguments.collect();
+    match run(&task, &rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {task}: {error:#}");
+            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(task: &str, arguments: &[String]) -> anyhow::Result<()> {
+    match task {
+        "test" => test::run(arguments),
+        "bench" => bench::run(arguments),
+        "crash" => crash::run(arguments),
+        "docs" => docs::run(arguments),
+        "tidy" => tidy::run(arguments),
+        "setup" => setup::run(arguments),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(Usage(format!(
+            "there is no task `{other}`: `cargo xtask help` lists them"
+        ))
+        .into()),
+    }
+}

@@ -1,0 +1,76 @@
+//! The repository this task was built from: its folders, its crates, its tracked files, its cargo.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+/// One crate below `crates/`.
+pub(crate) struct Crate {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
+}
+
+/// The repository's root.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the repository")
+}
+
+/// The crates, by name.
+pub(crate) fn crates() -> anyhow::Result<Vec<Crate>> {
+    let folder = root().join("crates");
+    let mut crates = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot list `{}`", folder.display()))? {
+        let entry = entry?;
+        if entry.path().join("Cargo.toml").is_file() {
+            crates.push(Crate {
+                name: entry.file_name().to_string_lossy().into_owned(),
+                folder: entry.path(),
+            });
+        }
+    }
+    crates.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(crates)
+}
+
+/// Files that git tracks, relative to the root.
+pub(crate) fn tracked_files() -> anyhow::Result<Vec<PathBuf>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z"])
+        .current_dir(root())
+        .output()
+        .context("cannot run git, which says which files belong to the repository")?;
+    let complaint = String::from_utf8_lossy(&listed.stderr);
+    ensure!(
+        listed.status.success(),
+        "git ls-files failed: {}",
+        complaint.trim()
+    );
+    let names = String::from_utf8(listed.stdout).context("a file name is not UTF-8")?;
+    Ok(names.split_terminator('\0').map(PathBuf::from).collect())
+}
+
+/// Cargo, in the root, in the environment it would have without this task around it: build scripts that look at
+/// cargo's variables would otherwise build their crates anew each time a task follows a plain build.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") || text == "LD_LIBRARY_PATH"
+        {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// A program on the search path.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
