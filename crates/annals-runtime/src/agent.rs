@@ -326,6 +326,12 @@ impl Agent {
         end
     }
 
+    /// Appends blocks of the caller's own making: feedback, stages, imported history. They are durable when this
+    /// returns, and the caller answers for their order.
+    pub async fn append(&self, session: &mut Session, blocks: Vec<NewBlock>) -> Result<(), RunError> {
+        session.journal.append(blocks).await
+    }
+
     /// Closes what a crash left open, and gives the new turn its id.
     async fn begin(
         &self,

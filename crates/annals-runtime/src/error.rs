@@ -81,4 +81,7 @@ pub enum RunError {
     /// There is no such tool.
     #[error("there is no tool `{0}`: see `annals tool list`")]
     NoSuchTool(String),
+    /// A host may add blocks of some types only.
+    #[error("a block of type `{0}` cannot be contributed: only `stage.*`, `system.message` and `x.*` can")]
+    MayNotContribute(String),
 }

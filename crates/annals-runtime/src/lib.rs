@@ -22,6 +22,7 @@ pub mod world;
 mod ask;
 mod calls;
 mod compaction;
+mod contribute;
 mod driver;
 mod error;
 mod gate;

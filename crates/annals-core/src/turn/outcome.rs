@@ -43,6 +43,8 @@ pub struct Outcome {
     pub output: Output,
     /// Files and displays, each with its metadata, in order.
     pub artifacts: Vec<Artifact>,
+    /// A payload after the artifacts: what a patch did to its file.
+    pub closing: Option<Payload>,
     /// Rows that enter the sources pool before the results are written.
     pub sources: Vec<SourceRow>,
     /// Why it failed; shown in the status line.
@@ -74,6 +76,8 @@ pub enum Output {
     /// A payload at the call's result path, before any artifacts: plain tools' values, exec reports, read's
     /// status.
     Payload(Payload),
+    /// A payload at the call's result path, after the artifacts: the summary of a patch.
+    PayloadLast(Payload),
     /// Rows of the sources pool: written after they were merged, so that the SIDs shown are the pool's.
     Sources(SourcesOutput),
 }

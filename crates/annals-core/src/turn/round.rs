@@ -127,17 +127,21 @@ pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome
     let mut blocks: Vec<NewBlock> = outcome.notices.iter().map(|notice| notice_block(turn, call, notice)).collect();
     let shown = match &outcome.output {
         Output::Sources(output) => output.rows.clone(),
-        Output::Payload(_) | Output::Artifacts => Vec::new(),
+        Output::Payload(_) | Output::PayloadLast(_) | Output::Artifacts => Vec::new(),
     };
     let Assigned { sids, changed } = timeline.pool().assign(shown.into_iter().chain(outcome.sources));
     let mut writer = Results { timeline, turn, call, blocks: Vec::new(), sources: changed };
+    let mut last = None;
     match outcome.output {
         Output::Payload(payload) => writer.payload(&payload),
+        Output::PayloadLast(payload) => last = Some(payload),
         Output::Sources(output) => writer.sources(output, &sids),
-        Output::Artifacts if outcome.artifacts.is_empty() => writer.payload(&bare_payload(&outcome.error)),
+        Output::Artifacts if outcome.artifacts.is_empty() && outcome.closing.is_none() => writer.payload(&bare_payload(&outcome.error)),
         Output::Artifacts => {}
     }
     outcome.artifacts.into_iter().for_each(|artifact| writer.artifact(artifact));
+    last.iter().for_each(|payload| writer.payload(payload));
+    outcome.closing.iter().for_each(|payload| writer.payload(payload));
     blocks.extend(writer.finish(outcome.error));
     blocks.extend(hide_block(timeline, turn, HideReason::Hide, outcome.hides));
     blocks.extend(outcome.beside);

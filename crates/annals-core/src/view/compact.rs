@@ -48,10 +48,12 @@ pub struct CompactionPlan {
 
 /// The plan for a view whose share of the window is `budget_tokens`; `None` when there is nothing to gain.
 pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<CompactionPlan> {
-    let keep = match force {
-        Force::Budget => u64::from(budget_tokens) * u64::from(limits::COMPACTION_KEEP_PERCENT) / 100,
-        Force::Refused => u64::from(budget_tokens) * u64::from(limits::COMPACTION_KEEP_PERCENT) / 200,
+    let size = match force {
+        Force::Budget => u64::from(budget_tokens),
+        // The window is smaller than we were told, so what was sent is the better measure.
+        Force::Refused => u64::from(budget_tokens).min(timeline.view_tokens()) / 2,
     };
+    let keep = size * u64::from(limits::COMPACTION_KEEP_PERCENT) / 100;
     let list = timeline.slots().list();
     // Without a place to cut, large contents can still be set aside; an older summary is always written anew.
     let cut = find_cut(timeline, list, keep).unwrap_or(usize::from(begins_with_summary(timeline, list)));

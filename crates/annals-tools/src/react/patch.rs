@@ -263,7 +263,7 @@ async fn record(cx: &ToolCx, args: &Args, edited: Edited) -> Outcome {
     notices.extend(recorded.notices);
     Outcome {
         notices,
-        output: Output::Payload(Payload::json(&summary)),
+        output: Output::PayloadLast(Payload::json(&summary)),
         artifacts: vec![recorded.artifact],
         sources: recorded.source.into_iter().collect(),
         error: recorded.error,
