@@ -23,20 +23,25 @@ pub(super) fn kill_namespace() {
 pub(super) fn kill_descendants() {
     let own = std::process::id() as libc::pid_t;
     for _ in 0..LOOKS {
-        let parents = parents();
-        let mut found = descendants(own, &parents);
-        for pid in found.drain(..) {
+        if !collect() {
+            return;
+        }
+        for pid in descendants(own, &parents()) {
             // SAFETY: a descendant's id stays its own until this process, or its living parent, collects it.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
-        loop {
-            match syscalls::reap() {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(_) => return,
-            }
-        }
         std::thread::yield_now();
+    }
+}
+
+/// Collects what has ended; whether any child is left.
+fn collect() -> bool {
+    loop {
+        match syscalls::reap() {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
     }
 }
 
