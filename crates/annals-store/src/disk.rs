@@ -83,10 +83,10 @@ fn recorded() -> std::sync::MutexGuard<'static, Option<Vec<Step>>> {
     RECORDED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Begins to record the steps of this process.
+/// Records the steps of this process from now on.
 #[cfg(feature = "failpoints")]
 pub fn record_steps() {
-    *recorded() = Some(Vec::new());
+    recorded().get_or_insert_default();
 }
 
 /// The steps recorded so far.

@@ -40,10 +40,16 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const CHECKPOINT_PAGES: u32 = 2_000;
 
 /// How to open a log.
-#[derive(Default)]
 pub struct SqliteOptions {
     observers: Vec<Box<dyn LogObserver>>,
     vfs: Option<String>,
+    checkpoint_pages: u32,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        SqliteOptions { observers: Vec::new(), vfs: None, checkpoint_pages: CHECKPOINT_PAGES }
+    }
 }
 
 impl SqliteOptions {
@@ -57,6 +63,13 @@ impl SqliteOptions {
     #[doc(hidden)]
     pub fn vfs(mut self, name: impl Into<String>) -> Self {
         self.vfs = Some(name.into());
+        self
+    }
+
+    /// Moves the write-ahead log into the database once it has so many pages.
+    #[doc(hidden)]
+    pub fn checkpoint_pages(mut self, pages: u32) -> Self {
+        self.checkpoint_pages = pages;
         self
     }
 }
@@ -92,7 +105,7 @@ impl SqliteLog {
         let mut connection = connect(path, options.vfs.as_deref()).map_err(fault)?;
         schema::prepare(&mut connection, &database)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(fault)?;
-        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(fault)?;
+        connection.pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages).map_err(fault)?;
         let mut observers = std::mem::take(&mut options.observers);
         let tx = connection.transaction().map_err(fault)?;
         observers.iter_mut().try_for_each(|observer| observer.prepare(&tx)).map_err(fault)?;
@@ -118,6 +131,8 @@ fn connect(path: &Path, vfs: Option<&str>) -> rusqlite::Result<Connection> {
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(64);
+    // The references in the schema are for readers of it; every insert would pay for checking them.
+    connection.pragma_update(None, "foreign_keys", false)?;
     // In KiB when negative.
     connection.pragma_update(None, "cache_size", -8_192)?;
     Ok(connection)

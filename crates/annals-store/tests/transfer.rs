@@ -1,0 +1,210 @@
+//! A conversation as one file: it comes back exactly, or not at all.
+
+use std::io::Cursor;
+use std::time::Duration;
+
+use annals_core::block::{Blob, Block, Body};
+use annals_core::ids::{Scope, Seq};
+use annals_store::testing::{at, conversation, new_conversation, text_block, varied_blocks};
+use annals_store::{
+    ArtifactStore, BlockLog, BlockLogExt, ImportAs, ImportError, Imported, LogError, MemoryLog, Operator,
+    export_conversation, import_conversation, named_by,
+};
+
+struct Side {
+    log: MemoryLog,
+    artifacts: ArtifactStore,
+    _folder: tempfile::TempDir,
+}
+
+fn side() -> Side {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = ArtifactStore::open(folder.path()).unwrap();
+    Side { log: MemoryLog::default(), artifacts, _folder: folder }
+}
+
+fn large() -> Vec<u8> {
+    (0..2_500_000_u32).map(|n| (n / 7) as u8).collect()
+}
+
+/// A conversation with text, small and large binary content, and a file that only metadata name.
+async fn full() -> (Side, Vec<Block>) {
+    let side = side();
+    side.artifacts.put(&b"\x89PNG"[..]).await.unwrap();
+    side.artifacts.put(&b"whole"[..]).await.unwrap();
+    side.artifacts.put(large()).await.unwrap();
+    let mut blocks = varied_blocks();
+    blocks.push(Block { body: Body::Blob(Blob::of(&large())), ..text_block(10, "") });
+    blocks.push(Block { body: Body::Blob(Blob::of(b"\x89PNG")), ..text_block(11, "") });
+    side.log.create(new_conversation("c").title("A title")).await.unwrap();
+    let lease = side.log.acquire(&conversation("c"), "a", at(0), Duration::from_secs(9)).await.unwrap();
+    side.log.append(&lease, None, blocks.clone()).await.unwrap();
+    (side, blocks)
+}
+
+async fn exported(side: &Side) -> Vec<u8> {
+    let mut file = Vec::new();
+    let done = export_conversation(&side.log, &side.artifacts, &conversation("c"), &mut file).await.unwrap();
+    assert_eq!((done.blocks, done.artifacts, done.size_bytes), (11, 3, file.len() as u64));
+    file
+}
+
+async fn import(side: &Side, file: &[u8]) -> Result<Imported, ImportError> {
+    let scope = Scope::parse("new/owner/here").unwrap();
+    let import_as = ImportAs { id: Some(conversation("copy")), scope, now: at(0) };
+    import_conversation(&side.log, &side.artifacts, &mut Cursor::new(file), import_as).await
+}
+
+async fn is_untouched(side: &Side) -> bool {
+    matches!(side.log.get(&conversation("copy")).await, Err(LogError::NotFound { .. }))
+}
+
+#[tokio::test]
+async fn an_exported_conversation_comes_back_with_its_artifacts() {
+    let (source, blocks) = full().await;
+    let file = exported(&source).await;
+    let target = side();
+    let imported = import(&target, &file).await.unwrap();
+    assert_eq!((imported.blocks, imported.artifacts), (11, 3));
+    assert_eq!(target.log.read_all(&conversation("copy")).await.unwrap(), blocks);
+    for digest in blocks.iter().flat_map(named_by) {
+        assert!(target.artifacts.get(&digest).await.is_ok(), "{digest}");
+    }
+    let info = target.log.get(&conversation("copy")).await.unwrap();
+    assert_eq!((info.title.as_deref(), info.scope.user(), info.holding), (Some("A title"), "here", None));
+    let [ancestor] = &info.lineage[..] else { panic!("{:?}", info.lineage) };
+    assert_eq!((ancestor.operator, ancestor.at), (Operator::Import, Seq::try_new(11).ok()));
+    assert!(matches!(import(&target, &file).await, Err(ImportError::Log(LogError::Exists { .. }))));
+}
+
+#[tokio::test]
+async fn every_line_is_json_and_says_what_it_is() {
+    let (source, _) = full().await;
+    let file = String::from_utf8(exported(&source).await).unwrap();
+    let shape: Vec<String> = file
+        .split_terminator('\n')
+        .map(|line| {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+            match keys[0].as_str() {
+                "seq" => format!("block {}{}", value["seq"], if value["base64"].is_null() { "" } else { " with bytes" }),
+                "artifact" => format!("artifact piece at {}", value["offset"]),
+                other => other.to_owned(),
+            }
+        })
+        .collect();
+    insta::assert_snapshot!(shape.join("\n"), @r"
+    annals_export
+    block 1
+    block 2
+    block 3
+    artifact piece at 0
+    block 4 with bytes
+    block 5
+    block 6
+    block 7
+    block 8
+    block 9
+    artifact piece at 0
+    artifact piece at 1048576
+    artifact piece at 2097152
+    block 10
+    block 11
+    end
+    ");
+}
+
+#[tokio::test]
+async fn a_damaged_export_adds_nothing() {
+    let (source, _) = full().await;
+    let file = exported(&source).await;
+    for place in (0..file.len()).step_by(file.len() / 60).chain([file.len() - 3]) {
+        let mut damaged = file.clone();
+        damaged[place] ^= 1;
+        let target = side();
+        let outcome = import(&target, &damaged).await;
+        assert!(outcome.is_err(), "a flipped bit at {place} went unnoticed");
+        assert!(is_untouched(&target).await);
+    }
+}
+
+#[tokio::test]
+async fn a_truncated_export_adds_nothing() {
+    let (source, _) = full().await;
+    let file = exported(&source).await;
+    for keep in [0, 10, file.len() / 3, file.len() - 1] {
+        let target = side();
+        assert!(import(&target, &file[..keep]).await.is_err());
+        assert!(is_untouched(&target).await);
+    }
+    let error = import(&side(), &file[..file.len() - 1]).await.unwrap_err();
+    insta::assert_snapshot!(error, @"the export ends after line 16 without its last line: copy it again, it was cut off");
+}
+
+#[tokio::test]
+async fn other_files_are_told_apart_from_exports() {
+    for other in [&b"PK\x03\x04"[..], b"{\"a\":1}\n", b"\n", b""] {
+        assert!(matches!(import(&side(), other).await, Err(ImportError::NotAnExport)));
+    }
+    let newer = b"{\"annals_export\":7,\"anything\":true}\n";
+    assert!(matches!(import(&side(), newer).await, Err(ImportError::NewerFormat { found: 7, known: 1 })));
+}
+
+/// A file written by another hand, with its last line made to fit.
+fn sealed(lines: &[&str]) -> Vec<u8> {
+    let mut file: Vec<u8> = lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
+    let digest = Blob::of(&file).digest;
+    let blocks = lines.len() - 1;
+    let end = format!("{{\"end\":{{\"blocks\":{blocks},\"artifacts\":0,\"sha256\":\"{digest}\"}}}}\n");
+    file.extend(end.into_bytes());
+    file
+}
+
+const HEADER: &str = r#"{"annals_export":1,"conversation":{"id":"x","scope":"a/b/c","created":"2026-02-09T02:14:32.676425Z"},"blocks":1}"#;
+
+fn block_line(text: &str) -> String {
+    format!(
+        r#"{{"seq":1,"type":"user.prompt","author":"user","turn_id":"turn_1","ts":"2026-02-09T02:14:32Z","mime":"text/plain","text":"{text}"}}"#
+    )
+}
+
+#[tokio::test]
+async fn odd_characters_of_the_source_survive_or_are_refused_by_line() {
+    let target = side();
+    import(&target, &sealed(&[HEADER, &block_line("nul \\u0000 line \u{2028} pair \\ud83d\\ude00")])).await.unwrap();
+    let blocks = target.log.read_all(&conversation("copy")).await.unwrap();
+    assert_eq!(blocks[0].text(), Some("nul \0 line \u{2028} pair 😀"));
+
+    let target = side();
+    let error = import(&target, &sealed(&[HEADER, &block_line("lone \\ud83d surrogate")])).await.unwrap_err();
+    assert!(matches!(error, ImportError::Line { line: 2, .. }), "{error}");
+    assert!(is_untouched(&target).await);
+}
+
+#[tokio::test]
+async fn blocks_out_of_place_and_bytes_that_are_missing_are_refused() {
+    let target = side();
+    let second = block_line("x").replace("\"seq\":1", "\"seq\":2");
+    assert!(matches!(import(&target, &sealed(&[HEADER, &second])).await, Err(ImportError::Line { line: 2, .. })));
+    let digest = Blob::of(b"nowhere").digest;
+    let naming = block_line("x").replace("\"text\":\"x\"", &format!("\"blob\":{{\"digest\":\"{digest}\",\"size_bytes\":7}}"));
+    let error = import(&target, &sealed(&[HEADER, &naming])).await.unwrap_err();
+    assert!(matches!(error, ImportError::MissingBytes { line: 2, .. }), "{error}");
+    assert!(is_untouched(&target).await);
+}
+
+#[tokio::test]
+async fn an_import_that_died_after_its_first_step_can_be_done_again() {
+    let (source, blocks) = full().await;
+    let file = exported(&source).await;
+    let target = side();
+    let new = annals_store::NewConversation::new(
+        conversation("copy"),
+        Scope::parse("new/owner/here").unwrap(),
+        at(0),
+    );
+    let new = new.from_parent(conversation("c"), Seq::try_new(11).ok(), Operator::Import);
+    target.log.create(new).await.unwrap();
+    import(&target, &file).await.unwrap();
+    assert_eq!(target.log.read_all(&conversation("copy")).await.unwrap(), blocks);
+}
