@@ -14,7 +14,9 @@ pub enum BuildError {
     #[error("an agent needs a model: give one with `.model(…)`")]
     NoModel,
     /// There is no store.
-    #[error("an agent needs a place for its data: give one with `.home(…)`, or `.log(…)` and `.artifacts(…)`")]
+    #[error(
+        "an agent needs a place for its data: give one with `.home(…)`, or `.log(…)` and `.artifacts(…)`"
+    )]
     NoStore,
     /// Two tools have one name.
     #[error(transparent)]

@@ -1,1 +1,48 @@
 //! Agent runtime with a durable timeline, stable paths and a sandbox.
+//!
+//! A conversation is a log of immutable blocks. Everything else follows from it: what the model sees, what happens
+//! next, what a path means. A custom tool runs in twenty lines:
+//!
+//! ```no_run
+//! use annals::prelude::*;
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct AddOne { x: i64 }
+//!
+//! #[tool(name = "add_one", description = "Add 1 to x")]
+//! async fn add_one(_cx: &ToolCx, args: AddOne) -> ToolResult { Ok(json!(args.x + 1)) }
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let agent = Agent::builder().model(Model::openai("gpt-5")).tool(add_one).home("./data").build().await?;
+//! let session = agent.session("conv_1").await?;
+//! let session = agent.run(session, "What is 41 + 1?").await?;
+//! println!("{}", session.answer());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Read in this order:
+//!
+//! 1. [`prelude`]: the names that a program needs;
+//! 2. [`model`]: models by name, with keys from the environment;
+//! 3. [`tools`]: all built-in tools in one call, and what a tool is made of;
+//! 4. [`runtime`]: agent, session, listeners, hooks;
+//! 5. [`core`], [`store`], [`sandbox`], [`render`]: the parts below.
+
+pub mod model;
+pub mod prelude;
+pub mod tools;
+
+pub use annals_core as core;
+pub use annals_render as render;
+pub use annals_runtime as runtime;
+pub use annals_sandbox as sandbox;
+pub use annals_store as store;
+
+pub use annals_runtime::{Agent, Session, TurnRequest};
+pub use model::Model;
+
+// What the `#[tool]` macro's output names. Not for people.
+#[doc(hidden)]
+pub use annals_tools::__private;

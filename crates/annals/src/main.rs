@@ -1,2 +1,75 @@
-//! The `annals` binary.
-fn main() {}
+//! The `annals` binary: what was typed, what it means, what comes of it.
+
+mod args;
+mod commands;
+mod config;
+mod failure;
+mod markdown;
+mod paint;
+mod screen;
+mod setup;
+mod turn;
+
+use std::process::ExitCode;
+
+use anstream::ColorChoice;
+use clap::Parser as _;
+
+use args::{Cli, ColorArg, GlobalArgs};
+use config::Config;
+use failure::{Ended, Failure};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    choose_colours(cli.global.color);
+    start_tracing(cli.global.verbose);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ended = match runtime {
+        Ok(runtime) => {
+            let ended = runtime.block_on(act(cli));
+            // A blocked reader of standard input must not keep the program alive.
+            runtime.shutdown_background();
+            ended
+        }
+        Err(error) => Err(Failure::environment(format!("cannot start: {error}"))),
+    };
+    match ended {
+        Ok(ended) => ExitCode::from(ended.code()),
+        Err(failure) => {
+            if let Failure::Usage(message) | Failure::Environment(message) = &failure {
+                paint::error(message);
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+async fn act(cli: Cli) -> Result<Ended, Failure> {
+    let config = |global: &GlobalArgs| Config::resolve(global).map_err(Failure::usage);
+    commands::run(cli.command, || config(&cli.global)).await
+}
+
+fn choose_colours(color: ColorArg) {
+    match color {
+        ColorArg::Auto => {}
+        ColorArg::Always => ColorChoice::Always.write_global(),
+        ColorArg::Never => ColorChoice::Never.write_global(),
+    }
+}
+
+fn start_tracing(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ANNALS_LOG").unwrap_or_else(|_| level.into());
+    let colours = anstream::AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
+    // Only the first call can succeed, and this is it.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .without_time()
+        .try_init();
+}

@@ -10,6 +10,7 @@
 //! - [`render`]: parts filed into messages, incrementally, in two layouts;
 //! - [`cache`]: the three cache points, and what may still be hidden;
 //! - [`tail`]: the sources and the announcement, never cached;
+//! - [`outline`]: the parts one by one, for people who look;
 //! - [`cut`]: truncation that counts what it took away;
 //! - [`prune`], [`compact`]: what to give up when the cache is cold, or the window full.
 
@@ -17,6 +18,7 @@ mod arguments;
 pub mod cache;
 pub mod compact;
 pub mod cut;
+pub mod outline;
 pub mod part;
 pub mod prompt;
 pub mod prune;
@@ -26,6 +28,7 @@ pub mod tail;
 pub mod template;
 
 pub use cache::{CachePoints, HideCheck};
+pub use outline::Outline;
 pub use part::{Part, PartBody, Place};
 pub use prompt::{CachePoint, Message, Piece, PieceBody, Prompt, ToolSchema};
 pub use render::{Layout, Renderer};

@@ -1,0 +1,312 @@
+//! What was typed. What it means is in [`config`](crate::config).
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// An agent runtime that forgets nothing: durable timelines, stable paths, sandboxed side effects.
+#[derive(Debug, Parser)]
+#[command(name = "annals", version, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalArgs {
+    /// Folder for the database, artifacts and working trees [env: ANNALS_HOME].
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) home: Option<PathBuf>,
+    /// Configuration file [default: config.toml in the home].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where blocks are kept: `sqlite:FILE`.
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Where files are kept: `file:DIR`.
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) artifacts: Option<String>,
+    /// Where side effects happen.
+    #[arg(long, global = true, value_name = "local|opensandbox|trusted-host")]
+    pub(crate) sandbox: Option<String>,
+    /// The model: `script:FILE`, `openai:NAME`, `anthropic:NAME` or `ollama:NAME` [env: ANNALS_MODEL].
+    #[arg(long, global = true, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Address of an OpenAI-compatible server [env: ANNALS_BASE_URL].
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// The model's window in tokens, for compaction.
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) context_tokens: Option<u32>,
+    /// Model calls that one turn may make.
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) max_iterations: Option<u32>,
+    /// How prompts are laid out.
+    #[arg(long, global = true, value_enum)]
+    pub(crate) layout: Option<LayoutArg>,
+    /// Whose conversations: `TENANT/PROJECT/USER`.
+    #[arg(long, global = true, value_name = "SCOPE")]
+    pub(crate) scope: Option<String>,
+    /// When to use colours.
+    #[arg(long, global = true, value_enum, default_value_t = ColorArg::Auto)]
+    pub(crate) color: ColorArg,
+    /// Say more; twice for everything.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// How prompts are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutArg {
+    /// Messages and native tool calls.
+    Chat,
+    /// One user message with everything as text.
+    Timeline,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorArg {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Watch a full turn with no key and no network: every kind of tool, a PDF, the timeline at the end.
+    Demo(DemoArgs),
+    /// Talk to the agent.
+    Chat(ChatArgs),
+    /// Run one turn and print the answer.
+    Run(RunArgs),
+    /// Go on with the turn that a crash or Ctrl-C left open.
+    Resume(ResumeArgs),
+    /// List conversations, the newest first.
+    Conversations(JsonArgs),
+    /// Look at a timeline, fork it, move it.
+    #[command(subcommand)]
+    Timeline(TimelineCommand),
+    /// Print what a logical path names, byte for byte.
+    Read(ReadArgs),
+    /// List tools, print their schemas, call one.
+    #[command(subcommand)]
+    Tool(ToolCommand),
+    /// Say whether a turn was good.
+    Feedback(FeedbackArgs),
+    /// Show what works here: isolation, interpreters, renderers, model, stores, settings.
+    Doctor(JsonArgs),
+    /// Print a shell completion script.
+    Completions(CompletionsArgs),
+    /// Print the manual page.
+    #[command(hide = true)]
+    Man,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Keep the demo's data in this folder instead of a new one below the home.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
+    /// Do not wait between the pieces of the streamed answer.
+    #[arg(long)]
+    pub(crate) fast: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// Go on with this conversation.
+    #[arg(long, value_name = "C")]
+    pub(crate) conversation: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What to do; `-` reads it from standard input.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    /// The conversation; a new one is made without it, and its id printed on standard error.
+    #[arg(long, value_name = "C")]
+    pub(crate) conversation: Option<String>,
+    /// The turn's id, for scripts.
+    #[arg(long, value_name = "T")]
+    pub(crate) turn_id: Option<String>,
+    /// A file to go with the prompt; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) attach: Vec<PathBuf>,
+    /// Print every block as a line of JSON as soon as it is durable, and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// Print every block as a line of JSON as soon as it is durable, and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JsonArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TimelineCommand {
+    /// Show a conversation as a tree of turns and rounds, with sizes.
+    Show(SliceArgs),
+    /// Print blocks as JSON Lines, one block a line.
+    Blocks(SliceArgs),
+    /// Print what the model sees, with cache points as `=>[n]`.
+    Render(RenderArgs),
+    /// Make a new conversation that shares the history up to a block; prints its id.
+    Fork(ForkArgs),
+    /// Write a conversation with its files into one file.
+    Export(ExportArgs),
+    /// Read a conversation from such a file; prints its id.
+    Import(ImportArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SliceArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// Only this turn.
+    #[arg(long, value_name = "T")]
+    pub(crate) turn: Option<String>,
+    /// As it was when this block was the last one.
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) at: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RenderArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// As it was when this block was the last one.
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) at: Option<u64>,
+    /// Print JSON: system, parts, cache points, tokens.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// The last block to share.
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) at: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// The file to write [default: standard output].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The file to read.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReadArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// Logical paths, such as `fi:turn_1.files/report.md`, also with `#L10-20`.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<String>,
+    /// Write to this file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolCommand {
+    /// List the tools.
+    List(JsonArgs),
+    /// Print the schema of one tool, or of all.
+    Schema(SchemaArgs),
+    /// Call a tool in a turn of its own and print the blocks it wrote.
+    Call(CallArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// The tool.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// The conversation; it is made if it does not exist.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// The tool.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Its parameters as a JSON object; `-` reads them from standard input.
+    #[arg(value_name = "PARAMS_JSON")]
+    pub(crate) params: Option<String>,
+    /// The turn's id, for scripts.
+    #[arg(long, value_name = "T")]
+    pub(crate) turn_id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FeedbackArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// The turn.
+    #[arg(value_name = "TURN")]
+    pub(crate) turn: String,
+    /// Whether it was good.
+    #[arg(long, value_enum)]
+    pub(crate) reaction: ReactionArg,
+    /// Why.
+    #[arg(long)]
+    pub(crate) text: Option<String>,
+}
+
+/// Whether a turn was good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReactionArg {
+    /// It was.
+    Up,
+    /// It was not.
+    Down,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}

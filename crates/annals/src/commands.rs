@@ -1,0 +1,39 @@
+//! One command, one file.
+
+mod chat;
+mod completions;
+mod conversations;
+mod demo;
+mod doctor;
+mod feedback;
+mod man;
+mod read;
+mod resume;
+mod run;
+mod timeline;
+mod tool;
+
+use crate::args::Command;
+use crate::config::Config;
+use crate::failure::{Ended, Failure};
+
+/// Does what was typed. The configuration is resolved only for commands that need one.
+pub(crate) async fn run(
+    command: Command,
+    config: impl FnOnce() -> Result<Config, Failure>,
+) -> Result<Ended, Failure> {
+    match command {
+        Command::Demo(args) => demo::run(args, config()?).await,
+        Command::Chat(args) => chat::run(args, config()?).await,
+        Command::Run(args) => run::run(args, config()?).await,
+        Command::Resume(args) => resume::run(args, config()?).await,
+        Command::Conversations(args) => conversations::run(args, config()?).await,
+        Command::Timeline(command) => timeline::run(command, config()?).await,
+        Command::Read(args) => read::run(args, config()?).await,
+        Command::Tool(command) => tool::run(command, config()?).await,
+        Command::Feedback(args) => feedback::run(args, config()?).await,
+        Command::Doctor(args) => doctor::run(args, config()?).await,
+        Command::Completions(args) => completions::run(args),
+        Command::Man => man::run(),
+    }
+}

@@ -1,0 +1,230 @@
+//! `annals doctor`: what works here, what does not, and where every setting came from.
+
+use annals::model::{ANTHROPIC_API_KEY, ModelName, OPENAI_API_KEY, Provider};
+use annals::render::Renderer;
+use annals::sandbox::facts::Facts;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::args::JsonArgs;
+use crate::config::{Config, Resolved};
+use crate::failure::{Ended, Failure};
+use crate::paint::{self, BAD, BOLD, DIM, GOOD, WARN, styled};
+use crate::setup;
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Finding {
+    name: String,
+    state: State,
+    detail: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    /// Works without it.
+    Missing,
+    /// Something does not work.
+    Broken,
+}
+
+impl Finding {
+    fn new(name: impl Into<String>, state: State, detail: impl Into<String>) -> Self {
+        Finding { name: name.into(), state, detail: detail.into() }
+    }
+}
+
+/// A setting and where it came from.
+#[derive(Serialize)]
+struct Setting {
+    name: &'static str,
+    value: Value,
+    origin: String,
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    isolation: Vec<Finding>,
+    interpreters: Vec<Finding>,
+    renderers: Vec<Finding>,
+    model: Vec<Finding>,
+    stores: Vec<Finding>,
+    settings: Vec<Setting>,
+}
+
+pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure> {
+    let report = tokio::task::spawn_blocking(move || examine(&config)).await.map_err(Failure::environment)?;
+    if args.json {
+        let json = serde_json::to_string_pretty(&report).map_err(Failure::environment)?;
+        paint::print(format!("{json}\n"))?;
+    } else {
+        paint::print(for_people(&report))?;
+    }
+    Ok(Ended::Well)
+}
+
+fn examine(config: &Config) -> Report {
+    let (isolation, interpreters) = isolation();
+    Report {
+        version: env!("CARGO_PKG_VERSION"),
+        isolation,
+        interpreters,
+        renderers: renderers(),
+        model: vec![model(config), web(config)],
+        stores: stores(config),
+        settings: settings(config),
+    }
+}
+
+fn isolation() -> (Vec<Finding>, Vec<Finding>) {
+    let facts = match Facts::gather() {
+        Ok(facts) => facts,
+        Err(error) => return (vec![Finding::new("launcher", State::Broken, error.to_string())], Vec::new()),
+    };
+    let layers = facts.layers.iter().map(|fact| {
+        let (state, detail) = match (&fact.missing, fact.layer.is_required()) {
+            (None, _) => (State::Ok, String::new()),
+            (Some(why), true) => (State::Broken, why.clone()),
+            (Some(why), false) => (State::Missing, why.clone()),
+        };
+        Finding::new(fact.layer.as_str(), state, detail)
+    });
+    let interpreters = annals::sandbox::Language::ALL.into_iter().map(|language| {
+        let found = facts.interpreters.iter().find(|interpreter| interpreter.language == language);
+        match found {
+            Some(found) => {
+                let detail = format!("{} {}", found.version, found.program.display());
+                Finding::new(language.as_str(), State::Ok, detail)
+            }
+            None => Finding::new(language.as_str(), State::Missing, "not installed: its exec tool is not offered"),
+        }
+    });
+    (layers.collect(), interpreters.collect())
+}
+
+fn renderers() -> Vec<Finding> {
+    let facts = Renderer::new().facts();
+    let fonts = format!("{} families", facts.font_families.len());
+    let chromium = match &facts.chromium {
+        Some(path) => Finding::new("chromium", State::Ok, path.display().to_string()),
+        None => Finding::new("chromium", State::Missing, "not installed: HTML is laid out by the embedded engine"),
+    };
+    vec![
+        Finding::new("embedded", State::Ok, "pdf, png, docx, pptx"),
+        Finding::new("fonts", State::Ok, fonts),
+        chromium,
+    ]
+}
+
+fn model(config: &Config) -> Finding {
+    let Some(model) = &config.model else {
+        return Finding::new("model", State::Missing, "none: give `--model`, set `ANNALS_MODEL`, or try `annals demo`");
+    };
+    let name = match model.value.parse::<ModelName>() {
+        Ok(name) => name,
+        Err(error) => return Finding::new("model", State::Broken, error.to_string()),
+    };
+    let variable = match name.provider {
+        Provider::OpenAi => Some(OPENAI_API_KEY),
+        Provider::Anthropic => Some(ANTHROPIC_API_KEY),
+        Provider::Ollama | Provider::Script => None,
+    };
+    let has_key = variable.is_none_or(|variable| std::env::var(variable).is_ok_and(|key| !key.is_empty()));
+    let place = config.base_url.as_ref().map(|url| format!(" at {}", url.value)).unwrap_or_default();
+    match variable {
+        Some(variable) if !has_key && config.base_url.is_none() => {
+            Finding::new("model", State::Broken, format!("`{name}` needs a key: set `{variable}`"))
+        }
+        _ => Finding::new("model", State::Ok, format!("{name}{place}, configured (not asked)")),
+    }
+}
+
+fn web(config: &Config) -> Finding {
+    let web = &config.web;
+    let providers: Vec<&str> =
+        [("searxng", web.searxng_url.is_some()), ("brave", web.brave_key.is_some())].into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
+    match providers.is_empty() {
+        false => Finding::new("web search", State::Ok, providers.join(", ")),
+        true => Finding::new("web search", State::Missing, "no provider: set `ANNALS_SEARXNG_URL` or `ANNALS_BRAVE_KEY`"),
+    }
+}
+
+fn stores(config: &Config) -> Vec<Finding> {
+    let finding = |name: &str, url: &str, opened: Result<(), Failure>| match opened {
+        Ok(()) => Finding::new(name, State::Ok, url),
+        Err(Failure::Usage(message) | Failure::Environment(message)) => Finding::new(name, State::Broken, message),
+        Err(Failure::ClosedPipe) => Finding::new(name, State::Broken, url),
+    };
+    let (log, artifacts) = (&config.store.value, &config.artifacts.value);
+    vec![
+        finding("log", log, setup::open_log(log).map(|_| ())),
+        finding("artifacts", artifacts, setup::open_artifacts(artifacts).map(|_| ())),
+        finding("sandbox", &config.sandbox.value, setup::backend(&config.sandbox.value).map(|_| ())),
+    ]
+}
+
+fn settings(config: &Config) -> Vec<Setting> {
+    fn row<T: Serialize>(name: &'static str, resolved: &Resolved<T>) -> Setting {
+        Setting { name, value: json!(resolved.value), origin: resolved.origin.to_string() }
+    }
+    fn maybe<T: Serialize>(name: &'static str, resolved: &Option<Resolved<T>>) -> Setting {
+        match resolved {
+            Some(resolved) => row(name, resolved),
+            None => Setting { name, value: Value::Null, origin: "not set".to_owned() },
+        }
+    }
+    let secret = config.web.brave_key.as_ref().map(|key| Resolved { value: "set", origin: key.origin.clone() });
+    let scope = Resolved { value: config.scope.value.to_string(), origin: config.scope.origin.clone() };
+    vec![
+        row("home", &config.home),
+        row("config", &config.config_file),
+        row("store", &config.store),
+        row("artifacts", &config.artifacts),
+        row("sandbox", &config.sandbox),
+        maybe("model", &config.model),
+        maybe("base_url", &config.base_url),
+        maybe("context_tokens", &config.context_tokens),
+        row("max_iterations", &config.max_iterations),
+        row("layout", &config.layout),
+        row("scope", &scope),
+        row("skills", &config.skills),
+        maybe("searxng_url", &config.web.searxng_url),
+        maybe("brave_key", &secret),
+        maybe("web_allow", &config.web.allow),
+    ]
+}
+
+fn for_people(report: &Report) -> String {
+    let sections = [
+        ("Isolation", &report.isolation),
+        ("Interpreters", &report.interpreters),
+        ("Documents", &report.renderers),
+        ("Model and web", &report.model),
+        ("Stores", &report.stores),
+    ];
+    let mut out = format!("{} {}\n", styled(BOLD, "annals"), report.version);
+    for (title, findings) in sections {
+        out.push_str(&format!("\n{}\n", styled(BOLD, title)));
+        for finding in findings {
+            let mark = match finding.state {
+                State::Ok => styled(GOOD, "✓"),
+                State::Missing => styled(WARN, "–"),
+                State::Broken => styled(BAD, "✗"),
+            };
+            out.push_str(&format!("  {mark} {:<18} {}\n", finding.name, styled(DIM, &finding.detail)));
+        }
+    }
+    out.push_str(&format!("\n{}\n", styled(BOLD, "Settings")));
+    for setting in &report.settings {
+        let value = match &setting.value {
+            Value::Null => "–".to_owned(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        out.push_str(&format!("    {:<18} {value} {}\n", setting.name, styled(DIM, format!("({})", setting.origin))));
+    }
+    out
+}

@@ -1,0 +1,61 @@
+//! `annals run`: one turn, its answer on standard output.
+
+use std::io::Read as _;
+
+use annals::core::ids::TurnId;
+use annals::runtime::Attachment;
+use annals::{Session, TurnRequest};
+
+use crate::args::RunArgs;
+use crate::config::Config;
+use crate::failure::{Ended, Failure};
+use crate::paint;
+use crate::setup::{Needs, Setup, conversation_id};
+use crate::turn::{self, Form, Work};
+
+/// A conversation's title is the beginning of its first prompt.
+const TITLE_MAX_CHARS: usize = 60;
+
+pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure> {
+    let prompt = prompt(args.prompt)?;
+    let mut request = TurnRequest::new(&prompt);
+    for file in &args.attach {
+        request = request.attach(Attachment::from_file(file).map_err(Failure::usage)?);
+    }
+    if let Some(turn) = &args.turn_id {
+        request = request.turn_id(TurnId::parse(turn).map_err(Failure::usage)?);
+    }
+    args.conversation.as_deref().map(conversation_id).transpose()?;
+    let setup = Setup::open(config, Needs::Model).await?;
+    let mut session = open(&setup, args.conversation.as_deref(), &prompt).await?;
+    let ended = turn::perform(&setup, &mut session, Work::Run(request), Form::of(args.json)).await;
+    let ended = ended.and_then(|end| turn::judge(&setup, &session, end));
+    session.close().await?;
+    ended
+}
+
+/// Opens the conversation, or makes one and says its id.
+pub(crate) async fn open(setup: &Setup, conversation: Option<&str>, prompt: &str) -> Result<Session, Failure> {
+    match conversation {
+        Some(conversation) => Ok(setup.agent.session(conversation).await?),
+        None => {
+            let session = setup.agent.new_session(Some(paint::gist(prompt, TITLE_MAX_CHARS))).await?;
+            paint::say(&format!("conversation {}", session.id()));
+            Ok(session)
+        }
+    }
+}
+
+/// The prompt as it was typed, or from standard input.
+fn prompt(given: Option<String>) -> Result<String, Failure> {
+    match given {
+        Some(prompt) if prompt != "-" => Ok(prompt),
+        Some(_) => {
+            let mut prompt = String::new();
+            let read = std::io::stdin().read_to_string(&mut prompt);
+            read.map_err(|error| Failure::usage(format!("the prompt on standard input cannot be read: {error}")))?;
+            Ok(prompt)
+        }
+        None => Ok(String::new()),
+    }
+}

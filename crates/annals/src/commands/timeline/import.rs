@@ -1,0 +1,19 @@
+//! `annals timeline import`: reads a conversation from an export; prints its id.
+
+use annals::store::{ImportAs, import_conversation};
+
+use crate::args::ImportArgs;
+use crate::failure::{Ended, Failure};
+use crate::paint;
+use crate::setup::Setup;
+
+pub(crate) async fn run(args: ImportArgs, setup: &Setup) -> Result<Ended, Failure> {
+    let cannot = |error| Failure::usage(format!("cannot read `{}`: {error}", args.file.display()));
+    let file = tokio::fs::File::open(&args.file).await.map_err(cannot)?;
+    let mut reader = tokio::io::BufReader::new(file);
+    let agent = &setup.agent;
+    let import_as = ImportAs { id: None, scope: agent.scope().clone(), now: agent.world().now() };
+    let imported = import_conversation(&**agent.log(), agent.artifacts(), &mut reader, import_as).await?;
+    paint::print(format!("{}\n", imported.id))?;
+    Ok(Ended::Well)
+}

@@ -1,0 +1,154 @@
+//! A timeline drawn for people: turns, their rounds, the blocks of each, what they cost.
+
+use std::fmt::Write as _;
+
+use annals::core::block::{Block, BlockKind, Body};
+use annals::core::ids::{CallId, TurnId};
+use annals::core::timeline::{Timeline, Turn};
+use annals::core::turn::{TurnEnd, TurnReport};
+
+use crate::paint::{self, BAD, BOLD, DIM, GOOD, NAME, WARN, styled};
+
+const GIST_MAX_CHARS: usize = 56;
+
+/// What hangs below a turn: a block of its own, or a round.
+enum Branch<'a> {
+    Block(&'a Block),
+    Round { call: CallId, blocks: Vec<&'a Block> },
+}
+
+/// The conversation, or one of its turns.
+pub(crate) fn draw(name: &str, timeline: &Timeline, only: Option<&TurnId>) -> String {
+    let blocks = timeline.blocks().len() as u64;
+    let mut out = format!(
+        "{}  {}\n",
+        styled(BOLD, name),
+        styled(
+            DIM,
+            format!(
+                "{} turns · {} blocks · {} tokens in view",
+                timeline.turns().len(),
+                paint::number(blocks),
+                paint::number(timeline.view_tokens())
+            )
+        )
+    );
+    for turn in timeline.turns().iter().filter(|turn| only.is_none_or(|only| *only == turn.id)) {
+        draw_turn(&mut out, timeline, turn);
+    }
+    out
+}
+
+fn draw_turn(out: &mut String, timeline: &Timeline, turn: &Turn) {
+    let blocks: Vec<&Block> =
+        timeline.blocks().iter().map(|block| &**block).filter(|block| block.turn == turn.id).collect();
+    let _ = writeln!(out, "{} {}", mark(turn.end), headline(turn, &blocks));
+    let branches = branches(blocks);
+    let last = branches.len().saturating_sub(1);
+    for (at, branch) in branches.iter().enumerate() {
+        let (fork, rail) = if at == last { ("└─", "   ") } else { ("├─", "│  ") };
+        let (fork, rail) = (styled(DIM, fork), styled(DIM, rail));
+        match branch {
+            Branch::Block(block) => {
+                let _ = writeln!(out, "{fork} {}", line(timeline, block));
+            }
+            Branch::Round { call, blocks } => {
+                let _ = writeln!(out, "{fork} {}", round(timeline, call, blocks));
+                draw_round(out, timeline, &rail, blocks);
+            }
+        }
+    }
+}
+
+fn draw_round(out: &mut String, timeline: &Timeline, rail: &str, blocks: &[&Block]) {
+    let last = blocks.len().saturating_sub(1);
+    for (at, block) in blocks.iter().enumerate() {
+        let fork = styled(DIM, if at == last { "└─" } else { "├─" });
+        let _ = writeln!(out, "{rail}{fork} {}", line(timeline, block));
+    }
+}
+
+/// Blocks by call, in the order in which each call first appears.
+fn branches(blocks: Vec<&Block>) -> Vec<Branch<'_>> {
+    let mut branches: Vec<Branch<'_>> = Vec::new();
+    for block in blocks {
+        let Some(call) = &block.meta().call else {
+            branches.push(Branch::Block(block));
+            continue;
+        };
+        let round = branches.iter_mut().find_map(|branch| match branch {
+            Branch::Round { call: there, blocks } if there == call => Some(blocks),
+            _ => None,
+        });
+        match round {
+            Some(blocks) => blocks.push(block),
+            None => branches.push(Branch::Round { call: call.clone(), blocks: vec![block] }),
+        }
+    }
+    branches
+}
+
+fn mark(end: Option<TurnEnd>) -> String {
+    match end {
+        Some(end) if end.is_success() => styled(GOOD, "●"),
+        Some(_) => styled(BAD, "●"),
+        None => styled(WARN, "○"),
+    }
+}
+
+fn headline(turn: &Turn, blocks: &[&Block]) -> String {
+    let end = turn.end.map_or("unfinished", TurnEnd::as_str);
+    let completion = blocks.iter().rev().find(|block| block.kind == BlockKind::ReactCompletion);
+    let report: Option<TurnReport> =
+        completion.and_then(|block| block.text()).and_then(|text| serde_json::from_str(text).ok());
+    let facts = report.map(|report| {
+        let usage = report.usage;
+        format!(
+            " · {} · {} model calls · {} tokens in, {} from cache, {} out",
+            paint::seconds(report.elapsed_ms),
+            report.iterations,
+            paint::number(usage.input_tokens),
+            paint::number(usage.cache_read_tokens),
+            paint::number(usage.output_tokens)
+        )
+    });
+    let facts = format!("{} · {end}{}", turn.started, facts.unwrap_or_default());
+    format!("{} {}", styled(BOLD, &turn.id), styled(DIM, facts))
+}
+
+fn round(timeline: &Timeline, call: &CallId, blocks: &[&Block]) -> String {
+    let tool = timeline.tool_of(call).unwrap_or("?");
+    let error = blocks.iter().find_map(|block| block.meta().error.as_ref());
+    let has_result = blocks.iter().any(|block| block.kind == BlockKind::ToolResult);
+    let state = match (error, has_result) {
+        (Some(error), _) => styled(BAD, format!("✗ {}", error.code)),
+        (None, true) => styled(GOOD, "✓"),
+        (None, false) => styled(WARN, "…"),
+    };
+    let tokens: u64 = blocks.iter().map(|block| u64::from(block.tokens)).sum();
+    format!("{} {} {state} {}", styled(NAME, tool), styled(DIM, call), styled(DIM, cost(tokens)))
+}
+
+fn line(timeline: &Timeline, block: &Block) -> String {
+    let gist = match &block.body {
+        Body::Text(text) => paint::gist(text, GIST_MAX_CHARS),
+        Body::Blob(blob) => format!("{} {}", block.mime, paint::size(blob.size_bytes)),
+        Body::Empty => String::new(),
+    };
+    let named = block.path.as_ref().filter(|path| path.physical().is_some()).map(|path| format!(" {path}"));
+    let is_content = matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
+    let hidden = is_content && !timeline.is_visible(block) && !block.meta().is_digest;
+    format!(
+        "{} {}{} {} {}{}",
+        styled(DIM, format!("{:>3}", block.seq)),
+        block.kind,
+        styled(NAME, named.unwrap_or_default()),
+        styled(DIM, gist),
+        styled(DIM, cost(u64::from(block.tokens))),
+        if hidden { styled(WARN, " hidden") } else { String::new() },
+    )
+}
+
+fn cost(tokens: u64) -> String {
+    if tokens == 0 { String::new() } else { format!("{} tok", paint::number(tokens)) }
+}

@@ -1,0 +1,264 @@
+//! What the command line, the environment and the configuration file mean together, resolved once, each value with
+//! where it came from.
+//!
+//! Flags win over the environment, the environment over the file, the file over the defaults.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use annals_core::ids::Scope;
+use annals_core::settings::Settings;
+use annals_core::view::Layout;
+use serde::Serialize;
+
+use crate::args::{GlobalArgs, LayoutArg};
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "from", content = "name")]
+pub(crate) enum Origin {
+    /// A flag on the command line.
+    Flag(&'static str),
+    /// An environment variable.
+    Env(&'static str),
+    /// The configuration file.
+    File(&'static str),
+    /// Nobody said otherwise.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Flag(name) => write!(f, "flag {name}"),
+            Origin::Env(name) => write!(f, "env {name}"),
+            Origin::File(name) => write!(f, "config.toml `{name}`"),
+            Origin::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// A value and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Resolved<T> {
+    /// The value.
+    pub(crate) value: T,
+    /// Where it came from.
+    #[serde(flatten)]
+    pub(crate) origin: Origin,
+}
+
+impl<T> Resolved<T> {
+    fn or_default(found: Option<Self>, default: impl FnOnce() -> T) -> Self {
+        found.unwrap_or_else(|| Resolved { value: default(), origin: Origin::Default })
+    }
+
+    fn map<U>(self, change: impl FnOnce(T) -> U) -> Resolved<U> {
+        Resolved { value: change(self.value), origin: self.origin }
+    }
+}
+
+/// Everything that can be configured.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) home: Resolved<PathBuf>,
+    pub(crate) config_file: Resolved<PathBuf>,
+    pub(crate) store: Resolved<String>,
+    pub(crate) artifacts: Resolved<String>,
+    pub(crate) sandbox: Resolved<String>,
+    pub(crate) model: Option<Resolved<String>>,
+    pub(crate) base_url: Option<Resolved<String>>,
+    pub(crate) context_tokens: Option<Resolved<u32>>,
+    pub(crate) layout: Resolved<Layout>,
+    pub(crate) scope: Resolved<Scope>,
+    pub(crate) skills: Resolved<PathBuf>,
+    pub(crate) max_iterations: Resolved<u32>,
+    pub(crate) settings: Settings,
+    pub(crate) web: WebConfig,
+}
+
+/// What the web tools need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WebConfig {
+    pub(crate) searxng_url: Option<Resolved<String>>,
+    pub(crate) brave_key: Option<Resolved<String>>,
+    pub(crate) allow: Option<Resolved<String>>,
+}
+
+impl Config {
+    /// Resolves what was typed against the environment and the file.
+    pub(crate) fn resolve(args: &GlobalArgs) -> anyhow::Result<Self> {
+        Config::resolve_in(args, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    fn resolve_in(args: &GlobalArgs, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+        let home = Resolved::or_default(
+            flag("--home", args.home.clone()).or_else(|| from_env(&env, "ANNALS_HOME").map(|home| home.map(Into::into))),
+            || default_home(&env),
+        );
+        let config_file =
+            Resolved::or_default(flag("--config", args.config.clone()), || home.value.join("config.toml"));
+        let mut file = ConfigFile::read(&config_file)?;
+        let store = Resolved::or_default(flag("--store", args.store.clone()).or(file.text("store")?), || {
+            format!("sqlite:{}", home.value.join("annals.db").display())
+        });
+        let artifacts = Resolved::or_default(
+            flag("--artifacts", args.artifacts.clone()).or(file.text("artifacts")?),
+            || format!("file:{}", home.value.join("artifacts").display()),
+        );
+        let sandbox =
+            Resolved::or_default(flag("--sandbox", args.sandbox.clone()).or(file.text("sandbox")?), || "local".into());
+        let model = flag("--model", args.model.clone()).or_else(|| from_env(&env, "ANNALS_MODEL")).or(file.text("model")?);
+        let base_url =
+            flag("--base-url", args.base_url.clone()).or_else(|| from_env(&env, "ANNALS_BASE_URL")).or(file.text("base_url")?);
+        let context_tokens = flag("--context-tokens", args.context_tokens).or(file.number("context_tokens")?);
+        let skills = Resolved::or_default(file.text("skills")?.map(|dir| dir.map(PathBuf::from)), || home.value.join("skills"));
+        let layout = file.text("layout")?.map(|layout| parse_layout(&layout.value).map(|value| Resolved { value, origin: layout.origin }));
+        let layout = flag("--layout", args.layout.map(layout_of)).map(Ok).or(layout).transpose()?;
+        let scope = flag("--scope", args.scope.clone()).or(file.text("scope")?);
+        let scope = scope.map(|scope| anyhow::Ok(Resolved { value: Scope::parse(&scope.value)?, origin: scope.origin })).transpose()?;
+        let web = WebConfig {
+            searxng_url: from_env(&env, "ANNALS_SEARXNG_URL").or(file.text("searxng_url")?),
+            brave_key: from_env(&env, "ANNALS_BRAVE_KEY"),
+            allow: from_env(&env, "ANNALS_WEB_ALLOW").or(file.text("web_allow")?),
+        };
+        let in_file = file.has("max_iterations");
+        let mut settings = file.settings(&config_file.value)?;
+        let max_iterations = match (args.max_iterations, in_file) {
+            (Some(value), _) => Resolved { value, origin: Origin::Flag("--max-iterations") },
+            (None, true) => Resolved { value: settings.max_iterations, origin: Origin::File("max_iterations") },
+            (None, false) => Resolved { value: settings.max_iterations, origin: Origin::Default },
+        };
+        settings.max_iterations = max_iterations.value;
+        settings.validate().context("the settings cannot be used")?;
+        Ok(Config {
+            home,
+            config_file,
+            store,
+            artifacts,
+            sandbox,
+            model,
+            base_url,
+            context_tokens,
+            layout: Resolved::or_default(layout, Layout::default),
+            scope: Resolved::or_default(scope, Scope::default),
+            skills,
+            max_iterations,
+            settings,
+            web,
+        })
+    }
+}
+
+fn flag<T>(name: &'static str, value: Option<T>) -> Option<Resolved<T>> {
+    value.map(|value| Resolved { value, origin: Origin::Flag(name) })
+}
+
+fn from_env(env: &impl Fn(&str) -> Option<String>, name: &'static str) -> Option<Resolved<String>> {
+    env(name).map(|value| Resolved { value, origin: Origin::Env(name) })
+}
+
+fn default_home(env: &impl Fn(&str) -> Option<String>) -> PathBuf {
+    let data = env("XDG_DATA_HOME").map(PathBuf::from);
+    let data = data.or_else(|| env("HOME").map(|home| Path::new(&home).join(".local/share")));
+    data.unwrap_or_else(|| PathBuf::from(".")).join("annals")
+}
+
+fn layout_of(layout: LayoutArg) -> Layout {
+    match layout {
+        LayoutArg::Chat => Layout::Chat,
+        LayoutArg::Timeline => Layout::Timeline,
+    }
+}
+
+fn parse_layout(word: &str) -> anyhow::Result<Layout> {
+    match word {
+        "chat" => Ok(Layout::Chat),
+        "timeline" => Ok(Layout::Timeline),
+        other => bail!("`layout` is `{other}`: give `chat` or `timeline`"),
+    }
+}
+
+/// The configuration file, taken apart name by name, so that what is left over can be refused.
+struct ConfigFile {
+    table: toml::Table,
+}
+
+impl ConfigFile {
+    fn read(path: &Resolved<PathBuf>) -> anyhow::Result<Self> {
+        let shown = path.value.display();
+        let text = match std::fs::read_to_string(&path.value) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.origin == Origin::Default => String::new(),
+            Err(error) => bail!("cannot read the configuration `{shown}`: {error}"),
+        };
+        let table = text.parse().with_context(|| format!("`{shown}` is not TOML"))?;
+        Ok(ConfigFile { table })
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.table.contains_key(name)
+    }
+
+    fn text(&mut self, name: &'static str) -> anyhow::Result<Option<Resolved<String>>> {
+        match self.table.remove(name) {
+            None => Ok(None),
+            Some(toml::Value::String(value)) => Ok(Some(Resolved { value, origin: Origin::File(name) })),
+            Some(other) => bail!("`{name}` in the configuration is {}: give a text", other.type_str()),
+        }
+    }
+
+    fn number(&mut self, name: &'static str) -> anyhow::Result<Option<Resolved<u32>>> {
+        let Some(value) = self.table.remove(name) else { return Ok(None) };
+        let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+        let value = number.with_context(|| format!("`{name}` in the configuration is not a number above zero"))?;
+        Ok(Some(Resolved { value, origin: Origin::File(name) }))
+    }
+
+    /// What is left must be settings.
+    fn settings(self, path: &Path) -> anyhow::Result<Settings> {
+        self.table.try_into().with_context(|| format!("`{}` has a setting that is not known", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn resolve(flags: &[&str], env: &[(&str, &str)], file: &str) -> anyhow::Result<Config> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        std::fs::write(&path, file).unwrap();
+        let path = path.to_str().unwrap().to_owned();
+        let args = ["annals", "doctor", "--config", &path].into_iter().chain(flags.iter().copied());
+        let cli = Cli::parse_from(args);
+        Config::resolve_in(&cli.global, |name| env.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let env = [("ANNALS_MODEL", "openai:b")];
+        let config = resolve(&["--model", "openai:a"], &env, "model = 'openai:c'").unwrap();
+        assert_eq!(config.model.unwrap().origin, Origin::Flag("--model"));
+        let config = resolve(&[], &env, "model = 'openai:c'").unwrap();
+        assert_eq!(config.model.unwrap().value, "openai:b");
+        let config = resolve(&[], &[], "model = 'openai:c'").unwrap();
+        assert_eq!(config.model.unwrap().origin, Origin::File("model"));
+    }
+
+    #[test]
+    fn a_misspelt_setting_is_refused_by_name() {
+        let error = format!("{:#}", resolve(&[], &[], "max_iteration = 3").unwrap_err());
+        assert!(error.contains("max_iteration"), "{error}");
+    }
+
+    #[test]
+    fn settings_keep_their_names() {
+        let config = resolve(&[], &[], "max_iterations = 3\n[cache]\ncache_point_min_rounds = 5").unwrap();
+        assert_eq!((config.max_iterations.value, config.settings.cache.cache_point_min_rounds), (3, 5));
+    }
+}

@@ -1,0 +1,23 @@
+//! The names that a program needs: `use annals::prelude::*;`.
+//!
+//! `Deserialize` and `JsonSchema` bring their derives, which name their own crates: a program that derives them
+//! depends on `serde` and `schemars` too.
+
+pub use annals_core::block::{Block, BlockKind, NewBlock};
+pub use annals_core::ids::{ConversationId, Scope, TurnId};
+pub use annals_core::path::LogicalPath;
+pub use annals_core::settings::Settings;
+pub use annals_core::timeline::Timeline;
+pub use annals_core::turn::TurnEnd;
+pub use annals_core::view::Layout;
+pub use annals_runtime::{
+    Agent, AgentBuilder, Attachment, Delta, DeltaChannel, Hooks, Listen, RunError, Session, TurnRequest, Update, Verdict,
+    World,
+};
+pub use annals_tools::{DynamicTool, Tool, ToolCx, ToolFailure, ToolResult, ToolSpec, tool};
+pub use async_trait::async_trait;
+pub use schemars::JsonSchema;
+pub use serde::{Deserialize, Serialize};
+pub use serde_json::{Value, json};
+
+pub use crate::model::{Model, Script, Step};

@@ -1,0 +1,247 @@
+//! From a configuration to an agent: stores by URL, sandbox and model by name, skills from their folder.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+
+use annals::core::ids::{ConversationId, SkillName};
+use annals::core::skill::Skill;
+use annals::core::timeline::Timeline;
+use annals::model::{self, EventStream, Model as AnyModel, ModelError, OpenError, Request, Window};
+use annals::render::Renderer;
+use annals::runtime::RunError;
+use annals::sandbox::{Backend, Registry};
+use annals::store::{ArtifactStore, BlockLog, SqliteLog, SqliteOptions, Workspace};
+use annals::tools::ConversationCx;
+use annals::tools::skills::Skills;
+use annals::tools::web::WebSettings;
+use annals::{Agent, Model};
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// An agent, and what commands need beside it.
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) agent: Agent,
+    skills: Arc<dyn Skills>,
+}
+
+/// Whether a command asks a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// It does.
+    Model,
+    /// It does not, and works without one.
+    NoModel,
+}
+
+impl Setup {
+    /// Opens everything that the configuration names.
+    pub(crate) async fn open(config: Config, needs: Needs) -> Result<Self, Failure> {
+        let model = match needs {
+            Needs::Model => named_model(&config)?,
+            Needs::NoModel => Model::from_model(Arc::new(Unasked)),
+        };
+        Self::with_model(config, model).await
+    }
+
+    /// Opens everything but the model, which is given.
+    pub(crate) async fn with_model(config: Config, model: Model) -> Result<Self, Failure> {
+        let log = open_log(&config.store.value)?;
+        let artifacts = open_artifacts(&config.artifacts.value)?;
+        let skills: Arc<dyn Skills> = Arc::new(read_skills(&config.skills.value));
+        let tools = annals::tools::builtin(web_settings(&config)?, &Renderer::new());
+        let mut builder = Agent::builder()
+            .model(model)
+            .tools(tools)
+            .home(&config.home.value)
+            .log(log)
+            .artifacts(artifacts)
+            .sandbox(backend(&config.sandbox.value)?)
+            .skills(skills.clone())
+            .settings(config.settings.clone())
+            .layout(config.layout.value)
+            .scope(config.scope.value.clone());
+        if let Some(tokens) = &config.context_tokens {
+            builder = builder.context_tokens(tokens.value);
+        }
+        let agent = builder.build().await?;
+        Ok(Setup { config, agent, skills })
+    }
+
+    /// OUT_DIR of a conversation.
+    pub(crate) fn workspace(&self, id: &ConversationId) -> PathBuf {
+        self.config.home.value.join("workspace").join(id.as_str())
+    }
+
+    /// The conversation of this name in this scope, folded, without taking the right to write.
+    pub(crate) async fn timeline(&self, conversation: &str) -> Result<(ConversationId, Timeline), Failure> {
+        let id = conversation_id(conversation)?;
+        let info = self.agent.log().get(&id).await?;
+        if info.scope != *self.agent.scope() {
+            return Err(RunError::NotYours(id).into());
+        }
+        let timeline = self.agent.timeline(&id).await?;
+        Ok((id, timeline))
+    }
+
+    /// What reading a path of a conversation needs.
+    pub(crate) fn reading(&self, id: ConversationId, timeline: Timeline) -> Result<ConversationCx, Failure> {
+        let workspace = Workspace::open(self.workspace(&id)).map_err(Failure::environment)?;
+        let scope = self.agent.scope().clone();
+        let timeline = Arc::new(RwLock::new(timeline));
+        let cx = ConversationCx::new(id, scope, timeline, Arc::new(workspace), self.agent.artifacts().clone());
+        Ok(ConversationCx { skills: self.skills.clone(), settings: Arc::new(self.config.settings.clone()), ..cx })
+    }
+}
+
+/// A conversation's id as somebody typed it.
+pub(crate) fn conversation_id(text: &str) -> Result<ConversationId, Failure> {
+    ConversationId::parse(text).map_err(Failure::usage)
+}
+
+fn named_model(config: &Config) -> Result<Model, Failure> {
+    let Some(name) = &config.model else {
+        return Err(Failure::usage(
+            "no model is configured: give `--model`, set `ANNALS_MODEL`, or try `annals demo`, which needs none",
+        ));
+    };
+    let mut model = Model::parse(&name.value).map_err(Failure::usage)?;
+    if let Some(url) = &config.base_url {
+        model = model.base_url(&url.value);
+    }
+    match model.open() {
+        Ok(_) => Ok(model),
+        Err(error @ OpenError::Script(_)) => Err(Failure::usage(sentence(error))),
+        Err(error) => Err(Failure::environment(error)),
+    }
+}
+
+/// An error with what caused it, on one line.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// The log that a URL names.
+pub(crate) fn open_log(url: &str) -> Result<Arc<dyn BlockLog>, Failure> {
+    match url.split_once(':') {
+        Some(("sqlite", path)) => {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            Ok(Arc::new(SqliteLog::open(path, SqliteOptions::default())?))
+        }
+        Some(("postgres" | "postgresql", _)) => {
+            Err(Failure::environment("this build has no PostgreSQL store: use `--store sqlite:FILE`"))
+        }
+        _ => Err(Failure::usage(format!("`{url}` names no store: use `sqlite:FILE`"))),
+    }
+}
+
+/// The artifact store that a URL names.
+pub(crate) fn open_artifacts(url: &str) -> Result<ArtifactStore, Failure> {
+    if url.starts_with("s3:") {
+        return Err(Failure::environment("this build has no S3 store: use `--artifacts file:DIR`"));
+    }
+    ArtifactStore::open_url(url).map_err(Failure::environment)
+}
+
+/// The sandbox backend of this name.
+pub(crate) fn backend(name: &str) -> Result<Arc<dyn Backend>, Failure> {
+    match name {
+        "opensandbox" => Err(Failure::environment("this build has no OpenSandbox backend: use `--sandbox local`")),
+        name => Registry::default().get(name).map_err(Failure::usage),
+    }
+}
+
+fn web_settings(config: &Config) -> Result<WebSettings, Failure> {
+    use annals::tools::web::settings::{BRAVE_KEY, SEARXNG_URL, WEB_ALLOW};
+    let web = &config.web;
+    let value = |name: &str| {
+        let resolved = match name {
+            SEARXNG_URL => &web.searxng_url,
+            BRAVE_KEY => &web.brave_key,
+            WEB_ALLOW => &web.allow,
+            _ => &None,
+        };
+        resolved.as_ref().map(|resolved| resolved.value.clone())
+    };
+    WebSettings::read(value).map_err(Failure::usage)
+}
+
+/// The skills below a folder. One that cannot be read is named in a warning and left out.
+pub(crate) fn read_skills(folder: &Path) -> BTreeMap<SkillName, Skill> {
+    let mut skills = BTreeMap::new();
+    let Ok(entries) = std::fs::read_dir(folder) else { return skills };
+    for entry in entries.flatten() {
+        let file = entry.path().join("SKILL.md");
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let sources = std::fs::read_to_string(entry.path().join("sources.yaml")).ok();
+        match Skill::parse(&text, sources.as_deref()) {
+            Ok(skill) => {
+                skills.insert(skill.name.clone(), skill);
+            }
+            Err(error) => tracing::warn!("the skill `{}` is left out: {error}", file.display()),
+        }
+    }
+    skills
+}
+
+/// Stands where a command that asks no model has one.
+struct Unasked;
+
+#[async_trait]
+impl AnyModel for Unasked {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn window(&self) -> Window {
+        model::catalog::UNKNOWN_WINDOW
+    }
+
+    async fn stream(&self, _: Request, _: &CancellationToken) -> Result<EventStream, ModelError> {
+        Err(ModelError::BadRequest { message: "this command asks no model".to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skill_is_a_folder_with_a_skill_md_and_a_broken_one_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("SKILL.md"), text).unwrap();
+        };
+        write("charts", "---\nname: charts\ndescription: How to draw\n---\nDraw.\n");
+        write("broken", "no front matter");
+        let names: Vec<String> = read_skills(folder.path()).keys().map(ToString::to_string).collect();
+        assert_eq!(names, ["charts"]);
+        assert!(read_skills(&folder.path().join("absent")).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_built_in_is_said_to_be_missing_and_what_does_not_exist_to_be_wrong() {
+        let codes = [
+            open_log("postgres://localhost/x").err().unwrap().code(),
+            open_log("mysql:x").err().unwrap().code(),
+            open_artifacts("s3://bucket").err().unwrap().code(),
+            backend("opensandbox").err().unwrap().code(),
+            backend("docker").err().unwrap().code(),
+        ];
+        assert_eq!(codes, [3, 2, 3, 3, 2]);
+    }
+}
