@@ -32,23 +32,38 @@ impl Model for Instantly {
     }
 
     fn window(&self) -> Window {
-        Window { context_tokens: 2_000_000, max_output_tokens: 8_000 }
+        Window {
+            context_tokens: 2_000_000,
+            max_output_tokens: 8_000,
+        }
     }
 
     async fn stream(&self, request: Request, _: &CancellationToken) -> Result<EventStream, ModelError> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let replies = request.prompt.messages.iter().filter(|message| {
-            matches!(message, annals_core::view::Message::Tool(_))
-        });
+        let replies = request
+            .prompt
+            .messages
+            .iter()
+            .filter(|message| matches!(message, annals_core::view::Message::Tool(_)));
         let round = replies.count() % (self.rounds + 1);
         if let (0, Some(meeting)) = (round, &self.meeting) {
             meeting.wait().await;
         }
-        let finished = |stop| Event::Finished { stop, usage: Usage::default() };
+        let finished = |stop| Event::Finished {
+            stop,
+            usage: Usage::default(),
+        };
         let events = if round < self.rounds {
             vec![
-                Event::CallStarted { index: 0, id: Some(format!("c{call}")), tool: "add_one".into() },
-                Event::CallArguments { index: 0, json: "{\"x\":1}".into() },
+                Event::CallStarted {
+                    index: 0,
+                    id: Some(format!("c{call}")),
+                    tool: "add_one".into(),
+                },
+                Event::CallArguments {
+                    index: 0,
+                    json: "{\"x\":1}".into(),
+                },
                 finished(StopReason::ToolUse),
             ]
         } else {
@@ -63,7 +78,10 @@ async fn agent(log: Arc<dyn BlockLog>, home: &std::path::Path, model: Instantly)
     let add_one = DynamicTool::new("add_one", "Add 1 to x", schema, |_, args| async move {
         Ok(json!(args["x"].as_i64().unwrap_or(0) + 1))
     });
-    let settings = Settings { max_iterations: 1_000, ..Settings::default() };
+    let settings = Settings {
+        max_iterations: 1_000,
+        ..Settings::default()
+    };
     Agent::builder()
         .model(model)
         .tool(add_one.expect("a plain tool"))
@@ -79,25 +97,42 @@ async fn agent(log: Arc<dyn BlockLog>, home: &std::path::Path, model: Instantly)
 
 async fn rounds(agent: &Agent, session: Session) -> (Session, Duration) {
     let start = Instant::now();
-    let session = agent.run(session, "go").await.expect("an instant model never fails");
+    let session = agent
+        .run(session, "go")
+        .await
+        .expect("an instant model never fails");
     (session, start.elapsed())
 }
 
 fn row(what: &str, value: String, target: &str, met: bool) {
-    println!("{what:<64} {value:>14}   {target:<12} {}", if met { "ok" } else { "MISSED" });
+    println!(
+        "{what:<64} {value:>14}   {target:<12} {}",
+        if met { "ok" } else { "MISSED" }
+    );
 }
 
 async fn overhead_of_a_round(home: &std::path::Path) {
     for count in [10, 100, 900] {
-        let model = Instantly { rounds: count, ..Instantly::default() };
+        let model = Instantly {
+            rounds: count,
+            ..Instantly::default()
+        };
         let agent = agent(Arc::new(MemoryLog::default()), home, model).await;
         let mut best = Duration::MAX;
         for run in 0..5 {
-            let session = agent.session(&format!("r{count}_{run}")).await.expect("a new conversation");
+            let session = agent
+                .session(&format!("r{count}_{run}"))
+                .await
+                .expect("a new conversation");
             best = best.min(rounds(&agent, session).await.1);
         }
         let micros = best.as_secs_f64() * 1e6 / count as f64;
-        row(&format!("model call + in-process tool, {count} rounds, no sync"), format!("{micros:.0} µs"), "≤ 100 µs", micros <= 100.0);
+        row(
+            &format!("model call + in-process tool, {count} rounds, no sync"),
+            format!("{micros:.0} µs"),
+            "≤ 100 µs",
+            micros <= 100.0,
+        );
     }
 }
 
@@ -105,7 +140,11 @@ async fn many_sessions(home: &std::path::Path) {
     const SESSIONS: usize = 1_000;
     let log = SqliteLog::open(home.join("many.db"), SqliteOptions::default()).expect("a fresh database");
     let meeting = Arc::new(tokio::sync::Barrier::new(SESSIONS));
-    let model = Instantly { rounds: 10, meeting: Some(meeting), ..Instantly::default() };
+    let model = Instantly {
+        rounds: 10,
+        meeting: Some(meeting),
+        ..Instantly::default()
+    };
     let agent = agent(Arc::new(log), home, model).await;
     let start = Instant::now();
     let running = (0..SESSIONS).map(|n| {
@@ -122,17 +161,31 @@ async fn many_sessions(home: &std::path::Path) {
     }
     let seconds = start.elapsed().as_secs_f64();
     let rate = SESSIONS as f64 / seconds;
-    row("1,000 sessions × 10 calls, durable, 1,000 model calls in flight", format!("{rate:.0} sessions/s"), "", true);
+    row(
+        "1,000 sessions × 10 calls, durable, 1,000 model calls in flight",
+        format!("{rate:.0} sessions/s"),
+        "",
+        true,
+    );
     let before = rss_bytes();
     drop(sessions);
     release_free_memory();
     let per_session = before.saturating_sub(rss_bytes()) / SESSIONS;
-    row("memory of an idle session (10 rounds on its timeline)", format!("{per_session} bytes"), "≤ 30 KB", per_session <= 30_000);
+    row(
+        "memory of an idle session (10 rounds on its timeline)",
+        format!("{per_session} bytes"),
+        "≤ 30 KB",
+        per_session <= 30_000,
+    );
 }
 
 fn rss_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: usize = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    let pages: usize = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .unwrap_or(0);
     pages * 4_096
 }
 
@@ -145,7 +198,10 @@ fn release_free_memory() {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let home = tempfile::tempdir().expect("a temporary folder");
     runtime.block_on(async {
         println!("runtime (minimum of five runs)");

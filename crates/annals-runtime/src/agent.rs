@@ -168,7 +168,8 @@ impl Agent {
 
     /// Opens a conversation for writing; makes it if it does not exist.
     pub async fn session(&self, conversation: &str) -> Result<Session, RunError> {
-        let id = ConversationId::parse(conversation).map_err(|_| RunError::BadConversationId(conversation.to_owned()))?;
+        let id = ConversationId::parse(conversation)
+            .map_err(|_| RunError::BadConversationId(conversation.to_owned()))?;
         match self.parts.log.get(&id).await {
             Ok(_) => {}
             Err(LogError::NotFound { .. }) => self.create(&id, None).await?,
@@ -196,14 +197,18 @@ impl Agent {
         if parts.log.get(id).await?.scope != parts.scope {
             return Err(RunError::NotYours(id.clone()));
         }
-        let lease = parts.log.acquire(id, &parts.holder, parts.world.now(), LEASE_TTL).await?;
+        let lease = parts
+            .log
+            .acquire(id, &parts.holder, parts.world.now(), LEASE_TTL)
+            .await?;
         let timeline = Arc::new(RwLock::new(self.timeline(id).await?));
         let dir = parts.workspaces.join(id.as_str());
         let workspace = Workspace::open(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
         let workspace = Arc::new(workspace);
-        let sandbox = parts.sandbox.as_ref().map(|backend| {
-            Arc::new(Target::new(backend.clone(), SandboxSpec::new(workspace.root())))
-        });
+        let sandbox = parts
+            .sandbox
+            .as_ref()
+            .map(|backend| Arc::new(Target::new(backend.clone(), SandboxSpec::new(workspace.root()))));
         let cx = ConversationCx {
             sandbox,
             skills: parts.skills.clone(),
@@ -217,15 +222,26 @@ impl Agent {
             )
         };
         let journal = Journal::new(parts.log.clone(), lease, timeline, parts.world.clone());
-        Ok(Session { cx: Arc::new(cx), journal, renderer: None })
+        Ok(Session {
+            cx: Arc::new(cx),
+            journal,
+            renderer: None,
+        })
     }
 
     /// Folds a conversation without opening it for writing. Any scope's: the caller has checked whose it is.
     pub async fn timeline(&self, id: &ConversationId) -> Result<Timeline, RunError> {
-        let fold = |source| RunError::Fold { conversation: id.clone(), source };
+        let fold = |source| RunError::Fold {
+            conversation: id.clone(),
+            source,
+        };
         let mut timeline = Timeline::default();
         loop {
-            let page = self.parts.log.read(id, timeline.next_seq(), READ_PAGE_BLOCKS).await?;
+            let page = self
+                .parts
+                .log
+                .read(id, timeline.next_seq(), READ_PAGE_BLOCKS)
+                .await?;
             let is_last = page.len() < READ_PAGE_BLOCKS;
             for block in page {
                 timeline.push(Arc::new(block)).map_err(fold)?;
@@ -246,13 +262,24 @@ impl Agent {
 
     /// Runs one turn in a session that the caller keeps, also when it fails.
     pub async fn run_in(&self, session: &mut Session, request: TurnRequest) -> Result<TurnEnd, RunError> {
-        let TurnRequest { prompt, attachments, turn, listener, cancel } = request;
+        let TurnRequest {
+            prompt,
+            attachments,
+            turn,
+            listener,
+            cancel,
+        } = request;
         check_prompt(&prompt, &attachments)?;
         session.journal.set_listener(listener);
         let turn = self.begin(session, turn, &cancel).await?;
         let attachments = self.take_in(session, &turn, attachments).await?;
         let agent = format!("{} | model: {}", self.parts.name, self.parts.model.name());
-        let opening = Opening { turn: turn.clone(), prompt, attachments, agent };
+        let opening = Opening {
+            turn: turn.clone(),
+            prompt,
+            attachments,
+            agent,
+        };
         let blocks = session.journal.read(|timeline| {
             let resolved = clarification_resolved(timeline, &turn);
             opening.blocks(timeline).into_iter().chain(resolved).collect()
@@ -277,9 +304,14 @@ impl Agent {
         cancel: CancellationToken,
     ) -> Result<TurnEnd, RunError> {
         let turn = session.timeline(|timeline| {
-            timeline.current_turn().filter(|turn| turn.end.is_none()).map(|turn| (turn.id.clone(), turn.prompt))
+            timeline
+                .current_turn()
+                .filter(|turn| turn.end.is_none())
+                .map(|turn| (turn.id.clone(), turn.prompt))
         });
-        let Some((turn, prompt)) = turn else { return Err(RunError::NothingToResume(session.id().clone())) };
+        let Some((turn, prompt)) = turn else {
+            return Err(RunError::NothingToResume(session.id().clone()));
+        };
         session.journal.set_listener(listener);
         let mut drive = self.drive(session, turn, cancel);
         let end = match prompt {
@@ -299,7 +331,11 @@ impl Agent {
         turn: Option<TurnId>,
         listener: Arc<dyn Listen>,
     ) -> Result<TurnEnd, RunError> {
-        let tool = self.parts.tools.get_wire(tool).ok_or_else(|| RunError::NoSuchTool(tool.to_owned()))?;
+        let tool = self
+            .parts
+            .tools
+            .get_wire(tool)
+            .ok_or_else(|| RunError::NoSuchTool(tool.to_owned()))?;
         session.journal.set_listener(listener);
         let cancel = CancellationToken::new();
         let turn = self.begin(session, turn, &cancel).await?;
@@ -313,10 +349,20 @@ impl Agent {
             unreadable: None,
             cut,
         };
-        let answer = NewAnswer { calls: vec![new], ..NewAnswer::default() };
-        let mut blocks = vec![NewBlock::new(BlockKind::TurnHeader, &turn, LogicalPath::turn_header(&turn))];
+        let answer = NewAnswer {
+            calls: vec![new],
+            ..NewAnswer::default()
+        };
+        let mut blocks = vec![NewBlock::new(
+            BlockKind::TurnHeader,
+            &turn,
+            LogicalPath::turn_header(&turn),
+        )];
         blocks.extend(answer_blocks(&turn, 0, self.parts.world.now(), &answer));
-        blocks.iter_mut().skip(1).for_each(|block| block.author = "user".into());
+        blocks
+            .iter_mut()
+            .skip(1)
+            .for_each(|block| block.author = "user".into());
         session.journal.append(blocks).await?;
         let mut drive = self.drive(session, turn, cancel);
         drive.fresh.insert(call.clone(), params);
@@ -344,23 +390,40 @@ impl Agent {
             return Err(RunError::TurnExists(turn));
         }
         let unfinished = session.timeline(|timeline| {
-            timeline.current_turn().filter(|turn| turn.end.is_none()).map(|turn| turn.id.clone())
+            timeline
+                .current_turn()
+                .filter(|turn| turn.end.is_none())
+                .map(|turn| turn.id.clone())
         });
         if let Some(unfinished) = unfinished {
             let mut drive = self.drive(session, unfinished, cancel.clone());
-            drive.finish(TurnEnd::Interrupted, Some("a new prompt came before the turn had ended".into())).await?;
+            drive
+                .finish(
+                    TurnEnd::Interrupted,
+                    Some("a new prompt came before the turn had ended".into()),
+                )
+                .await?;
         }
         Ok(turn)
     }
 
     fn drive<'a>(&'a self, session: &'a mut Session, turn: TurnId, cancel: CancellationToken) -> Drive<'a> {
-        Drive { agent: &self.parts, session, turn, cancel, fresh: HashMap::new() }
+        Drive {
+            agent: &self.parts,
+            session,
+            turn,
+            cancel,
+            fresh: HashMap::new(),
+        }
     }
 }
 
 fn check_prompt(prompt: &str, attachments: &[Attachment]) -> Result<(), RunError> {
     if prompt.len() > limits::PROMPT_MAX_BYTES {
-        return Err(RunError::PromptTooLong { given: prompt.len(), most: limits::PROMPT_MAX_BYTES });
+        return Err(RunError::PromptTooLong {
+            given: prompt.len(),
+            most: limits::PROMPT_MAX_BYTES,
+        });
     }
     if prompt.trim().is_empty() && attachments.is_empty() {
         return Err(RunError::PromptEmpty);
@@ -543,9 +606,17 @@ impl AgentBuilder {
         };
         make_dir(&workspaces)?;
         let own = model.window();
-        let window = Window { context_tokens: self.context_tokens.unwrap_or(own.context_tokens), ..own };
+        let window = Window {
+            context_tokens: self.context_tokens.unwrap_or(own.context_tokens),
+            ..own
+        };
         let system = instructions::system(self.instructions.as_deref(), &*skills);
-        let frame = Frame::new(system.into(), tools.schemas(), window, self.settings.max_iterations);
+        let frame = Frame::new(
+            system.into(),
+            tools.schemas(),
+            window,
+            self.settings.max_iterations,
+        );
         let holder = format!("pid {} #{:x}", std::process::id(), self.world.random());
         let parts = AgentParts {
             name: self.name.unwrap_or_else(|| "annals".to_owned()),
@@ -565,16 +636,22 @@ impl AgentBuilder {
             world: self.world,
             holder,
         };
-        Ok(Agent { parts: Arc::new(parts) })
+        Ok(Agent {
+            parts: Arc::new(parts),
+        })
     }
 }
 
 fn make_dir(dir: &Path) -> Result<(), BuildError> {
-    std::fs::create_dir_all(dir)
-        .map_err(|error| BuildError::Open { what: dir.display().to_string(), reason: error.to_string() })
+    std::fs::create_dir_all(dir).map_err(|error| BuildError::Open {
+        what: dir.display().to_string(),
+        reason: error.to_string(),
+    })
 }
 
 fn open_artifacts(dir: &Path) -> Result<ArtifactStore, BuildError> {
-    ArtifactStore::open(dir)
-        .map_err(|error| BuildError::Open { what: dir.display().to_string(), reason: error.to_string() })
+    ArtifactStore::open(dir).map_err(|error| BuildError::Open {
+        what: dir.display().to_string(),
+        reason: error.to_string(),
+    })
 }

@@ -40,7 +40,11 @@ impl Drive<'_> {
                 return Ok(Asked::Answered);
             }
             Err(ModelError::ContextLimit { message }) if !self.was_refused_before() => {
-                let note = system_message(&self.turn, "context_limit", format!("the prompt was too long: {message}"));
+                let note = system_message(
+                    &self.turn,
+                    "context_limit",
+                    format!("the prompt was too long: {message}"),
+                );
                 self.session.journal.append(vec![note]).await?;
                 return Ok(Asked::Answered);
             }
@@ -52,7 +56,11 @@ impl Drive<'_> {
     }
 
     fn was_refused_before(&self) -> bool {
-        self.session.journal.read(|timeline| timeline.turn(&self.turn).is_some_and(|turn| turn.context_limit.is_some()))
+        self.session.journal.read(|timeline| {
+            timeline
+                .turn(&self.turn)
+                .is_some_and(|turn| turn.context_limit.is_some())
+        })
     }
 
     /// Streams one answer, telling listeners as it comes.
@@ -66,7 +74,9 @@ impl Drive<'_> {
                 () = self.cancel.cancelled() => return Err(ModelError::Cancelled),
                 event = stream.next() => event,
             };
-            let Some(event) = event else { return assembler.finish() };
+            let Some(event) = event else {
+                return assembler.finish();
+            };
             let event = event?;
             self.tell_deltas(&event, &mut watch);
             assembler.push(&event);
@@ -75,7 +85,11 @@ impl Drive<'_> {
 
     fn tell_deltas(&self, event: &Event, watch: &mut WriteWatch) {
         let said = |channel, text: &str| {
-            let delta = Delta { channel, text: text.to_owned(), path: None };
+            let delta = Delta {
+                channel,
+                text: text.to_owned(),
+                path: None,
+            };
             self.session.journal.tell(Update::Delta(delta));
         };
         match event {
@@ -83,11 +97,16 @@ impl Drive<'_> {
             Event::Text(text) => said(DeltaChannel::Answer, text),
             Event::CallStarted { index, tool, .. } => watch.started(*index, tool),
             Event::CallArguments { index, json } => {
-                watch.arrived(*index, json).into_iter().for_each(|delta| self.session.journal.tell(Update::Delta(delta)));
+                watch
+                    .arrived(*index, json)
+                    .into_iter()
+                    .for_each(|delta| self.session.journal.tell(Update::Delta(delta)));
             }
             Event::Restarted { reason, .. } => {
                 *watch = WriteWatch::default();
-                self.session.journal.tell(Update::Restarted { reason: (*reason).to_owned() });
+                self.session.journal.tell(Update::Restarted {
+                    reason: (*reason).to_owned(),
+                });
             }
             Event::ThinkingSignature(_) | Event::Finished { .. } => {}
         }
@@ -111,7 +130,12 @@ impl Drive<'_> {
             (true, Offer::Tools) => return self.record_nothing(call.step, &answer, thinking).await,
         };
         let mut blocks: Vec<NewBlock> = thinking.into_iter().collect();
-        blocks.push(answer_block(&self.turn, call.step, &text, citation::extract(&text)));
+        blocks.push(answer_block(
+            &self.turn,
+            call.step,
+            &text,
+            citation::extract(&text),
+        ));
         blocks.extend(self.plan_blocks(&text, None, call.step));
         with_usage(&mut blocks, answer.usage);
         self.session.journal.append(blocks).await
@@ -125,15 +149,28 @@ impl Drive<'_> {
         thinking: Option<NewBlock>,
     ) -> Result<(), RunError> {
         let id = self.unused_id(None, &[]).0;
-        let raw = NewBlock::new(BlockKind::DecisionRaw, &self.turn, LogicalPath::decision_raw(&self.turn, step))
-            .text("text/plain", "(an empty answer)")
-            .meta(Meta { step: Some(step), ..Meta::EMPTY });
+        let raw = NewBlock::new(
+            BlockKind::DecisionRaw,
+            &self.turn,
+            LogicalPath::decision_raw(&self.turn, step),
+        )
+        .text("text/plain", "(an empty answer)")
+        .meta(Meta {
+            step: Some(step),
+            ..Meta::EMPTY
+        });
         let notice = Notice::new(
             protocol::EMPTY_ANSWER,
-            format!("your answer was empty (stop reason `{}`): answer, or call a tool", answer.stop.as_str()),
+            format!(
+                "your answer was empty (stop reason `{}`): answer, or call a tool",
+                answer.stop.as_str()
+            ),
         );
         let mut notice = round::notice_block(&self.turn, &id, &notice);
-        notice.meta = Meta { step: Some(step), ..Meta::EMPTY };
+        notice.meta = Meta {
+            step: Some(step),
+            ..Meta::EMPTY
+        };
         let mut blocks: Vec<NewBlock> = thinking.into_iter().chain([raw, notice]).collect();
         with_usage(&mut blocks, answer.usage);
         self.session.journal.append(blocks).await
@@ -161,7 +198,8 @@ impl Drive<'_> {
         blocks.extend(notices);
         with_usage(&mut blocks, answer.usage);
         self.session.journal.append(blocks).await?;
-        self.fresh.extend(new.calls.into_iter().map(|call| (call.id, call.params)));
+        self.fresh
+            .extend(new.calls.into_iter().map(|call| (call.id, call.params)));
         Ok(())
     }
 
@@ -178,18 +216,28 @@ impl Drive<'_> {
             notices.push(round::notice_block(
                 &self.turn,
                 &id,
-                &Notice::new(protocol::DUPLICATE_CALL_ID, message).with("from", from).with("to", id.as_str()),
+                &Notice::new(protocol::DUPLICATE_CALL_ID, message)
+                    .with("from", from)
+                    .with("to", id.as_str()),
             ));
         }
         let tool = self.agent.tools.get_wire(&raw.tool);
-        let name = tool.map_or(raw.tool.as_str(), |tool| tool.spec().name().as_str()).to_owned();
+        let name = tool
+            .map_or(raw.tool.as_str(), |tool| tool.spec().name().as_str())
+            .to_owned();
         let params = match raw.arguments.trim() {
             "" => Some(Map::new()),
             text => serde_json::from_str(text).ok(),
         };
         let Some(params) = params else {
             let unreadable = Some(raw.arguments.clone());
-            return Ok(NewCall { id, tool: name, params: Map::new(), unreadable, cut: None });
+            return Ok(NewCall {
+                id,
+                tool: name,
+                params: Map::new(),
+                unreadable,
+                cut: None,
+            });
         };
         let params: Map<String, Value> = params;
         let args = Value::Object(params.clone());
@@ -200,7 +248,13 @@ impl Drive<'_> {
             let kept = self.agent.artifacts.put(whole.clone().into_bytes()).await;
             kept.map_err(|error| RunError::Artifact(error.to_string()))?;
         }
-        Ok(NewCall { id, tool: name, params, unreadable: None, cut })
+        Ok(NewCall {
+            id,
+            tool: name,
+            params,
+            unreadable: None,
+            cut,
+        })
     }
 
     /// The model's id for a call if it is usable and new, else one of our own and what it replaces.
@@ -220,15 +274,28 @@ impl Drive<'_> {
     fn plan_blocks(&self, words: &str, call: Option<&CallId>, step: u32) -> Vec<NewBlock> {
         let acks = acks(words);
         let plan = self.session.journal.read(|timeline| timeline.plan().cloned());
-        let Some(mut plan) = plan.filter(|_| !acks.is_empty()) else { return Vec::new() };
+        let Some(mut plan) = plan.filter(|_| !acks.is_empty()) else {
+            return Vec::new();
+        };
         let changed = plan.apply(&acks, self.agent.world.now());
         if changed.is_empty() {
             return Vec::new();
         }
-        let ack = NewBlock::new(BlockKind::PlanAck, &self.turn, LogicalPath::plan_ack(&self.turn, step))
-            .text("text/markdown", plan.ack_text(&changed))
-            .meta(Meta { call: call.cloned(), ..Meta::EMPTY });
-        let snapshot = NewBlock::new(BlockKind::Plan, &self.turn, LogicalPath::plan(&self.turn, &plan.plan_id));
+        let ack = NewBlock::new(
+            BlockKind::PlanAck,
+            &self.turn,
+            LogicalPath::plan_ack(&self.turn, step),
+        )
+        .text("text/markdown", plan.ack_text(&changed))
+        .meta(Meta {
+            call: call.cloned(),
+            ..Meta::EMPTY
+        });
+        let snapshot = NewBlock::new(
+            BlockKind::Plan,
+            &self.turn,
+            LogicalPath::plan(&self.turn, &plan.plan_id),
+        );
         vec![ack, snapshot.json(&plan)]
     }
 }

@@ -41,13 +41,19 @@ pub enum AttachmentError {
 impl Attachment {
     /// A file of this name with these bytes.
     pub fn new(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
-        Attachment { name: name.into(), bytes: bytes.into() }
+        Attachment {
+            name: name.into(),
+            bytes: bytes.into(),
+        }
     }
 
     /// A file of this machine.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, AttachmentError> {
         let path = path.as_ref();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let bytes = std::fs::read(path).map_err(|error| AttachmentError::Unreadable {
             path: path.display().to_string(),
             reason: error.to_string(),
@@ -69,7 +75,10 @@ impl Agent {
             let passed = preflight::check_attachment(&attachment.name, &attachment.bytes)
                 .map_err(AttachmentError::Refused)?;
             let path = PhysicalPath::attachment(turn, &passed.name);
-            if checked.iter().any(|(_, other, _): &(_, PhysicalPath, _)| *other == path) {
+            if checked
+                .iter()
+                .any(|(_, other, _): &(_, PhysicalPath, _)| *other == path)
+            {
                 return Err(AttachmentError::SameName(attachment.name).into());
             }
             checked.push((attachment, path, passed.mime));
@@ -90,11 +99,22 @@ impl Agent {
         mime: &str,
     ) -> Result<AttachedFile, RunError> {
         let failed = |error: String| RunError::Artifact(error);
-        let stored = self.parts.artifacts.put(bytes.to_vec()).await.map_err(|error| failed(error.to_string()))?;
-        session.cx.workspace.write(&path, bytes).map_err(|error| failed(error.to_string()))?;
+        let stored = self
+            .parts
+            .artifacts
+            .put(bytes.to_vec())
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        session
+            .cx
+            .workspace
+            .write(&path, bytes)
+            .map_err(|error| failed(error.to_string()))?;
         let mut digest = SafeDigest::new(path.logical(), mime, ArtifactKind::File, Visibility::External);
         digest.size_bytes = Some(bytes.len() as u64);
-        let text = mime_is_text(mime).then(|| std::str::from_utf8(bytes).ok()).flatten();
+        let text = mime_is_text(mime)
+            .then(|| std::str::from_utf8(bytes).ok())
+            .flatten();
         let body = match text {
             Some(text) => Body::Text(text.into()),
             None if mime.starts_with("image/") || mime == "application/pdf" => Body::Blob(Blob::of(bytes)),
@@ -104,7 +124,12 @@ impl Agent {
         let name = path.rel();
         let file = FileMeta {
             hosted_uri: Some(stored.uri),
-            rn: Some(annals_store::resource_name(scope, session.id(), turn, name.as_str())),
+            rn: Some(annals_store::resource_name(
+                scope,
+                session.id(),
+                turn,
+                name.as_str(),
+            )),
             key: Some(stored.key),
             physical_path: Some(path),
             content_digest: Some(stored.blob.digest),
@@ -112,7 +137,12 @@ impl Agent {
             digest: None,
         };
         let summary = text.map(|text| format!("{} lines, {} bytes", text.lines().count(), text.len()));
-        Ok(AttachedFile { digest, body, file, summary })
+        Ok(AttachedFile {
+            digest,
+            body,
+            file,
+            summary,
+        })
     }
 }
 

@@ -33,7 +33,10 @@ impl Drive<'_> {
             running.push_back(self.start(call, tool, gated, &mut locks));
         }
         while let Some(ended) = running.next().await {
-            self.agent.hooks.after_call(&ended.call, &ended.tool, &ended.outcome).await;
+            self.agent
+                .hooks
+                .after_call(&ended.call, &ended.tool, &ended.outcome)
+                .await;
             self.write(ended).await?;
         }
         Ok(())
@@ -47,10 +50,26 @@ impl Drive<'_> {
         locks: &mut HashMap<ResourceKey, Arc<Mutex<()>>>,
     ) -> BoxFuture<'static, Ended> {
         let (tool, cx, args, notices) = match gated {
-            Gated::Run { tool, cx, args, notices } => (tool, cx, args, notices),
-            Gated::Refused(outcome) => return async { Ended { call, tool: name, outcome } }.boxed(),
+            Gated::Run {
+                tool,
+                cx,
+                args,
+                notices,
+            } => (tool, cx, args, notices),
+            Gated::Refused(outcome) => {
+                return async {
+                    Ended {
+                        call,
+                        tool: name,
+                        outcome,
+                    }
+                }
+                .boxed();
+            }
         };
-        let lock = tool.resource(&args).map(|key| locks.entry(key).or_default().clone());
+        let lock = tool
+            .resource(&args)
+            .map(|key| locks.entry(key).or_default().clone());
         let listener = self.session.journal.listener().clone();
         async move {
             // The lock is fair and the futures are first polled in call order, so that order is kept.
@@ -58,10 +77,17 @@ impl Drive<'_> {
                 Some(lock) => Some(lock.lock().await),
                 None => None,
             };
-            listener.on(Update::ToolStarted { call: call.clone(), tool: name.clone() });
+            listener.on(Update::ToolStarted {
+                call: call.clone(),
+                tool: name.clone(),
+            });
             let mut outcome = execute::perform(&tool, &cx, args).await;
             outcome.notices.splice(0..0, notices);
-            Ended { call, tool: name, outcome }
+            Ended {
+                call,
+                tool: name,
+                outcome,
+            }
         }
         .boxed()
     }
@@ -78,7 +104,10 @@ impl Drive<'_> {
     /// Gives every call that has none a result that says why.
     pub(crate) async fn close_open_calls(&mut self, end: TurnEnd) -> Result<(), RunError> {
         let open: Vec<(CallId, String)> = self.session.journal.read(|timeline| {
-            timeline.open_calls().map(|call| (call.id.clone(), call.tool.to_string())).collect()
+            timeline
+                .open_calls()
+                .map(|call| (call.id.clone(), call.tool.to_string()))
+                .collect()
         });
         for (call, tool) in open {
             let outcome = match end {

@@ -19,13 +19,21 @@ impl Drive<'_> {
     /// Summarises and writes the summary down.
     pub(crate) async fn compact(&mut self, plan: &CompactionPlan) -> Result<(), RunError> {
         let timeline = self.session.cx.timeline.clone();
-        let snapshot = || timeline.read().unwrap_or_else(|poison| poison.into_inner()).clone();
+        let snapshot = || {
+            timeline
+                .read()
+                .unwrap_or_else(|poison| poison.into_inner())
+                .clone()
+        };
         self.agent.hooks.before_compaction(&snapshot()).await;
         let words = self.summary(plan).await;
         let turn = &self.turn;
         let blocks = self.session.journal.read(|timeline| {
             let hide = round::hide_block(timeline, turn, HideReason::Ttl, plan.hides.clone());
-            [plan.block(turn, words.as_deref())].into_iter().chain(hide).collect()
+            [plan.block(turn, words.as_deref())]
+                .into_iter()
+                .chain(hide)
+                .collect()
         });
         self.session.journal.append(blocks).await?;
         self.agent.hooks.after_compaction(&snapshot()).await;
@@ -34,7 +42,8 @@ impl Drive<'_> {
 
     async fn summary(&self, plan: &CompactionPlan) -> Option<String> {
         let window = self.agent.frame.window;
-        let room = (window.context_tokens / 2).saturating_sub(SUMMARY_MAX_TOKENS.min(window.context_tokens / 8));
+        let room =
+            (window.context_tokens / 2).saturating_sub(SUMMARY_MAX_TOKENS.min(window.context_tokens / 8));
         let text = self.session.journal.read(|timeline| plan.request(timeline, room));
         let prompt = Prompt {
             system: "You keep the memory of an agent.".into(),
@@ -55,7 +64,10 @@ impl Drive<'_> {
     }
 
     /// An answer that nobody watches.
-    async fn stream_quietly(&self, request: Request) -> Result<annals_model::Answer, annals_model::ModelError> {
+    async fn stream_quietly(
+        &self,
+        request: Request,
+    ) -> Result<annals_model::Answer, annals_model::ModelError> {
         let stream = self.agent.model.stream(request, &self.cancel).await?;
         tokio::select! {
             biased;

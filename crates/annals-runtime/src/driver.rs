@@ -79,13 +79,25 @@ impl Drive<'_> {
     pub(crate) async fn finish(&mut self, end: TurnEnd, reason: Option<String>) -> Result<TurnEnd, RunError> {
         self.close_open_calls(end).await?;
         if end.is_success() {
-            let timeline = self.session.cx.timeline.read().unwrap_or_else(|poison| poison.into_inner()).clone();
+            let timeline = self
+                .session
+                .cx
+                .timeline
+                .read()
+                .unwrap_or_else(|poison| poison.into_inner())
+                .clone();
             let blocks = self.agent.hooks.turn_ending(&self.turn, &timeline).await;
             self.contribute(blocks).await?;
         }
         let report = self.report(end, reason);
-        self.session.journal.append(vec![completion_block(&self.turn, &report)]).await?;
-        self.session.journal.tell(Update::TurnEnded { turn: self.turn.clone(), end });
+        self.session
+            .journal
+            .append(vec![completion_block(&self.turn, &report)])
+            .await?;
+        self.session.journal.tell(Update::TurnEnded {
+            turn: self.turn.clone(),
+            end,
+        });
         Ok(end)
     }
 
@@ -102,7 +114,10 @@ impl Drive<'_> {
                 .collect();
             let mut usage = TurnUsage::default();
             usage_by_call.iter().for_each(|call| usage.add(*call));
-            let rounds = blocks.iter().filter(|block| block.kind == BlockKind::ToolCall).count() as u32;
+            let rounds = blocks
+                .iter()
+                .filter(|block| block.kind == BlockKind::ToolCall)
+                .count() as u32;
             TurnReport {
                 outcome,
                 rounds,
@@ -120,5 +135,7 @@ impl Drive<'_> {
 pub(crate) fn system_message(turn: &TurnId, kind: &str, text: impl Into<Arc<str>>) -> NewBlock {
     let path = LogicalPath::system_message(turn, kind).expect("kinds are plain words");
     let meta = Meta::EMPTY.with("kind", kind);
-    NewBlock::new(BlockKind::SystemMessage, turn, path).text("text/plain", text).meta(meta)
+    NewBlock::new(BlockKind::SystemMessage, turn, path)
+        .text("text/plain", text)
+        .meta(meta)
 }

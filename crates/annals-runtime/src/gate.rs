@@ -44,7 +44,10 @@ impl Drive<'_> {
     /// Reads, checks and allows one call.
     pub(crate) async fn gate(&mut self, id: &CallId) -> Result<(String, Gated), RunError> {
         let fresh = self.fresh.remove(id);
-        let call = self.session.journal.read(|timeline| LoggedCall::of(timeline, id, fresh.is_some()));
+        let call = self
+            .session
+            .journal
+            .read(|timeline| LoggedCall::of(timeline, id, fresh.is_some()));
         let Some(call) = call else {
             let gone = recovery::failed("interrupted", "the call block cannot be read".into());
             return Ok((String::new(), Gated::Refused(gone)));
@@ -61,7 +64,10 @@ impl Drive<'_> {
         fresh: Option<Map<String, Value>>,
     ) -> Result<Gated, RunError> {
         let Some(tool) = self.agent.tools.get(&call.tool).cloned() else {
-            return Ok(Gated::Refused(execute::unknown_tool(&self.agent.tools, &call.tool)));
+            return Ok(Gated::Refused(execute::unknown_tool(
+                &self.agent.tools,
+                &call.tool,
+            )));
         };
         if !call.is_fresh && tool.spec().effect() == Effect::Once {
             return Ok(Gated::Refused(recovery::interrupted(&call.tool)));
@@ -87,7 +93,12 @@ impl Drive<'_> {
             Err(not_visible) => return Ok(Gated::Refused(not_visible.outcome())),
         };
         match self.agent.hooks.before_call(id, &call.tool, &args).await {
-            Verdict::Allow => Ok(Gated::Run { tool, cx, args, notices: checked.notices }),
+            Verdict::Allow => Ok(Gated::Run {
+                tool,
+                cx,
+                args,
+                notices: checked.notices,
+            }),
             Verdict::Refuse(why) => Ok(Gated::Refused(recovery::failed("not_allowed", why))),
         }
     }
@@ -117,7 +128,11 @@ impl LoggedCall {
     fn of(timeline: &Timeline, id: &CallId, is_fresh: bool) -> Option<Self> {
         let block = timeline.call_block(id)?;
         let text = CallText::parse(block.text()?)?;
-        let before = block.seq.get().checked_sub(2).and_then(|at| timeline.blocks().get(at as usize));
+        let before = block
+            .seq
+            .get()
+            .checked_sub(2)
+            .and_then(|at| timeline.blocks().get(at as usize));
         let raw = before.filter(|before| before.kind == BlockKind::DecisionRaw && before.turn == block.turn);
         Some(LoggedCall {
             tool: text.tool_id.into_owned(),

@@ -31,7 +31,11 @@ pub(crate) fn system(purpose: Option<&str>, skills: &dyn Skills) -> String {
         Some(purpose) => format!("{}\n\n{GENERAL}", purpose.trim()),
         None => GENERAL.to_owned(),
     };
-    let listed: Vec<_> = skills.names().iter().filter_map(|name| skills.get(name)).collect();
+    let listed: Vec<_> = skills
+        .names()
+        .iter()
+        .filter_map(|name| skills.get(name))
+        .collect();
     if !listed.is_empty() {
         text.push_str("\n\nSkills. Read one with react.read before work it is about:");
         for skill in listed {

@@ -30,7 +30,13 @@ impl Journal {
         timeline: Arc<RwLock<Timeline>>,
         world: World,
     ) -> Self {
-        Journal { log, lease, timeline, world, listener: Arc::new(Nobody) }
+        Journal {
+            log,
+            lease,
+            timeline,
+            world,
+            listener: Arc::new(Nobody),
+        }
     }
 
     pub(crate) fn set_listener(&mut self, listener: Arc<dyn Listen>) {
@@ -68,7 +74,9 @@ impl Journal {
                 })?;
             }
         }
-        blocks.into_iter().for_each(|block| self.tell(Update::Block(block)));
+        blocks
+            .into_iter()
+            .for_each(|block| self.tell(Update::Block(block)));
         Ok(())
     }
 

@@ -57,7 +57,11 @@ impl Agent {
 
     /// A new conversation with the first one's blocks and then the second one's, renumbered. What both spent adds up,
     /// because usage is kept in the blocks.
-    pub async fn merge(&self, first: &ConversationId, second: &ConversationId) -> Result<ConversationId, RunError> {
+    pub async fn merge(
+        &self,
+        first: &ConversationId,
+        second: &ConversationId,
+    ) -> Result<ConversationId, RunError> {
         let (before, after) = (self.timeline(first).await?, self.timeline(second).await?);
         let id = self.derive(first, None, Operator::Merge).await?;
         let parts = &self.parts;
@@ -70,7 +74,10 @@ impl Agent {
             blocks.push(block);
         }
         if !blocks.is_empty() {
-            let lease = parts.log.acquire(&id, &parts.holder, parts.world.now(), LEASE_TTL).await?;
+            let lease = parts
+                .log
+                .acquire(&id, &parts.holder, parts.world.now(), LEASE_TTL)
+                .await?;
             parts.log.append(&lease, before.tail(), blocks).await?;
             parts.log.release(&lease).await?;
         }
@@ -82,10 +89,15 @@ impl Agent {
         let mut rows = Vec::new();
         let mut waiting = vec![id.clone()];
         while let Some(conversation) = waiting.pop() {
-            let Ok(info) = self.parts.log.get(&conversation).await else { continue };
+            let Ok(info) = self.parts.log.get(&conversation).await else {
+                continue;
+            };
             for ancestor in info.lineage {
                 waiting.push(ancestor.parent.clone());
-                rows.push(LineageRow { conversation: conversation.clone(), ancestor });
+                rows.push(LineageRow {
+                    conversation: conversation.clone(),
+                    ancestor,
+                });
             }
         }
         Ok(rows)

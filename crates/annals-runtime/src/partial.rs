@@ -34,7 +34,11 @@ impl WriteWatch {
         };
         let path = call.fields.get("path")?.clone();
         let text = std::mem::take(&mut call.content);
-        (!text.is_empty()).then_some(Delta { channel, text, path: Some(path) })
+        (!text.is_empty()).then_some(Delta {
+            channel,
+            text,
+            path: Some(path),
+        })
     }
 }
 
@@ -90,7 +94,8 @@ impl Arriving {
                 State::Other
             }
             (State::Text, '"') => {
-                self.fields.insert(self.key.clone(), std::mem::take(&mut self.text));
+                self.fields
+                    .insert(self.key.clone(), std::mem::take(&mut self.text));
                 State::BeforeKey
             }
             (State::Text, '\\') => State::Escape,
@@ -182,7 +187,10 @@ mod tests {
         });
         let ascii = r#"{"path":"a.md","channel":"canvas","content":"\ud83d\ude00\u00fc"}"#;
         for piece in 1..12 {
-            assert_eq!(watch(&json.to_string(), piece), (content.to_owned(), Some("a.md".to_owned())));
+            assert_eq!(
+                watch(&json.to_string(), piece),
+                (content.to_owned(), Some("a.md".to_owned()))
+            );
             assert_eq!(watch(ascii, piece).0, "😀ü");
         }
     }
@@ -194,6 +202,9 @@ mod tests {
 
     #[test]
     fn internal_notes_are_not_shown() {
-        assert_eq!(watch(r#"{"path":"a","channel":"internal","content":"x"}"#, 3).0, "");
+        assert_eq!(
+            watch(r#"{"path":"a","channel":"internal","content":"x"}"#, 3).0,
+            ""
+        );
     }
 }

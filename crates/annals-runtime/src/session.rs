@@ -34,9 +34,14 @@ impl Session {
     /// What the last turn answered: its answer, or its questions; empty when it has neither.
     pub fn answer(&self) -> String {
         self.timeline(|timeline| {
-            let Some(turn) = timeline.current_turn() else { return String::new() };
+            let Some(turn) = timeline.current_turn() else {
+                return String::new();
+            };
             let said = timeline.turn_blocks(turn).iter().rev().find(|block| {
-                matches!(block.kind, BlockKind::AssistantCompletion | BlockKind::StageClarification)
+                matches!(
+                    block.kind,
+                    BlockKind::AssistantCompletion | BlockKind::StageClarification
+                )
             });
             said.and_then(|block| block.text()).unwrap_or_default().to_owned()
         })

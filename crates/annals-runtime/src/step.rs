@@ -25,13 +25,24 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn new(system: Arc<str>, tools: Arc<[ToolSchema]>, window: Window, max_iterations: u32) -> Self {
+    pub(crate) fn new(
+        system: Arc<str>,
+        tools: Arc<[ToolSchema]>,
+        window: Window,
+        max_iterations: u32,
+    ) -> Self {
         let schemas: u32 = tools.iter().map(schema_tokens).sum();
         // The answer needs room too, and so does the tail; neither may take the whole window.
         let answer = window.max_output_tokens.min(window.context_tokens / 8);
         let tail = (window.context_tokens / 50).min(2_000);
         let overhead_tokens = tokens::count(&system) + schemas + answer + tail;
-        Frame { system, tools, window, overhead_tokens, max_iterations }
+        Frame {
+            system,
+            tools,
+            window,
+            overhead_tokens,
+            max_iterations,
+        }
     }
 
     pub(crate) fn budget(&self) -> Budget {
@@ -48,8 +59,14 @@ fn schema_tokens(schema: &ToolSchema) -> u32 {
 }
 
 /// The request of this step.
-pub(crate) async fn request(agent: &AgentParts, session: &mut Session, call: CallModel) -> Result<Request, RunError> {
-    let renderer = session.renderer.get_or_insert_with(|| Renderer::new(agent.layout));
+pub(crate) async fn request(
+    agent: &AgentParts,
+    session: &mut Session,
+    call: CallModel,
+) -> Result<Request, RunError> {
+    let renderer = session
+        .renderer
+        .get_or_insert_with(|| Renderer::new(agent.layout));
     let now = agent.world.now();
     let frame = &agent.frame;
     let (prompt, rendered) = session.journal.read(|timeline| {
@@ -63,8 +80,13 @@ pub(crate) async fn request(agent: &AgentParts, session: &mut Session, call: Cal
         };
         let tail = Tail::of(timeline, &announce);
         let cache = &agent.settings.cache;
-        let mut prompt =
-            renderer.prompt(timeline, cache, frame.system.clone(), frame.tools.clone(), Some(&tail));
+        let mut prompt = renderer.prompt(
+            timeline,
+            cache,
+            frame.system.clone(),
+            frame.tools.clone(),
+            Some(&tail),
+        );
         if call.offer == Offer::AnswerOnly {
             ask_for_an_answer(&mut prompt);
         }

@@ -28,7 +28,9 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "the one place where time comes in")]
     fn now(&self) -> Timestamp {
-        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp::from_unix_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
     }
 }
@@ -57,7 +59,10 @@ pub struct SteppingClock {
 impl SteppingClock {
     /// A clock that starts there and advances so far at each reading.
     pub fn new(start: Timestamp, step_micros: i64) -> Self {
-        SteppingClock { next_micros: AtomicI64::new(start.unix_micros()), step_micros }
+        SteppingClock {
+            next_micros: AtomicI64::new(start.unix_micros()),
+            step_micros,
+        }
     }
 
     /// Lets time pass.
@@ -102,14 +107,20 @@ pub struct World {
 
 impl Default for World {
     fn default() -> Self {
-        World { clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy::default()) }
+        World {
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy::default()),
+        }
     }
 }
 
 impl World {
     /// A world with this clock and these numbers.
     pub fn new(clock: impl Clock + 'static, entropy: impl Entropy + 'static) -> Self {
-        World { clock: Arc::new(clock), entropy: Arc::new(entropy) }
+        World {
+            clock: Arc::new(clock),
+            entropy: Arc::new(entropy),
+        }
     }
 
     /// A world whose time and ids follow from a seed.

@@ -24,7 +24,9 @@ where
 }
 
 fn add_one() -> Arc<dyn Tool> {
-    tool("add_one", |args| async move { Ok(json!(args["x"].as_i64().unwrap_or(0) + 1)) })
+    tool("add_one", |args| async move {
+        Ok(json!(args["x"].as_i64().unwrap_or(0) + 1))
+    })
 }
 
 fn write(id: &str, path: &str, content: &str) -> Value {
@@ -40,9 +42,17 @@ fn call(id: &str, x: i64) -> Value {
 async fn the_iteration_limit_ends_with_an_answer() {
     let bench = Bench::new();
     let steps = json!({"steps": [call("a", 1), call("b", 2), {"text": "That is all I have"}]});
-    let mut settings = annals_core::settings::Settings::default();
-    settings.max_iterations = 2;
-    let agent = bench.builder(steps).tools([add_one()]).settings(settings).build().await.unwrap();
+    let settings = annals_core::settings::Settings {
+        max_iterations: 2,
+        ..Default::default()
+    };
+    let agent = bench
+        .builder(steps)
+        .tools([add_one()])
+        .settings(settings)
+        .build()
+        .await
+        .unwrap();
     let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Go").await;
     assert_eq!(session.outcome(), Some(TurnEnd::MaxIterations));
     assert_eq!(session.answer(), "That is all I have");
@@ -50,8 +60,14 @@ async fn the_iteration_limit_ends_with_an_answer() {
 
 #[tokio::test]
 async fn an_unsafe_path_gives_a_result_and_the_turn_goes_on() {
-    let session = Bench::new().run(json!([write("w", "../../etc/passwd", "x"), {"text": "Sorry"}])).await;
-    assert!(texts(&session, "react.tool.result")[0].contains("unsafe_path"), "{}", shape(&session));
+    let session = Bench::new()
+        .run(json!([write("w", "../../etc/passwd", "x"), {"text": "Sorry"}]))
+        .await;
+    assert!(
+        texts(&session, "react.tool.result")[0].contains("unsafe_path"),
+        "{}",
+        shape(&session)
+    );
     assert_eq!(session.outcome(), Some(TurnEnd::Complete));
 }
 
@@ -60,9 +76,14 @@ async fn a_patch_that_does_not_fit_leaves_the_file_untouched() {
     let bench = Bench::new();
     let patch = json!({"tool_calls": [{"id": "p", "tool": "react.patch", "params": {
         "path": "a.txt", "channel": "canvas", "patch": "@@ -1,1 +1,1 @@\n-nothing like it\n+x\n", "kind": "file"}}]});
-    let session = bench.run(json!([write("w", "a.txt", "one\n"), patch, {"text": "Hm"}])).await;
+    let session = bench
+        .run(json!([write("w", "a.txt", "one\n"), patch, {"text": "Hm"}]))
+        .await;
     let results = texts(&session, "react.tool.result").join("\n");
-    assert!(results.contains("hunk_mismatch") && results.contains("nothing like it"), "{results}");
+    assert!(
+        results.contains("hunk_mismatch") && results.contains("nothing like it"),
+        "{results}"
+    );
     let file = bench.home.path().join("workspace/c/turn_1/files/a.txt");
     assert_eq!(std::fs::read_to_string(file).unwrap(), "one\n");
 }
@@ -79,7 +100,12 @@ async fn a_patched_file_is_read_whole_in_a_later_turn_even_without_the_workspace
     let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Go").await;
     std::fs::remove_dir_all(bench.home.path().join("workspace/c/turn_1")).unwrap();
     let session = turn(&agent, session, "turn_2", "Read it").await;
-    assert_eq!(texts(&session, "react.tool.result").last().unwrap(), "one\nzwei\nthree\n", "{}", shape(&session));
+    assert_eq!(
+        texts(&session, "react.tool.result").last().unwrap(),
+        "one\nzwei\nthree\n",
+        "{}",
+        shape(&session)
+    );
 }
 
 #[tokio::test]
@@ -92,9 +118,13 @@ async fn sixty_calls_in_one_answer_run_together_and_are_written_in_order() {
             Ok(args["x"].clone())
         }
     });
-    let calls: Vec<Value> = (0..60).map(|x| json!({"id": format!("c{x}"), "tool": "meet", "params": {"x": x}})).collect();
+    let calls: Vec<Value> = (0..60)
+        .map(|x| json!({"id": format!("c{x}"), "tool": "meet", "params": {"x": x}}))
+        .collect();
     let bench = Bench::new();
-    let agent = bench.agent_with(json!([{"tool_calls": calls}, {"text": "met"}]), vec![slow]).await;
+    let agent = bench
+        .agent_with(json!([{"tool_calls": calls}, {"text": "met"}]), vec![slow])
+        .await;
     let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Go").await;
     let results: Vec<String> = (0..60).map(|x| x.to_string()).collect();
     assert_eq!(texts(&session, "react.tool.result"), results);
@@ -115,7 +145,12 @@ async fn a_tool_that_panics_is_an_error_for_the_model() {
 async fn broken_arguments_get_a_notice_and_twice_in_a_row_end_the_turn() {
     let broken = |id: &str| json!({"tool_calls": [{"id": id, "tool": "add_one", "arguments": "{not json"}]});
     let bench = Bench::new();
-    let agent = bench.agent_with(json!([broken("a"), broken("b"), {"text": "never"}]), vec![add_one()]).await;
+    let agent = bench
+        .agent_with(
+            json!([broken("a"), broken("b"), {"text": "never"}]),
+            vec![add_one()],
+        )
+        .await;
     let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Go").await;
     assert_eq!(session.outcome(), Some(TurnEnd::ProtocolViolation));
     insta::assert_snapshot!(shape(&session));
@@ -141,7 +176,10 @@ async fn an_unknown_tool_and_a_repeated_call_id_are_told_to_the_model() {
     let agent = bench.agent_with(steps, vec![add_one()]).await;
     let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Go").await;
     let notices = texts(&session, "react.notice").join("\n");
-    assert!(notices.contains("unknown_tool") && notices.contains("duplicate_call_id"), "{notices}");
+    assert!(
+        notices.contains("unknown_tool") && notices.contains("duplicate_call_id"),
+        "{notices}"
+    );
     assert_eq!(texts(&session, "react.tool.result")[1..], ["2", "3"]);
 }
 
@@ -165,7 +203,13 @@ async fn a_context_limit_error_compacts_and_goes_on_even_when_the_summary_fails(
         let agent = bench.builder(script).build().await.unwrap();
         let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Do it").await;
         assert_eq!(session.answer(), "Went on", "{}", shape(&session));
-        assert_eq!(types(&session).iter().filter(|kind| *kind == "conv.range.summary").count(), 1);
+        assert_eq!(
+            types(&session)
+                .iter()
+                .filter(|kind| *kind == "conv.range.summary")
+                .count(),
+            1
+        );
     }
 }
 
@@ -173,10 +217,17 @@ async fn a_context_limit_error_compacts_and_goes_on_even_when_the_summary_fails(
 async fn a_view_over_its_share_of_the_window_is_compacted_inside_the_turn() {
     let bench = Bench::new();
     let long = "word ".repeat(1_500);
-    let mut steps: Vec<Value> = (0..12).map(|n| write(&format!("w{n}"), &format!("f{n}.txt"), &long)).collect();
+    let mut steps: Vec<Value> = (0..12)
+        .map(|n| write(&format!("w{n}"), &format!("f{n}.txt"), &long))
+        .collect();
     steps.push(json!({"text": "Done"}));
     let script = json!({"summaries": vec!["Files were written"; 12], "steps": steps});
-    let agent = bench.builder(script).context_tokens(16_000).build().await.unwrap();
+    let agent = bench
+        .builder(script)
+        .context_tokens(16_000)
+        .build()
+        .await
+        .unwrap();
     let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Write many").await;
     assert_eq!(session.outcome(), Some(TurnEnd::Complete), "{}", shape(&session));
     assert!(types(&session).contains(&"conv.range.summary".to_owned()));
@@ -185,7 +236,9 @@ async fn a_view_over_its_share_of_the_window_is_compacted_inside_the_turn() {
 
 #[tokio::test]
 async fn a_model_error_keeps_everything_so_far() {
-    let session = Bench::new().run(json!([write("w", "a.txt", "kept\n"), {"error": {"kind": "auth"}}])).await;
+    let session = Bench::new()
+        .run(json!([write("w", "a.txt", "kept\n"), {"error": {"kind": "auth"}}]))
+        .await;
     assert_eq!(session.outcome(), Some(TurnEnd::ModelError));
     assert!(texts(&session, "react.completion")[0].contains("auth"));
     assert!(texts(&session, "react.tool.result").contains(&"kept\n".to_owned()));
@@ -223,17 +276,24 @@ async fn cancelling_ends_running_tools_and_records_it() {
 #[tokio::test]
 async fn written_content_is_seen_while_it_arrives() {
     let bench = Bench::new();
-    let agent = bench.agent(json!([write("w", "a.md", "# A long enough report to come in pieces"), {"text": "ok"}])).await;
+    let agent = bench
+        .agent(json!([write("w", "a.md", "# A long enough report to come in pieces"), {"text": "ok"}]))
+        .await;
     let heard = Heard::default();
     let session = agent.session("c").await.unwrap();
-    agent.run(session, TurnRequest::new("Go").listen(heard.listener())).await.unwrap();
+    agent
+        .run(session, TurnRequest::new("Go").listen(heard.listener()))
+        .await
+        .unwrap();
     let canvas: String = heard
         .0
         .lock()
         .unwrap()
         .iter()
         .filter_map(|update| match update {
-            annals_runtime::Update::Delta(delta) if delta.path.as_deref() == Some("a.md") => Some(delta.text.clone()),
+            annals_runtime::Update::Delta(delta) if delta.path.as_deref() == Some("a.md") => {
+                Some(delta.text.clone())
+            }
             _ => None,
         })
         .collect();
@@ -244,7 +304,9 @@ async fn written_content_is_seen_while_it_arrives() {
 async fn a_turn_left_open_is_closed_by_the_next_prompt_and_its_effect_is_not_repeated() {
     let effects = Arc::new(AtomicUsize::new(0));
     let bench = Bench::new();
-    let agent = bench.agent_with(json!([{"text": "next"}]), vec![counted(&effects)]).await;
+    let agent = bench
+        .agent_with(json!([{"text": "next"}]), vec![counted(&effects)])
+        .await;
     let mut session = agent.session("c").await.unwrap();
     leave_open(&agent, &mut session).await;
     let session = turn(&agent, session, "turn_2", "Again").await;
@@ -264,7 +326,10 @@ async fn resuming_tells_the_model_of_an_interrupted_call_and_goes_on() {
     let mut session = agent.session("c").await.unwrap();
     leave_open(&agent, &mut session).await;
     let listener = Heard::default().listener();
-    let end = agent.resume(&mut session, listener, CancellationToken::new()).await.unwrap();
+    let end = agent
+        .resume(&mut session, listener, CancellationToken::new())
+        .await
+        .unwrap();
     assert_eq!((end, effects.load(Ordering::SeqCst)), (TurnEnd::Complete, 0));
     assert_eq!(session.answer(), "I looked first");
 }
@@ -282,7 +347,12 @@ async fn leave_open(agent: &annals_runtime::Agent, session: &mut annals_runtime:
     use annals_core::turn::opening::Opening;
     use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
     let turn = TurnId::parse("turn_1").unwrap();
-    let opening = Opening { turn: turn.clone(), prompt: "Go".into(), attachments: Vec::new(), agent: "a".into() };
+    let opening = Opening {
+        turn: turn.clone(),
+        prompt: "Go".into(),
+        attachments: Vec::new(),
+        agent: "a".into(),
+    };
     let mut blocks = session.timeline(|timeline| opening.blocks(timeline));
     let call = NewCall {
         id: annals_core::ids::CallId::parse("e1").unwrap(),
@@ -291,7 +361,10 @@ async fn leave_open(agent: &annals_runtime::Agent, session: &mut annals_runtime:
         unreadable: None,
         cut: None,
     };
-    let answer = NewAnswer { calls: vec![call], ..NewAnswer::default() };
+    let answer = NewAnswer {
+        calls: vec![call],
+        ..NewAnswer::default()
+    };
     blocks.extend(answer_blocks(&turn, 1, agent.world().now(), &answer));
     agent.append(session, blocks).await.unwrap();
 }

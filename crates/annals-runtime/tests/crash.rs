@@ -119,7 +119,10 @@ async fn agent(
     Agent::builder()
         .model(ScriptModel::new("test", script))
         .tools(annals_tools::react::all())
-        .tools([counting("send_mail", Effect::Once, outside), counting("look", Effect::Replayable, outside)])
+        .tools([
+            counting("send_mail", Effect::Once, outside),
+            counting("look", Effect::Replayable, outside),
+        ])
         .log(log)
         .artifacts(ArtifactStore::open(home.path().join("artifacts")).unwrap())
         .workspaces(home.path().join("workspace"))
@@ -134,7 +137,11 @@ async fn run_with_deaths(first_death_at: usize, death: Death) -> (Session, Outsi
     let home = tempfile::tempdir().unwrap();
     let outside = Outside::default();
     let log = Arc::new(MemoryLog::default());
-    let mortal = MortalLog { log: log.clone(), appends_left: AtomicUsize::new(first_death_at), death };
+    let mortal = MortalLog {
+        log: log.clone(),
+        appends_left: AtomicUsize::new(first_death_at),
+        death,
+    };
     let first = agent(&home, Arc::new(mortal), &outside, steps(), 1).await;
     let session = first.session("c").await.unwrap();
     let request = TurnRequest::new("Go").turn_id(TurnId::parse("turn_1").unwrap());
@@ -152,7 +159,13 @@ async fn run_with_deaths(first_death_at: usize, death: Death) -> (Session, Outsi
     // The dead process's lease is still there; time passes until it has run out.
     let mut session = open_when_free(&next, &id).await;
     if session.is_unfinished() {
-        next.resume(&mut session, Heard::default().listener(), CancellationToken::new()).await.unwrap();
+        next.resume(
+            &mut session,
+            Heard::default().listener(),
+            CancellationToken::new(),
+        )
+        .await
+        .unwrap();
         return (session, outside, 1);
     }
     if session.timeline(|timeline| timeline.current_turn().is_none()) {
@@ -190,13 +203,24 @@ async fn a_death_at_any_append_repeats_nothing_and_loses_nothing() {
             }
             let context = format!("{death:?} {at}\n{}", shape(&session));
             assert_eq!(session.answer(), "All done", "{context}");
-            let mails: Vec<String> =
-                outside.0.lock().unwrap().iter().filter(|done| done.starts_with("send_mail")).cloned().collect();
+            let mails: Vec<String> = outside
+                .0
+                .lock()
+                .unwrap()
+                .iter()
+                .filter(|done| done.starts_with("send_mail"))
+                .cloned()
+                .collect();
             let mut once = mails.clone();
             once.dedup();
             assert_eq!(mails, once, "a mail was sent twice: {context}");
-            let interrupted = texts(&session, "react.tool.result").iter().any(|text| text.contains("interrupted"));
-            assert!(mails.len() == 2 || interrupted, "a mail got lost without a word: {context}");
+            let interrupted = texts(&session, "react.tool.result")
+                .iter()
+                .any(|text| text.contains("interrupted"));
+            assert!(
+                mails.len() == 2 || interrupted,
+                "a mail got lost without a word: {context}"
+            );
             assert_eq!(kinds(&session), expected, "{context}");
         }
     }
@@ -204,6 +228,10 @@ async fn a_death_at_any_append_repeats_nothing_and_loses_nothing() {
 
 fn kinds(session: &Session) -> Vec<String> {
     session.timeline(|timeline| {
-        timeline.blocks().iter().map(|block| format!("{} {:?}", block.kind, block.path)).collect()
+        timeline
+            .blocks()
+            .iter()
+            .map(|block| format!("{} {:?}", block.kind, block.path))
+            .collect()
     })
 }

@@ -18,7 +18,9 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        Bench { home: tempfile::tempdir().unwrap() }
+        Bench {
+            home: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub fn builder(&self, script: Value) -> AgentBuilder {
@@ -35,7 +37,11 @@ impl Bench {
     }
 
     pub async fn agent_with(&self, steps: Value, tools: Vec<Arc<dyn Tool>>) -> Agent {
-        self.builder(json!({ "steps": steps })).tools(tools).build().await.unwrap()
+        self.builder(json!({ "steps": steps }))
+            .tools(tools)
+            .build()
+            .await
+            .unwrap()
     }
 
     /// One turn `turn_1` of a new conversation `c`.
@@ -46,7 +52,13 @@ impl Bench {
 }
 
 pub async fn turn(agent: &Agent, session: Session, id: &str, prompt: &str) -> Session {
-    agent.run(session, TurnRequest::new(prompt).turn_id(TurnId::parse(id).unwrap())).await.unwrap()
+    agent
+        .run(
+            session,
+            TurnRequest::new(prompt).turn_id(TurnId::parse(id).unwrap()),
+        )
+        .await
+        .unwrap()
 }
 
 /// A listener that remembers.
@@ -78,17 +90,29 @@ pub fn line(block: &Block) -> String {
 fn brief(text: &str) -> String {
     let one_line = text.replace('\n', "⏎");
     let shown: String = one_line.chars().take(150).collect();
-    if shown.len() < one_line.len() { format!("{shown}…") } else { shown }
+    if shown.len() < one_line.len() {
+        format!("{shown}…")
+    } else {
+        shown
+    }
 }
 
 pub fn types(session: &Session) -> Vec<String> {
-    session.timeline(|timeline| timeline.blocks().iter().map(|block| block.kind.to_string()).collect())
+    session.timeline(|timeline| {
+        timeline
+            .blocks()
+            .iter()
+            .map(|block| block.kind.to_string())
+            .collect()
+    })
 }
 
 /// The texts of all blocks of a type.
 pub fn texts(session: &Session, kind: &str) -> Vec<String> {
     session.timeline(|timeline| {
         let of_kind = timeline.blocks().iter().filter(|block| block.kind.tag() == kind);
-        of_kind.map(|block| block.text().unwrap_or_default().to_owned()).collect()
+        of_kind
+            .map(|block| block.text().unwrap_or_default().to_owned())
+            .collect()
     })
 }
