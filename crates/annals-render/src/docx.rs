@@ -5,11 +5,11 @@
 
 mod run;
 mod styles;
+mod table;
 
 use std::fmt::Write as _;
 
-use crate::doc::{Align, Block, Document, Image, Inline, Length, List, ListItem, Style, Table, is_clickable};
-use crate::grid::{Grid, Slot};
+use crate::doc::{Align, Block, Document, Image, Inline, Length, List, ListItem, Style, is_clickable};
 use crate::ooxml::{EMU_PER_PX, OfficePicture, Package, Relations, XML_HEAD, escape};
 use crate::picture::Pictures;
 use crate::request::{PageOptions, RenderError, shorten};
@@ -22,8 +22,6 @@ pub(crate) const MIME: &str = "application/vnd.openxmlformats-officedocument.wor
 /// Margins in twentieths of a point.
 const MARGIN: f64 = 1280.0;
 const EMU_PER_TWIP: f64 = 635.0;
-/// Space at the sides of a table cell in twentieths of a point.
-const CELL_MARGIN: usize = 90;
 
 /// Writes the file.
 pub(crate) fn write(
@@ -132,13 +130,6 @@ struct Place {
     in_cell: bool,
     /// The size of its text, when it is not the style's.
     half_points: Option<usize>,
-}
-
-/// Whether a table row names its columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RowKind {
-    Head,
-    Body,
 }
 
 struct Writer<'a> {
@@ -410,141 +401,6 @@ impl Writer<'_> {
         }
     }
 
-    fn table(&mut self, table: &Table, place: Place) {
-        let grid = Grid::of(table);
-        let half_points = match grid.columns {
-            0..=4 => 20,
-            5..=6 => 18,
-            7..=8 => 16,
-            _ => 14,
-        };
-        let available = self.text_width - (LIST_INDENT * place.lists) as f64;
-        let widths = column_widths(&grid, available, half_points);
-        self.out.push_str(
-            "<w:tbl><w:tblPr><w:tblStyle w:val=\"ReportTable\"/><w:tblW w:w=\"0\" w:type=\"auto\"/>\
-             <w:tblLayout w:type=\"fixed\"/>",
-        );
-        let _ = write!(
-            self.out,
-            "<w:tblCellMar><w:left w:w=\"{CELL_MARGIN}\" w:type=\"dxa\"/><w:right w:w=\"{CELL_MARGIN}\" \
-             w:type=\"dxa\"/></w:tblCellMar><w:tblLook w:val=\"0020\" w:firstRow=\"1\"/></w:tblPr><w:tblGrid>"
-        );
-        for width in &widths {
-            let _ = write!(self.out, "<w:gridCol w:w=\"{width:.0}\"/>");
-        }
-        self.out.push_str("</w:tblGrid>");
-        for (index, row) in grid.rows.iter().enumerate() {
-            self.out.push_str("<w:tr><w:trPr><w:cantSplit/>");
-            self.out.push_str(if index < grid.head_rows {
-                "<w:tblHeader/></w:trPr>"
-            } else {
-                "</w:trPr>"
-            });
-            let row_kind = if index < grid.head_rows {
-                RowKind::Head
-            } else {
-                RowKind::Body
-            };
-            for slot in row {
-                self.cell(slot, table, &widths, half_points, row_kind);
-            }
-            self.out.push_str("</w:tr>");
-        }
-        // Two tables in a row would grow together, and a cell must not end with a table.
-        self.out.push_str("</w:tbl><w:p><w:pPr><w:spacing w:after=\"60\" w:line=\"240\" w:lineRule=\"auto\"/></w:pPr></w:p>");
-    }
-
-    fn cell(&mut self, slot: &Slot<'_>, table: &Table, widths: &[f64], half_points: usize, row: RowKind) {
-        let (column, colspan) = match *slot {
-            Slot::Cell { column, colspan, .. } | Slot::Covered { column, colspan } => (column, colspan),
-        };
-        let width: f64 = widths[column..column + colspan].iter().sum();
-        let _ = write!(
-            self.out,
-            "<w:tc><w:tcPr><w:tcW w:w=\"{width:.0}\" w:type=\"dxa\"/>"
-        );
-        if colspan > 1 {
-            let _ = write!(self.out, "<w:gridSpan w:val=\"{colspan}\"/>");
-        }
-        let Slot::Cell { cell, rowspan, .. } = *slot else {
-            self.out.push_str("<w:vMerge/></w:tcPr><w:p/></w:tc>");
-            return;
-        };
-        if rowspan > 1 {
-            self.out.push_str("<w:vMerge w:val=\"restart\"/>");
-        }
-        let style = cell.map(|cell| cell.style).unwrap_or_default();
-        if let Some(fill) = style.background {
-            let _ = write!(
-                self.out,
-                "<w:shd w:val=\"clear\" w:color=\"auto\" w:fill=\"{}\"/>",
-                fill.hex()
-            );
-        }
-        self.out.push_str("</w:tcPr>");
-        let column_align = Some(table.align(column)).filter(|align| *align != Align::Auto);
-        let bold = (row == RowKind::Head || cell.is_some_and(|cell| cell.header))
-            .then_some(true)
-            .or(style.bold);
-        let look = Style {
-            background: None,
-            border: None,
-            align: style.align.or(column_align),
-            bold,
-            ..style
-        };
-        let blocks = cell.map_or(&[][..], |cell| &cell.blocks);
-        if blocks.is_empty() {
-            self.out.push_str("<w:p/>");
-        }
-        self.blocks(
-            blocks,
-            Place {
-                in_cell: true,
-                half_points: Some(half_points),
-                look,
-                ..Place::default()
-            },
-        );
-        self.out.push_str("</w:tc>");
-    }
-
-    /// Boxes side by side are a table without lines.
-    fn columns(&mut self, columns: &[Vec<Block>], place: Place) {
-        let per_row = columns.len().clamp(1, 4);
-        let width = self.text_width / per_row as f64;
-        self.out
-            .push_str("<w:tbl><w:tblPr><w:tblW w:w=\"5000\" w:type=\"pct\"/></w:tblPr><w:tblGrid>");
-        for _ in 0..per_row {
-            let _ = write!(self.out, "<w:gridCol w:w=\"{width:.0}\"/>");
-        }
-        self.out.push_str("</w:tblGrid>");
-        for row in columns.chunks(per_row) {
-            self.out.push_str("<w:tr>");
-            for index in 0..per_row {
-                let _ = write!(
-                    self.out,
-                    "<w:tc><w:tcPr><w:tcW w:w=\"{width:.0}\" w:type=\"dxa\"/></w:tcPr>"
-                );
-                let blocks = row.get(index).map_or(&[][..], Vec::as_slice);
-                self.blocks(
-                    blocks,
-                    Place {
-                        in_cell: true,
-                        look: place.look,
-                        ..Place::default()
-                    },
-                );
-                if !matches!(blocks.last(), Some(Block::Paragraph(_) | Block::Heading { .. })) {
-                    self.out.push_str("<w:p/>");
-                }
-                self.out.push_str("</w:tc>");
-            }
-            self.out.push_str("</w:tr>");
-        }
-        self.out.push_str("</w:tbl><w:p/>");
-    }
-
     fn inlines(&mut self, inlines: &[Inline], look: RunLook) {
         for inline in inlines {
             self.inline(inline, look);
@@ -767,54 +623,6 @@ fn without_notes(inlines: &[Inline]) -> Vec<Inline> {
         .filter(|inline| !matches!(inline, Inline::FootnoteRef(_)))
         .cloned()
         .collect()
-}
-
-/// Widths in twentieths of a point: every column can hold its longest word, what is left goes to those with
-/// long texts. Programs refine this on opening.
-fn column_widths(grid: &Grid<'_>, available: f64, half_points: usize) -> Vec<f64> {
-    // A wide sans serif needs about 0.62 em a character.
-    let char_width = half_points as f64 * 10.0 * 0.62;
-    let padding = 2.0 * CELL_MARGIN as f64 + char_width;
-    let mut least = vec![3.0 * char_width + padding; grid.columns];
-    let mut wanted = least.clone();
-    for slot in grid.rows.iter().flatten() {
-        let Slot::Cell {
-            cell: Some(cell),
-            column,
-            colspan: 1,
-            ..
-        } = slot
-        else {
-            continue;
-        };
-        for block in &cell.blocks {
-            let words = (longest_word(block) as f64).min(24.0) * char_width + padding;
-            let text = (crate::doc::block_text_length(block) as f64).min(60.0) * char_width + padding;
-            least[*column] = least[*column].max(words);
-            wanted[*column] = wanted[*column].max(text);
-        }
-    }
-    let (least_sum, wanted_sum): (f64, f64) = (least.iter().sum(), wanted.iter().sum());
-    if least_sum >= available {
-        return least.iter().map(|width| width * available / least_sum).collect();
-    }
-    let room = ((available - least_sum) / (wanted_sum - least_sum).max(1.0)).min(1.0);
-    least
-        .iter()
-        .zip(&wanted)
-        .map(|(least, wanted)| least + (wanted - least) * room)
-        .collect()
-}
-
-fn longest_word(block: &Block) -> usize {
-    let text = match block {
-        Block::Paragraph(inlines) | Block::Heading { inlines, .. } => crate::doc::plain_text(inlines),
-        _ => String::new(),
-    };
-    text.split_whitespace()
-        .map(|word| word.chars().count())
-        .max()
-        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 mod browser;
 mod css;
 mod element;
+mod picture;
+mod table;
 
 use std::time::{Duration, Instant};
 

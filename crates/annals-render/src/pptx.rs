@@ -1,10 +1,14 @@
 //! [`Document`] → PPTX that PowerPoint and LibreOffice open without repair.
 //!
-//! [`deck`] decides what stands where, [`slide`] writes it, [`parts`] holds what is the same in every file.
+//! [`deck`] decides what stands on which slide and [`cursor`] where, [`slide`] writes it, [`parts`] holds what is
+//! the same in every file.
 
+mod cursor;
 mod deck;
+mod estimate;
 mod parts;
 mod slide;
+mod table;
 
 use std::fmt::Write as _;
 

@@ -91,6 +91,14 @@ impl Renderer {
     pub fn png(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
         let mut prepared = self.prepare(request)?;
         let browser = |chromium: &Chromium, html: &str, limit| chromium.png(html, request.page, limit);
+        let by_browser = request.format == Format::Html && request.engine == Engine::Chromium;
+        if by_browser && request.page.png != PngView::Continuous {
+            let reason =
+                "it shows a page as one continuous picture only: ask for that, or for the embedded engine";
+            return Err(RenderError::Chromium {
+                reason: reason.to_owned(),
+            });
+        }
         if request.page.png == PngView::Continuous
             && let Some(rendered) = self.by_chromium(request, &mut prepared, "image/png", browser)?
         {

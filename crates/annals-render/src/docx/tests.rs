@@ -1,5 +1,7 @@
+use super::table::column_widths;
 use super::*;
-use crate::doc::Cell;
+use crate::doc::{Cell, Table};
+use crate::grid::Grid;
 
 #[test]
 fn every_column_can_hold_its_longest_word() {

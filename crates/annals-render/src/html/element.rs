@@ -4,33 +4,31 @@
 //! bounded twice: elements below [`MAX_DOM_DEPTH`] contribute their text only, and boxes nested deeper than
 //! the model allows lose their box.
 
-use html5ever::serialize::{SerializeOpts, TraversalScope, serialize};
-use markup5ever_rcdom::{Handle, NodeData, SerializableHandle};
+use markup5ever_rcdom::{Handle, NodeData};
 
 use crate::citation;
-use crate::doc::{
-    Align, Block, Cell, Image, Inline, Length, List, ListItem, Style, Table, TableWidth, plain_text,
-};
-use crate::limits::{MAX_COLUMNS, MAX_NESTING};
+use crate::doc::{Align, Block, Inline, Length, List, ListItem, Style, TableWidth, plain_text};
+use crate::limits::MAX_NESTING;
 use crate::prose::{self, Addresses};
 
 use super::css::{Computed, Display, Sheet};
-use super::{attr, length, tag, text_of, trim_inlines};
+use super::picture::{image, vector_image};
+use super::{attr, tag, text_of, trim_inlines};
 
 /// Elements within elements that are looked into.
 pub(super) const MAX_DOM_DEPTH: usize = 120;
 
 /// Walks a tree with one style sheet.
 pub(super) struct Reader<'a> {
-    sheet: &'a Sheet,
-    ancestors: Vec<Handle>,
+    pub(super) sheet: &'a Sheet,
+    pub(super) ancestors: Vec<Handle>,
     boxes: usize,
     in_link: bool,
 }
 
 /// What has been read of one container.
 #[derive(Default)]
-struct Flow {
+pub(super) struct Flow {
     blocks: Vec<Block>,
     inlines: Vec<Inline>,
 }
@@ -53,7 +51,7 @@ impl Flow {
         }
     }
 
-    fn into_blocks(mut self) -> Vec<Block> {
+    pub(super) fn into_blocks(mut self) -> Vec<Block> {
         self.settle();
         self.blocks
     }
@@ -84,7 +82,7 @@ impl<'a> Reader<'a> {
         self.ancestors.pop();
     }
 
-    fn blocks_of(&mut self, node: &Handle) -> Vec<Block> {
+    pub(super) fn blocks_of(&mut self, node: &Handle) -> Vec<Block> {
         let mut flow = Flow::default();
         self.children(node, &mut flow);
         flow.into_blocks()
@@ -110,7 +108,7 @@ impl<'a> Reader<'a> {
         inlines
     }
 
-    fn node(&mut self, node: &Handle, flow: &mut Flow) {
+    pub(super) fn node(&mut self, node: &Handle, flow: &mut Flow) {
         match &node.data {
             NodeData::Text { contents } => self.text(&contents.borrow(), flow),
             NodeData::Comment { contents } => comment(contents, flow),
@@ -416,120 +414,6 @@ impl<'a> Reader<'a> {
             items,
         })
     }
-
-    /// The table and its caption.
-    fn table(&mut self, node: &Handle, width: TableWidth) -> Vec<Block> {
-        let mut rows: Vec<(Handle, Vec<Handle>, bool)> = Vec::new();
-        let mut out = Vec::new();
-        let mut flow = Flow::default();
-        collect_rows(node, &mut Vec::new(), false, &mut rows);
-        self.ancestors.push(node.clone());
-        for child in node
-            .children
-            .borrow()
-            .iter()
-            .filter(|child| tag(child) == Some("caption"))
-        {
-            self.node(child, &mut flow);
-        }
-        out.append(&mut flow.into_blocks());
-        let mut table = Table {
-            width,
-            ..Table::default()
-        };
-        for (row, path, in_head) in rows {
-            let depth = self.ancestors.len();
-            self.ancestors.extend(path);
-            let cells = self.row(&row);
-            self.ancestors.truncate(depth);
-            if cells.is_empty() {
-                continue;
-            }
-            let heads_all = cells.iter().all(|cell| cell.header);
-            if table.rows.is_empty() && (in_head || (table.head.is_empty() && heads_all)) {
-                table.head.push(cells);
-            } else {
-                table.rows.push(cells);
-            }
-        }
-        self.ancestors.pop();
-        if table.rows.is_empty() {
-            table.rows = std::mem::take(&mut table.head);
-        }
-        if !table.rows.is_empty() {
-            out.push(Block::Table(table));
-        }
-        out
-    }
-
-    fn row(&mut self, row: &Handle) -> Vec<Cell> {
-        let row_style = self.sheet.compute(row, &self.ancestors).style;
-        self.ancestors.push(row.clone());
-        let mut cells: Vec<Cell> = Vec::new();
-        for child in row.children.borrow().iter() {
-            let header = match tag(child) {
-                Some("th") => true,
-                Some("td") => false,
-                _ => continue,
-            };
-            let own = self.sheet.compute(child, &self.ancestors);
-            if own.display == Display::None {
-                continue;
-            }
-            let style = Style {
-                color: own.style.color.or(row_style.color),
-                background: own.style.background.or(row_style.background),
-                border: None,
-                align: own.style.align.or(row_style.align),
-                bold: own.style.bold.or(row_style.bold),
-                italic: own.style.italic.or(row_style.italic),
-                size_percent: own.style.size_percent.or(row_style.size_percent),
-            };
-            let span = |name: &str| {
-                attr(child, name)
-                    .and_then(|span| span.parse::<usize>().ok())
-                    .unwrap_or(1)
-            };
-            let blocks = self.blocks_of(child);
-            let (colspan, rowspan) = (
-                span("colspan").clamp(1, MAX_COLUMNS),
-                span("rowspan").clamp(1, 1000),
-            );
-            let full = cells.len() >= MAX_COLUMNS;
-            match cells.last_mut().filter(|_| full) {
-                Some(last) => last.blocks.extend(blocks),
-                None => cells.push(Cell {
-                    blocks,
-                    colspan,
-                    rowspan,
-                    header,
-                    style,
-                }),
-            }
-        }
-        self.ancestors.pop();
-        cells
-    }
-}
-
-/// The rows of a table with the sections between them and it; rows of tables within are not theirs.
-fn collect_rows(
-    node: &Handle,
-    path: &mut Vec<Handle>,
-    in_head: bool,
-    rows: &mut Vec<(Handle, Vec<Handle>, bool)>,
-) {
-    for child in node.children.borrow().iter() {
-        match tag(child) {
-            Some("tr") => rows.push((child.clone(), path.clone(), in_head)),
-            Some(name @ ("thead" | "tbody" | "tfoot")) => {
-                path.push(child.clone());
-                collect_rows(child, path, name == "thead", rows);
-                path.pop();
-            }
-            _ => {}
-        }
-    }
 }
 
 fn is_block(name: &str) -> bool {
@@ -674,46 +558,4 @@ fn code(node: &Handle) -> Block {
             .map(str::to_ascii_lowercase)
     });
     Block::Code { lang, text }
-}
-
-fn image(node: &Handle, computed: &Computed) -> Option<Image> {
-    let reference = attr(node, "src").filter(|src| !src.is_empty())?;
-    let width = computed
-        .width
-        .or_else(|| attr(node, "width").and_then(|width| length(&width)));
-    Some(Image {
-        reference,
-        alt: attr(node, "alt").unwrap_or_default(),
-        width,
-        caption: None,
-    })
-}
-
-/// An inline `<svg>` becomes a picture with its own source as its address.
-fn vector_image(node: &Handle, computed: &Computed) -> Image {
-    use base64::Engine as _;
-    let mut bytes = Vec::new();
-    let options = SerializeOpts {
-        traversal_scope: TraversalScope::IncludeNode,
-        ..SerializeOpts::default()
-    };
-    let handle: SerializableHandle = node.clone().into();
-    let source = match serialize(&mut bytes, &handle, options) {
-        Ok(()) => String::from_utf8_lossy(&bytes).replace("&nbsp;", "&#160;"),
-        Err(_) => String::new(),
-    };
-    let head = source.split('>').next().unwrap_or_default();
-    let source = match head.contains("xmlns=") {
-        true => source,
-        false => source.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1),
-    };
-    let encoded = base64::engine::general_purpose::STANDARD.encode(source);
-    Image {
-        reference: format!("data:image/svg+xml;base64,{encoded}"),
-        alt: attr(node, "aria-label").unwrap_or_else(|| "drawing".to_owned()),
-        width: computed
-            .width
-            .or_else(|| attr(node, "width").and_then(|width| length(&width))),
-        caption: None,
-    }
 }
