@@ -109,12 +109,12 @@ fn patch() {
     let mut patched = scene.artifact("draft.md", "text/x-diff", Content::Text("@@ -1 +1 @@\n-a\n+b".into()));
     patched.digest.visibility = annals_core::block::Visibility::Internal;
     let summary = Payload::json(&json!({"path": "turn_1/files/draft.md", "hunks": 1}));
-    scene.returns("p1", Outcome { artifacts: vec![patched], output: Output::Payload(summary), ..Outcome::default() });
+    scene.returns("p1", Outcome { artifacts: vec![patched], closing: Some(summary), ..Outcome::default() });
     assert_snapshot!(scene.shape_after(3), @r#"
     4 react.tool.call tc:turn_1.p1.call application/json {tool_call_id step} "{\"tool_id\":\"react.patch\",\"tool_call_id\":\"p1\",\"params\":{\"path\":\"draft.md\"…"
-    5 react.tool.result tc:turn_1.p1.result application/json {tool_call_id result_count} "{\"path\":\"turn_1/files/draft.md\",\"hunks\":1}"
-    6 react.tool.result tc:turn_1.p1.result application/json {tool_call_id digest_of_artifact} "{\"artifact_path\":\"fi:turn_1.files/draft.md\",\"physical_path\":\"turn_1/file…"
-    7 react.tool.result fi:turn_1.files/draft.md text/x-diff {tool_call_id physical_path content_digest digest} "@@ -1 +1 @@\n-a\n+b"
+    5 react.tool.result tc:turn_1.p1.result application/json {tool_call_id result_count digest_of_artifact} "{\"artifact_path\":\"fi:turn_1.files/draft.md\",\"physical_path\":\"turn_1/file…"
+    6 react.tool.result fi:turn_1.files/draft.md text/x-diff {tool_call_id physical_path content_digest digest} "@@ -1 +1 @@\n-a\n+b"
+    7 react.tool.result tc:turn_1.p1.result application/json {tool_call_id} "{\"path\":\"turn_1/files/draft.md\",\"hunks\":1}"
     "#);
 }
 

@@ -62,7 +62,7 @@ pub struct ShownError {
     pub place: Option<String>,
     /// Further facts, such as expected and actual lines of a patch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<serde_json::Value>,
+    pub details: Option<Box<serde_json::Value>>,
 }
 
 impl ShownError {
@@ -73,7 +73,7 @@ impl ShownError {
 
     /// With these details.
     pub fn details(mut self, details: serde_json::Value) -> Self {
-        self.details = Some(details);
+        self.details = Some(Box::new(details));
         self
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Blob, BlobDigest, Block, BlockKind, Body, Meta};
+use super::{Blob, BlobDigest, Block, BlockKind, Body, Meta, word};
 use crate::ids::{CallId, Seq, TurnId};
 use crate::path::LogicalPath;
 use crate::time::Timestamp;
@@ -126,10 +126,10 @@ impl BlockJson {
         let block = Block {
             seq: self.seq,
             kind: BlockKind::from_tag(&self.kind),
-            author: self.author.into(),
+            author: word(&self.author),
             turn: self.turn_id,
             ts: self.ts,
-            mime: self.mime.into(),
+            mime: word(&self.mime),
             path: self.path,
             body,
             meta: (!meta.is_empty()).then(|| Box::new(meta)),

@@ -33,8 +33,12 @@ pub struct Meta {
     /// Parameters that the call block shows cut (`cut`).
     pub cut: Vec<CutParam>,
     /// Everything else, kept as it came.
-    pub extra: Option<Box<Map<String, Value>>>,
+    pub extra: Extra,
 }
+
+/// Fields that this version gives no meaning: a JSON object as text, because a map of one key costs half a kilobyte.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Extra(Option<Box<str>>);
 
 /// Where a file's bytes are kept. Never shown to a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -101,7 +105,7 @@ impl Meta {
         sources_used: Vec::new(),
         sources: Vec::new(),
         cut: Vec::new(),
-        extra: None,
+        extra: Extra(None),
     };
 
     /// Metadata of a block that belongs to this call.
@@ -115,13 +119,15 @@ impl Meta {
     }
 
     /// One of the further fields, by name.
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        self.extra.as_deref()?.get(name)
+    pub fn get(&self, name: &str) -> Option<Value> {
+        self.extra.map().shift_remove(name)
     }
 
     /// With a further field.
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.extra.get_or_insert_default().insert(name.to_owned(), value.into());
+        let mut fields = self.extra.map();
+        fields.insert(name.to_owned(), value.into());
+        self.extra = Extra::of(fields);
         self
     }
 
@@ -159,9 +165,7 @@ impl Meta {
                 map.extend(fields);
             }
         }
-        if let Some(extra) = &self.extra {
-            map.extend(extra.iter().map(|(name, value)| (name.clone(), value.clone())));
-        }
+        map.extend(self.extra.map());
         map
     }
 
@@ -184,8 +188,19 @@ impl Meta {
         const SUMMARY: [&str; 4] = ["covered_turn_ids", "first_kept_seq", "compaction_digest", "split_turn_id"];
         meta.file = take_group(&mut map, &FILE).filter(|file| **file != FileMeta::default());
         meta.summary = take_group(&mut map, &SUMMARY);
-        meta.extra = (!map.is_empty()).then(|| Box::new(map));
+        meta.extra = Extra::of(map);
         meta
+    }
+}
+
+impl Extra {
+    fn of(fields: Map<String, Value>) -> Self {
+        Extra((!fields.is_empty()).then(|| Value::Object(fields).to_string().into()))
+    }
+
+    fn map(&self) -> Map<String, Value> {
+        let fields = self.0.as_deref().map(serde_json::from_str);
+        fields.transpose().expect("only JSON objects are kept").unwrap_or_default()
     }
 }
 

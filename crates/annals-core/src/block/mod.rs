@@ -9,12 +9,14 @@ mod digest;
 mod json;
 mod kind;
 mod meta;
+mod word;
 
 pub use blob::{Blob, BlobDigest, DigestError};
 pub use digest::{ArtifactKind, Channel, SafeDigest, ShownError, Visibility};
 pub use json::{BlockJson, BlockJsonError};
 pub use kind::BlockKind;
-pub use meta::{CutParam, FileMeta, Meta, SummaryMeta};
+pub use meta::{CutParam, Extra, FileMeta, Meta, SummaryMeta};
+pub use word::word;
 
 use std::sync::Arc;
 
@@ -127,9 +129,9 @@ impl NewBlock {
         let author = kind.default_author();
         NewBlock {
             kind,
-            author: author.into(),
+            author: word(author),
             turn: turn.clone(),
-            mime: "text/plain".into(),
+            mime: word("text/plain"),
             path: Some(path),
             body: Body::Empty,
             meta: Meta::default(),
@@ -138,7 +140,7 @@ impl NewBlock {
 
     /// With this text and MIME type.
     pub fn text(mut self, mime: &str, text: impl Into<Arc<str>>) -> Self {
-        self.mime = mime.into();
+        self.mime = word(mime);
         self.body = Body::Text(text.into());
         self
     }
@@ -151,20 +153,20 @@ impl NewBlock {
 
     /// With these stored bytes and MIME type.
     pub fn blob(mut self, mime: &str, blob: Blob) -> Self {
-        self.mime = mime.into();
+        self.mime = word(mime);
         self.body = Body::Blob(blob);
         self
     }
 
     /// With this MIME type and no body.
     pub fn mime(mut self, mime: &str) -> Self {
-        self.mime = mime.into();
+        self.mime = word(mime);
         self
     }
 
     /// Written by this author instead of the type's usual one.
     pub fn author(mut self, author: &str) -> Self {
-        self.author = author.into();
+        self.author = word(author);
         self
     }
 

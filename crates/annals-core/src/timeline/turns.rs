@@ -123,7 +123,7 @@ impl Turn {
             BlockKind::ReactCompletion => self.end = block.text().and_then(TurnEnd::of_text),
             BlockKind::TimelineHide => self.hid = true,
             BlockKind::Notice => self.push_notice(block, calls),
-            BlockKind::SystemMessage if block.meta().get("kind") == Some(&"context_limit".into()) => {
+            BlockKind::SystemMessage if block.meta().get("kind") == Some("context_limit".into()) => {
                 self.context_limit = Some(block.seq);
             }
             _ => {}

@@ -183,9 +183,8 @@ impl Templates<'_> {
     }
 
     fn thinking(&self) -> Vec<Part> {
-        let signature = self.block.meta().get("signature").and_then(Value::as_str);
-        match (self.layout, signature) {
-            (Layout::Chat, Some(signature)) => {
+        match (self.layout, self.block.meta().get("signature")) {
+            (Layout::Chat, Some(Value::String(signature))) => {
                 self.with_text(Place::Thinking { signature: signature.into() }, String::new())
             }
             _ => Vec::new(),
@@ -198,7 +197,7 @@ impl Templates<'_> {
         };
         let name = digest.physical_path.as_ref().map(|path| path.rel().file_name().to_owned());
         let mut head = format!("[USER ATTACHMENT] {} | {}", name.unwrap_or_default(), digest.mime);
-        let summary = self.block.meta().get("summary").and_then(Value::as_str).map(str::to_owned);
+        let summary = self.block.meta().get("summary").and_then(|summary| summary.as_str().map(str::to_owned));
         let size = digest.size_bytes.map(|bytes| format!("{bytes} bytes"));
         if let Some(summary) = summary.or(size) {
             let _ = write!(head, "\nsummary: {summary}");
