@@ -24,7 +24,7 @@ fn side() -> Side {
 }
 
 fn large() -> Vec<u8> {
-    (0..2_500_000_u32).map(|n| (n / 7) as u8).collect()
+    (0..1_100_000_u32).map(|n| (n / 7) as u8).collect()
 }
 
 /// A conversation with text, small and large binary content, and a file that only metadata name.
@@ -107,7 +107,6 @@ async fn every_line_is_json_and_says_what_it_is() {
     block 9
     artifact piece at 0
     artifact piece at 1048576
-    artifact piece at 2097152
     block 10
     block 11
     end
@@ -118,7 +117,7 @@ async fn every_line_is_json_and_says_what_it_is() {
 async fn a_damaged_export_adds_nothing() {
     let (source, _) = full().await;
     let file = exported(&source).await;
-    for place in (0..file.len()).step_by(file.len() / 60).chain([file.len() - 3]) {
+    for place in (0..file.len()).step_by(file.len() / 12).chain([file.len() - 3]) {
         let mut damaged = file.clone();
         damaged[place] ^= 1;
         let target = side();
@@ -138,7 +137,7 @@ async fn a_truncated_export_adds_nothing() {
         assert!(is_untouched(&target).await);
     }
     let error = import(&side(), &file[..file.len() - 1]).await.unwrap_err();
-    insta::assert_snapshot!(error, @"the export ends after line 16 without its last line: copy it again, it was cut off");
+    insta::assert_snapshot!(error, @"the export ends after line 15 without its last line: copy it again, it was cut off");
 }
 
 #[tokio::test]

@@ -5,8 +5,9 @@
 use std::io::{Cursor, Read};
 
 use annals_core::limits::{ZIP_MAX_ENTRIES, ZIP_MAX_RATIO, ZIP_UNPACKED_MAX_BYTES};
-use zip::ZipArchive;
+use flate2::read::DeflateDecoder;
 use zip::read::ZipFile;
+use zip::{CompressionMethod, ZipArchive};
 
 use super::AttachmentRefused;
 
@@ -28,15 +29,10 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Result<(), AttachmentRefused> {
     }
     // A small archive of a long, dull text is not a bomb: the ratio counts for the whole.
     let ratio_max_bytes = (bytes.len() as u64).saturating_mul(ZIP_MAX_RATIO);
-    let mut unpacked = 0;
+    let mut unpacked = 0_u64;
     for index in 0..entries {
-        let left = ZIP_UNPACKED_MAX_BYTES - unpacked;
-        let counted = archive.by_index(index).ok().map(|entry| unpacked_bytes(entry, left));
-        unpacked = unpacked.saturating_add(match counted {
-            Some(counted) => counted,
-            // Locked or packed in another way: nobody here will unpack it, its own word must do.
-            None => archive.by_index_raw(index).map_err(|error| broken(error.to_string()))?.size(),
-        });
+        let entry = archive.by_index_raw(index).map_err(|error| broken(error.to_string()))?;
+        unpacked = unpacked.saturating_add(unpacked_bytes(entry, ZIP_UNPACKED_MAX_BYTES - unpacked));
         if unpacked > ZIP_UNPACKED_MAX_BYTES {
             return Err(AttachmentRefused::UnpacksTooLarge { name: name.to_owned() });
         }
@@ -47,12 +43,36 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Result<(), AttachmentRefused> {
     Ok(())
 }
 
-/// What an entry unpacks to, or one byte more than `left` if it is more.
-fn unpacked_bytes<R: Read>(entry: ZipFile<'_, R>, left: u64) -> u64 {
+/// The office format that an archive is, by the folder of its parts.
+pub(super) fn office_mime(bytes: &[u8]) -> Option<&'static str> {
+    const FORMATS: &[(&str, &str)] = &[
+        ("word/", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+        ("xl/", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+        ("ppt/", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
+    ];
+    let archive = ZipArchive::new(Cursor::new(bytes)).ok()?;
+    let names: Vec<String> = archive.file_names().filter_map(|name| Some(name.ok()?.into_owned())).collect();
+    if !names.iter().any(|name| name == "[Content_Types].xml") {
+        return None;
+    }
+    let has = |folder: &str| names.iter().any(|name| name.starts_with(folder));
+    FORMATS.iter().find(|(folder, _)| has(folder)).map(|(_, mime)| *mime)
+}
+
+/// What an entry unpacks to, counting no further than one byte past `left`. Where it cannot be unpacked (locked,
+/// broken, packed in a way that nobody here reads) its own word must do.
+fn unpacked_bytes<R: Read>(mut entry: ZipFile<'_, R>, left: u64) -> u64 {
     let declared = entry.size();
-    let counted = std::io::copy(&mut entry.take(left + 1), &mut std::io::sink());
-    // A broken entry is a broken file inside, not a danger; count what it claims, within reason.
-    counted.unwrap_or_else(|_| declared.min(left + 1))
+    if entry.compression() != CompressionMethod::Deflated {
+        return declared.max(entry.compressed_size());
+    }
+    let mut unpacked = DeflateDecoder::new(&mut entry).take(left + 1);
+    let mut piece = [0; 32 * 1024];
+    let mut counted = 0;
+    while let Ok(read @ 1..) = unpacked.read(&mut piece) {
+        counted += read as u64;
+    }
+    counted.max(declared)
 }
 
 /// Parts that hold macros in the office formats: VBA projects, and sheets of the older macro language.

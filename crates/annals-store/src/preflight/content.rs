@@ -3,6 +3,8 @@
 use annals_core::path::RelPath;
 use serde::{Deserialize, Serialize};
 
+use super::archive;
+
 /// What can be done with an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -87,12 +89,15 @@ pub(super) fn judge(name: &RelPath, bytes: &[u8]) -> (String, AttachmentKind) {
     if find(&bytes[..bytes.len().min(PDF_MARKER_WITHIN_BYTES)], b"%PDF-").is_some_and(|at| at == 0 || !is_text(bytes)) {
         return ("application/pdf".to_owned(), AttachmentKind::Pdf);
     }
-    if let Some(found) = infer::get(bytes).filter(|found| !found.mime_type().starts_with("text/")) {
+    // A text that merely mentions the marker of a PDF is a text.
+    let is_magic = |found: &infer::Type| !found.mime_type().starts_with("text/") && found.extension() != "pdf";
+    if let Some(found) = infer::get(bytes).filter(is_magic) {
         let kind = match found.matcher_type() {
             infer::MatcherType::Image => AttachmentKind::Image,
             _ => AttachmentKind::Other,
         };
-        return (found.mime_type().to_owned(), kind);
+        let office = archive::is_zip(bytes).then(|| archive::office_mime(bytes)).flatten();
+        return (office.unwrap_or(found.mime_type()).to_owned(), kind);
     }
     if is_text(bytes) {
         let extension = extension(name);
