@@ -22,7 +22,7 @@ pub struct ToolFailure {
 pub type ToolResult = Result<Value, ToolFailure>;
 
 /// The kind of a failure that says nothing more precise.
-pub const TOOL_ERROR: &str = "tool_error";
+pub(crate) const TOOL_ERROR: &str = "tool_error";
 
 impl ToolFailure {
     /// A failure of this kind.

@@ -10,11 +10,15 @@ use annals_core::block::{
 use annals_core::limits;
 use annals_core::path::PhysicalPath;
 use annals_core::sources::{SourceRow, SourceType, citation};
+use annals_core::tokens;
 use annals_core::turn::outcome::{Artifact, Content, Notice};
 use annals_store::ArtifactError;
 
 use crate::cx::ToolCx;
 use crate::mime;
+
+/// Tokens of a longer text are not counted: its size says enough, and counting it would take seconds.
+const COUNTED_MAX_BYTES: usize = 1_000_000;
 
 /// A file as it lies in OUT_DIR.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +84,10 @@ impl Produced<'_> {
             size_bytes: Some(self.bytes.len() as u64),
             ..FileMeta::default()
         };
+        digest.tokens = text
+            .as_deref()
+            .filter(|text| text.len() <= COUNTED_MAX_BYTES)
+            .map(tokens::count);
         if self.bytes.is_empty() {
             return empty(digest, file);
         }

@@ -8,8 +8,6 @@
 //! 4. [`content`], [`file`](mod@file), [`mime`], [`skills`]: what tools read and write;
 //! 5. [`react`], [`system`]: the tools themselves, one file each; [`patch`] is the diff engine of `react.patch`.
 
-extern crate self as annals_tools;
-
 pub mod cx;
 mod failure;
 mod name;

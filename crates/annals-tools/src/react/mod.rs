@@ -6,7 +6,7 @@ mod patch;
 mod plan;
 mod read;
 mod search_files;
-mod target;
+pub(crate) mod target;
 mod write;
 
 use std::sync::Arc;

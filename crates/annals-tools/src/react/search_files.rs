@@ -78,7 +78,7 @@ impl SearchFiles {
                 "properties": {
                     "name_regex": {
                         "type": "string",
-                        "description": "FIRST FIELD. Matches anywhere in the path below a turn, such as `\\\\.csv$`."
+                        "description": "FIRST FIELD. Matches anywhere in the path below a turn, such as `\\.csv$`."
                     },
                     "content_regex": {
                         "type": "string",

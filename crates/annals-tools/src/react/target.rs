@@ -7,14 +7,14 @@ use annals_core::turn::outcome::Notice;
 use annals_core::turn::protocol;
 
 /// Where to write, and what the model must be told about it.
-pub(super) struct Target {
-    pub(super) path: PhysicalPath,
-    pub(super) notice: Option<Notice>,
+pub(crate) struct Target {
+    pub(crate) path: PhysicalPath,
+    pub(crate) notice: Option<Notice>,
 }
 
 impl Target {
     /// Reads a path. Another turn's file is rewritten into the current turn, with a notice.
-    pub(super) fn parse(given: &str, turn: &TurnId) -> Result<Self, ShownError> {
+    pub(crate) fn parse(given: &str, turn: &TurnId) -> Result<Self, ShownError> {
         let target =
             rewrite::target(given, turn).map_err(|error| ShownError::new(error.code(), error.to_string()))?;
         let logical = target.logical(turn);
@@ -31,7 +31,7 @@ impl Target {
         })
     }
 
-    pub(super) fn logical(&self) -> LogicalPath {
+    pub(crate) fn logical(&self) -> LogicalPath {
         self.path.logical()
     }
 }

@@ -44,6 +44,8 @@ async fn a_near_path_is_hidden_and_counted() {
 #[tokio::test]
 async fn a_path_far_from_the_tail_is_too_old() {
     let mut stage = Stage::new();
+    // The first round ends at the cache point, so what is only far away must come after it.
+    write(&mut stage, "first.txt", 10).await;
     write(&mut stage, "old.txt", 100).await;
     write(&mut stage, "big.txt", 4_000).await;
     let outcome = stage.call("react.hide", hide("fi:turn_1.files/old.txt")).await;

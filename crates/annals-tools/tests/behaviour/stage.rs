@@ -14,22 +14,25 @@ use annals_tools::{ConversationCx, Tool, ToolCx, ToolTable, execute, reference, 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-pub struct Stage {
-    pub dir: tempfile::TempDir,
-    pub cx: Arc<ConversationCx>,
-    pub turn: TurnId,
-    pub table: ToolTable,
-    pub cancel: CancellationToken,
+pub(crate) struct Stage {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) cx: Arc<ConversationCx>,
+    pub(crate) turn: TurnId,
+    pub(crate) table: ToolTable,
+    pub(crate) cancel: CancellationToken,
     calls: u32,
 }
 
 impl Stage {
     /// An empty conversation in its first turn, `turn_1`, with all built-in tools.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_, _| {}, vec![])
     }
 
-    pub fn with(change: impl FnOnce(&mut ConversationCx, &Workspace), tools: Vec<Arc<dyn Tool>>) -> Self {
+    pub(crate) fn with(
+        change: impl FnOnce(&mut ConversationCx, &Workspace),
+        tools: Vec<Arc<dyn Tool>>,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path().join("out")).unwrap();
         let artifacts = ArtifactStore::open(dir.path().join("artifacts")).unwrap();
@@ -61,7 +64,7 @@ impl Stage {
     }
 
     /// Begins another turn.
-    pub fn begin(&mut self, turn: &str) {
+    pub(crate) fn begin(&mut self, turn: &str) {
         self.turn = TurnId::parse(turn).unwrap();
         let header = NewBlock::new(
             BlockKind::TurnHeader,
@@ -76,7 +79,7 @@ impl Stage {
         self.append(vec![header, prompt.text("text/plain", "please")]);
     }
 
-    pub fn append(&self, blocks: Vec<NewBlock>) {
+    pub(crate) fn append(&self, blocks: Vec<NewBlock>) {
         let mut timeline = self.cx.timeline.write().unwrap();
         for block in blocks {
             let ts = Timestamp::from_unix_millis(1_770_603_271_112);
@@ -85,7 +88,7 @@ impl Stage {
         }
     }
 
-    pub fn tool_cx(&self, call: &str) -> ToolCx {
+    pub(crate) fn tool_cx(&self, call: &str) -> ToolCx {
         ToolCx::new(
             self.cx.clone(),
             self.turn.clone(),
@@ -96,7 +99,7 @@ impl Stage {
     }
 
     /// Makes a call as a model would: its blocks, the gate, the run, its results' blocks.
-    pub async fn call(&mut self, name: &str, args: Value) -> Outcome {
+    pub(crate) async fn call(&mut self, name: &str, args: Value) -> Outcome {
         self.calls += 1;
         let id = format!("c{}", self.calls);
         let cx = self.tool_cx(&id);
@@ -137,7 +140,7 @@ impl Stage {
     }
 
     /// The blocks of the last call, one line each.
-    pub fn shape(&self) -> String {
+    pub(crate) fn shape(&self) -> String {
         let timeline = self.cx.timeline.read().unwrap();
         let last_call = timeline
             .blocks()
@@ -156,7 +159,7 @@ impl Stage {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    pub fn disk(&self, path: &str) -> Option<String> {
+    pub(crate) fn disk(&self, path: &str) -> Option<String> {
         let path = PhysicalPath::parse(path).unwrap();
         self.cx
             .workspace
@@ -165,7 +168,7 @@ impl Stage {
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    pub fn put_on_disk(&self, path: &str, bytes: &[u8]) {
+    pub(crate) fn put_on_disk(&self, path: &str, bytes: &[u8]) {
         self.cx
             .workspace
             .write(&PhysicalPath::parse(path).unwrap(), bytes)
@@ -173,13 +176,13 @@ impl Stage {
     }
 
     /// Deletes OUT_DIR's files, as anybody may at any time.
-    pub fn clear_disk(&self) {
+    pub(crate) fn clear_disk(&self) {
         for entry in self.cx.workspace.list("").unwrap() {
             self.cx.workspace.remove(&entry.path).unwrap();
         }
     }
 
-    pub async fn whole(&self, path: &str) -> String {
+    pub(crate) async fn whole(&self, path: &str) -> String {
         let path = LogicalPath::parse(path).unwrap();
         let whole = annals_tools::content::whole(&self.cx, &path, Some(&self.turn))
             .await
@@ -189,14 +192,16 @@ impl Stage {
 }
 
 /// The JSON that answers a call.
-pub fn json(outcome: &Outcome) -> Value {
+pub(crate) fn json(outcome: &Outcome) -> Value {
     match &outcome.output {
-        Output::Payload(payload) => serde_json::from_str(&payload.text).unwrap(),
+        Output::Payload(payload) | Output::PayloadLast(payload) => {
+            serde_json::from_str(&payload.text).unwrap()
+        }
         other => panic!("no payload: {other:?}"),
     }
 }
 
-pub fn codes(outcome: &Outcome) -> Vec<&str> {
+pub(crate) fn codes(outcome: &Outcome) -> Vec<&str> {
     outcome
         .notices
         .iter()
@@ -204,10 +209,10 @@ pub fn codes(outcome: &Outcome) -> Vec<&str> {
         .collect()
 }
 
-pub fn error_code(outcome: &Outcome) -> Option<&str> {
+pub(crate) fn error_code(outcome: &Outcome) -> Option<&str> {
     outcome.error.as_ref().map(|error| error.code.as_str())
 }
 
-pub fn path(text: &str) -> LogicalPath {
+pub(crate) fn path(text: &str) -> LogicalPath {
     LogicalPath::parse(text).unwrap()
 }
