@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use annals_core::block::{
-    ArtifactKind, BlobDigest, Block, BlockKind, Body, FileMeta, Meta, NewBlock, SafeDigest, Visibility,
+    ArtifactKind, BlobDigest, Block, BlockJson, BlockKind, Body, FileMeta, Meta, NewBlock, SafeDigest,
+    Visibility,
 };
 use annals_core::ids::{CallId, TurnId};
 use annals_core::path::{LogicalPath, RelPath};
@@ -51,6 +52,7 @@ const LENGTHS: [usize; 3] = [1_000, 10_000, 50_000];
 
 fn main() {
     let mut table = Table::default();
+    bench_memory(&mut table);
     let rounds: Vec<f64> = LENGTHS.map(|length| bench_round(&mut table, length)).into();
     table.ratio("round: 50k against 1k", rounds[2] / rounds[0], 1.5);
     for length in LENGTHS {
@@ -58,11 +60,22 @@ fn main() {
         bench_hide(&mut table, length);
     }
     let plans: Vec<[f64; 2]> = LENGTHS.map(|length| bench_plans(&mut table, length)).into();
-    table.ratio("prune plan: 50k against 5 × 10k", plans[2][0] / (5.0 * plans[1][0]), 1.5);
-    table.ratio("compaction plan: 50k against 5 × 10k", plans[2][1] / (5.0 * plans[1][1]), 1.5);
+    table.ratio(
+        "prune plan: 50k against 5 × 10k",
+        plans[2][0] / (5.0 * plans[1][0]),
+        1.5,
+    );
+    table.ratio(
+        "compaction plan: 50k against 5 × 10k",
+        plans[2][1] / (5.0 * plans[1][1]),
+        1.5,
+    );
     bench_first_render(&mut table);
-    bench_memory(&mut table);
-    println!("size of a block: {} bytes, of its metadata: {}", size_of::<Block>(), size_of::<Meta>());
+    println!(
+        "size of a block: {} bytes, of its metadata: {}",
+        size_of::<Block>(),
+        size_of::<Meta>()
+    );
 }
 
 /// A conversation made of rounds, each of notes, a call, a digest and the content it describes.
@@ -75,13 +88,20 @@ struct Writer {
 
 impl Writer {
     fn new() -> Self {
-        Writer { turn: turn(0), rounds: 0, seq: 0, pad: "words and more of them ".repeat(BLOCK_BYTES / 20) }
+        Writer {
+            turn: turn(0),
+            rounds: 0,
+            seq: 0,
+            pad: "words and more of them ".repeat(BLOCK_BYTES / 20),
+        }
     }
 
     fn timeline(&mut self, blocks: usize) -> Timeline {
         let mut timeline = Timeline::default();
         while timeline.blocks().len() < blocks {
-            self.round().into_iter().for_each(|block| timeline.push(block).expect("in order"));
+            self.round()
+                .into_iter()
+                .for_each(|block| timeline.push(block).expect("in order"));
         }
         timeline
     }
@@ -93,8 +113,15 @@ impl Writer {
         if self.rounds.is_multiple_of(TURN_ROUNDS as u64) || self.rounds == 1 {
             self.turn = turn(self.rounds);
             let t = &self.turn;
-            blocks.push(NewBlock::new(BlockKind::TurnHeader, t, LogicalPath::turn_header(t)));
-            blocks.push(NewBlock::new(BlockKind::UserPrompt, t, LogicalPath::user_prompt(t)).text("text/markdown", "go on"));
+            blocks.push(NewBlock::new(
+                BlockKind::TurnHeader,
+                t,
+                LogicalPath::turn_header(t),
+            ));
+            blocks.push(
+                NewBlock::new(BlockKind::UserPrompt, t, LogicalPath::user_prompt(t))
+                    .text("text/markdown", "go on"),
+            );
         }
         blocks.extend(self.round_blocks());
         blocks.into_iter().map(|block| self.seal(block)).collect()
@@ -103,14 +130,30 @@ impl Writer {
     fn round_blocks(&self) -> [NewBlock; ROUND_BLOCKS] {
         let (t, call) = (&self.turn, CallId::made(self.rounds));
         let step = Some((self.rounds % TURN_ROUNDS as u64) as u32 + 1);
-        let file = LogicalPath::file(t, &RelPath::parse(&format!("report-{}.md", self.rounds)).expect("safe"));
-        let mut digest = SafeDigest::new(file.clone(), "text/markdown", ArtifactKind::Display, Visibility::External);
+        let file = LogicalPath::file(
+            t,
+            &RelPath::parse(&format!("report-{}.md", self.rounds)).expect("safe"),
+        );
+        let mut digest = SafeDigest::new(
+            file.clone(),
+            "text/markdown",
+            ArtifactKind::Display,
+            Visibility::External,
+        );
         digest.tool_call_id = Some(call.clone());
         digest.size_bytes = Some(BLOCK_BYTES as u64);
         let content: Arc<str> = self.pad[..BLOCK_BYTES].into();
         let notes = Meta { step, ..Meta::EMPTY }.with("channel", "timeline_text");
-        let called = Meta { call: Some(call.clone()), step, ..Meta::EMPTY };
-        let status = Meta { result_count: Some(2), is_digest: true, ..Meta::of_call(&call) };
+        let called = Meta {
+            call: Some(call.clone()),
+            step,
+            ..Meta::EMPTY
+        };
+        let status = Meta {
+            result_count: Some(2),
+            is_digest: true,
+            ..Meta::of_call(&call)
+        };
         let mut carried = Meta::of_call(&call);
         carried.file = Some(Box::new(FileMeta {
             physical_path: digest.physical_path.clone(),
@@ -124,10 +167,18 @@ impl Writer {
             "params": {"path": file, "channel": "canvas", "content": &self.pad[..BLOCK_BYTES - 260], "kind": "display"},
         });
         [
-            NewBlock::new(BlockKind::Notes, t, LogicalPath::notes(t, &call)).text("text/markdown", content.to_string()).meta(notes),
-            NewBlock::new(BlockKind::ToolCall, t, LogicalPath::call(t, &call)).json(&params).meta(called),
-            NewBlock::new(BlockKind::ToolResult, t, LogicalPath::result(t, &call)).json(&digest).meta(status),
-            NewBlock::new(BlockKind::ToolResult, t, file).text("text/markdown", content).meta(carried),
+            NewBlock::new(BlockKind::Notes, t, LogicalPath::notes(t, &call))
+                .text("text/markdown", content.to_string())
+                .meta(notes),
+            NewBlock::new(BlockKind::ToolCall, t, LogicalPath::call(t, &call))
+                .json(&params)
+                .meta(called),
+            NewBlock::new(BlockKind::ToolResult, t, LogicalPath::result(t, &call))
+                .json(&digest)
+                .meta(status),
+            NewBlock::new(BlockKind::ToolResult, t, file)
+                .text("text/markdown", content)
+                .meta(carried),
         ]
     }
 
@@ -141,8 +192,16 @@ impl Writer {
         };
         let seq = annals_core::ids::Seq::try_new(self.seq).expect("from 1");
         let ts = Timestamp::from_unix_micros(1_770_603_272_676_425 + self.seq as i64 * 1_000);
-        let sealed = NewBlock { body: Body::Empty, ..block }.seal(seq, ts);
-        Arc::new(Block { body, tokens, ..sealed })
+        let sealed = NewBlock {
+            body: Body::Empty,
+            ..block
+        }
+        .seal(seq, ts);
+        Arc::new(Block {
+            body,
+            tokens,
+            ..sealed
+        })
     }
 }
 
@@ -151,7 +210,11 @@ fn turn(number: u64) -> TurnId {
 }
 
 fn budget() -> Budget {
-    Budget { window_tokens: u32::MAX, overhead_tokens: 0, max_iterations: 1_000 }
+    Budget {
+        window_tokens: u32::MAX,
+        overhead_tokens: 0,
+        max_iterations: 1_000,
+    }
 }
 
 fn bench_round(table: &mut Table, length: usize) -> f64 {
@@ -178,7 +241,12 @@ fn bench_round(table: &mut Table, length: usize) -> f64 {
 
 fn bench_lookup(table: &mut Table, length: usize) {
     let timeline = Writer::new().timeline(length);
-    let paths: Vec<LogicalPath> = timeline.blocks().iter().filter_map(|block| block.path.clone()).step_by(length / 500).collect();
+    let paths: Vec<LogicalPath> = timeline
+        .blocks()
+        .iter()
+        .filter_map(|block| block.path.clone())
+        .step_by(length / 500)
+        .collect();
     let micros = paths.iter().map(|path| {
         const TIMES: u32 = 20;
         let began = Instant::now();
@@ -193,12 +261,28 @@ fn bench_lookup(table: &mut Table, length: usize) {
 fn bench_hide(table: &mut Table, length: usize) {
     let mut writer = Writer::new();
     let mut timeline = writer.timeline(length);
-    let cache = CacheSettings { editable_tail_size_in_tokens: u32::MAX, cache_point_offset_rounds: 1_000, ..CacheSettings::default() };
+    let cache = CacheSettings {
+        editable_tail_size_in_tokens: u32::MAX,
+        cache_point_offset_rounds: 1_000,
+        ..CacheSettings::default()
+    };
     let micros = (0..200).map(|_| {
-        writer.round().into_iter().for_each(|block| timeline.push(block).expect("in order"));
-        let path = timeline.blocks().last().and_then(|block| block.path.clone()).expect("a file");
-        let item = HideItem { path: path.clone(), replacement: "a report".into(), from_seq: None };
-        let hide = round::hide_block(&timeline, &writer.turn, HideReason::Hide, vec![item]).expect("one item");
+        writer
+            .round()
+            .into_iter()
+            .for_each(|block| timeline.push(block).expect("in order"));
+        let path = timeline
+            .blocks()
+            .last()
+            .and_then(|block| block.path.clone())
+            .expect("a file");
+        let item = HideItem {
+            path: path.clone(),
+            replacement: "a report".into(),
+            from_seq: None,
+        };
+        let hide =
+            round::hide_block(&timeline, &writer.turn, HideReason::Hide, vec![item]).expect("one item");
         let hide = writer.seal(hide);
         let began = Instant::now();
         black_box(timeline.hide_check(&path, &cache));
@@ -210,11 +294,18 @@ fn bench_hide(table: &mut Table, length: usize) {
 
 fn bench_plans(table: &mut Table, length: usize) -> [f64; 2] {
     let timeline = Writer::new().timeline(length);
-    let settings = SessionSettings { cache_truncation_max_text_chars: 500, cache_truncation_max_field_chars: 100, ..SessionSettings::default() };
+    let settings = SessionSettings {
+        keep_recent_turns: 3,
+        cache_truncation_max_text_chars: 500,
+        cache_truncation_max_field_chars: 100,
+        ..SessionSettings::default()
+    };
     let later = Timestamp::from_unix_micros(1_870_603_272_676_425);
     let prune = repeat(5, || prune::plan(&timeline, &settings, later).expect("old turns"));
     let window_tokens = u32::try_from(timeline.view_tokens() / 2).expect("fits");
-    let cut = repeat(5, || compact::plan(&timeline, window_tokens, Force::Budget).expect("too long"));
+    let cut = repeat(5, || {
+        compact::plan(&timeline, window_tokens, Force::Budget).expect("too long")
+    });
     [
         table.time(&format!("prune plan at {length} blocks"), prune, f64::INFINITY),
         table.time(&format!("compaction plan at {length} blocks"), cut, f64::INFINITY),
@@ -229,13 +320,21 @@ fn bench_first_render(table: &mut Table) {
             renderer.update(&timeline);
             renderer
         });
-        table.time(&format!("first render of 50000 blocks, {layout:?}"), micros, 150_000.0);
+        table.time(
+            &format!("first render of 50000 blocks, {layout:?}"),
+            micros,
+            150_000.0,
+        );
     }
-    let fold = repeat(5, || Timeline::fold(timeline.blocks().iter().cloned()).expect("in order"));
+    let fold = repeat(5, || {
+        Timeline::fold(timeline.blocks().iter().cloned()).expect("in order")
+    });
     table.time("fold of 50000 blocks", fold, 150_000.0);
     let mut renderer = Renderer::new(Layout::Chat);
     renderer.update(&timeline);
-    let prompt = repeat(5, || renderer.prompt(&timeline, &CacheSettings::default(), "".into(), [].into(), None));
+    let prompt = repeat(5, || {
+        renderer.prompt(&timeline, &CacheSettings::default(), "".into(), [].into(), None)
+    });
     table.time("prompt of 50000 blocks (pointers only)", prompt, f64::INFINITY);
 }
 
@@ -243,13 +342,42 @@ fn bench_memory(table: &mut Table) {
     let before = HELD_BYTES.load(Ordering::Relaxed);
     let timeline = Writer::new().timeline(LENGTHS[2]);
     let held = (HELD_BYTES.load(Ordering::Relaxed) - before) as f64;
-    let text: usize = timeline.blocks().iter().filter_map(|block| block.text()).map(str::len).sum();
-    table.ratio("memory held by 50000 blocks against their text", held / text as f64, 1.3);
+    let bodies: usize = timeline
+        .blocks()
+        .iter()
+        .filter_map(|block| block.text())
+        .map(str::len)
+        .sum();
+    let json = |block: &Arc<Block>| {
+        serde_json::to_string(&BlockJson::from(&**block))
+            .expect("plain data")
+            .len()
+    };
+    let text: usize = timeline.blocks().iter().map(json).sum();
+    let blocks = timeline.blocks().len() as f64;
+    table.ratio(
+        "memory held against the text (JSON form)",
+        held / text as f64,
+        1.3,
+    );
+    table.ratio(
+        "memory held against the bodies alone",
+        held / bodies as f64,
+        f64::INFINITY,
+    );
+    println!(
+        "held beyond the bodies: {:.0} bytes a block",
+        (held - bodies as f64) / blocks
+    );
     let before = HELD_BYTES.load(Ordering::Relaxed);
     let mut renderer = Renderer::new(Layout::Chat);
     renderer.update(&timeline);
     let rendered = (HELD_BYTES.load(Ordering::Relaxed) - before) as f64;
-    table.ratio("memory a renderer adds (chat)", rendered / text as f64, f64::INFINITY);
+    table.ratio(
+        "memory a renderer adds (chat)",
+        rendered / bodies as f64,
+        f64::INFINITY,
+    );
     black_box(&timeline);
 }
 
@@ -275,7 +403,14 @@ impl Table {
     fn time(&mut self, name: &str, mut micros: Vec<f64>, target_micros: f64) -> f64 {
         micros.sort_unstable_by(f64::total_cmp);
         let (least, middle) = (micros[0], micros[micros.len() / 2]);
-        self.line(name, &format!("{least:.1} µs"), &format!("{middle:.1} µs"), middle, target_micros, " µs");
+        self.line(
+            name,
+            &format!("{least:.1} µs"),
+            &format!("{middle:.1} µs"),
+            middle,
+            target_micros,
+            " µs",
+        );
         middle
     }
 
@@ -289,7 +424,10 @@ impl Table {
             self.has_head = true;
         }
         let (target, verdict) = match target.is_finite() {
-            true => (format!("{target}{unit}"), if value <= target { "pass" } else { "MISS" }),
+            true => (
+                format!("{target}{unit}"),
+                if value <= target { "pass" } else { "MISS" },
+            ),
             false => ("-".to_owned(), ""),
         };
         println!("{name:<48} {least:>12} {middle:>12} {target:>12}  {verdict}");

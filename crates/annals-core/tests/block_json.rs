@@ -9,7 +9,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn read(value: &Value) -> annals_core::block::Block {
-    serde_json::from_value::<BlockJson>(value.clone()).unwrap().into_block().unwrap().0
+    serde_json::from_value::<BlockJson>(value.clone())
+        .unwrap()
+        .into_block()
+        .unwrap()
+        .0
 }
 
 fn written(block: &annals_core::block::Block) -> Value {
@@ -23,7 +27,9 @@ fn a_file_block_as_it_is_exported() {
     let mut outcome = scene.written("report.md", "# Report");
     outcome.artifacts[0] = hosted(outcome.artifacts[0].clone());
     scene.returns("abc", outcome);
-    let lines = scene.timeline.blocks()[3..].iter().map(|block| serde_json::to_string_pretty(&BlockJson::from(&**block)).unwrap());
+    let lines = scene.timeline.blocks()[3..]
+        .iter()
+        .map(|block| serde_json::to_string_pretty(&BlockJson::from(&**block)).unwrap());
     assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r##"
     {
       "seq": 4,
@@ -121,7 +127,10 @@ fn known_keys_of_the_wrong_shape_are_kept_as_they_came() {
         "ts": "2026-02-09T02:14:32.676425Z", "mime": "text/plain", "text": "x", "meta": meta, "tokens": 1,
     });
     let block = read(&foreign);
-    assert_eq!((block.meta().call.as_ref(), block.meta().file.as_ref()), (None, None));
+    assert_eq!(
+        (block.meta().call.as_ref(), block.meta().file.as_ref()),
+        (None, None)
+    );
     assert_eq!(written(&block), foreign);
 }
 
@@ -169,8 +178,14 @@ fn inlined_bytes_are_checked_against_their_digest() {
         .into_block()
     };
     let (block_read, bytes) = block("Ynl0ZXM=").unwrap();
-    assert_eq!((block_read.blob(), bytes.as_deref()), (Some(&blob), Some(&b"bytes"[..])));
-    assert!(matches!(block("b3RoZXI="), Err(BlockJsonError::DigestMismatch { seq: 7, .. })));
+    assert_eq!(
+        (block_read.blob(), bytes.as_deref()),
+        (Some(&blob), Some(&b"bytes"[..]))
+    );
+    assert!(matches!(
+        block("b3RoZXI="),
+        Err(BlockJsonError::DigestMismatch { seq: 7, .. })
+    ));
     assert!(matches!(block("?"), Err(BlockJsonError::Base64 { seq: 7, .. })));
     let back = BlockJson::from(&block_read).with_bytes(b"bytes");
     assert_eq!(back.base64.as_deref(), Some("Ynl0ZXM="));
@@ -188,10 +203,22 @@ fn any_json() -> impl Strategy<Value = Value> {
         "[ -~é]{0,8}",
     ];
     let key = prop_oneof![
-        Just("seq".to_owned()), Just("type".to_owned()), Just("author".to_owned()), Just("turn_id".to_owned()),
-        Just("ts".to_owned()), Just("mime".to_owned()), Just("path".to_owned()), Just("text".to_owned()),
-        Just("base64".to_owned()), Just("blob".to_owned()), Just("meta".to_owned()), Just("tool_call_id".to_owned()),
-        Just("result_count".to_owned()), Just("first_kept_seq".to_owned()), Just("digest".to_owned()), "[a-z]{0,5}",
+        Just("seq".to_owned()),
+        Just("type".to_owned()),
+        Just("author".to_owned()),
+        Just("turn_id".to_owned()),
+        Just("ts".to_owned()),
+        Just("mime".to_owned()),
+        Just("path".to_owned()),
+        Just("text".to_owned()),
+        Just("base64".to_owned()),
+        Just("blob".to_owned()),
+        Just("meta".to_owned()),
+        Just("tool_call_id".to_owned()),
+        Just("result_count".to_owned()),
+        Just("first_kept_seq".to_owned()),
+        Just("digest".to_owned()),
+        "[a-z]{0,5}",
     ];
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -203,7 +230,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 16, 6, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::hash_map(key.clone(), inner, 0..8).prop_map(|map| Value::Object(map.into_iter().collect())),
+            prop::collection::hash_map(key.clone(), inner, 0..8)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })
 }

@@ -24,13 +24,29 @@ use proptest::test_runner::TestCaseError;
 /// One thing that happens in a conversation.
 #[derive(Clone, Debug)]
 enum Event {
-    Turn { attachments: u8 },
-    Answer { thinking: Thinking, notes: bool, calls: Vec<Happens>, asides: u8 },
+    Turn {
+        attachments: u8,
+    },
+    Answer {
+        thinking: Thinking,
+        notes: bool,
+        calls: Vec<Happens>,
+        asides: u8,
+    },
     Complete,
     /// A path that some block has, by number.
-    Hide { target: u16, only_late: bool },
-    Prune { keep_turns: u8 },
-    Compact { budget_tokens: u16, refused: bool, words: bool },
+    Hide {
+        target: u16,
+        only_late: bool,
+    },
+    Prune {
+        keep_turns: u8,
+    },
+    Compact {
+        budget_tokens: u16,
+        refused: bool,
+        words: bool,
+    },
     Stray(Stray),
 }
 
@@ -44,15 +60,26 @@ enum Thinking {
 /// What a call is and what becomes of it.
 #[derive(Clone, Copy, Debug)]
 enum Happens {
-    Write { name: u8, size: u8 },
-    Exec { files: u8 },
+    Write {
+        name: u8,
+        size: u8,
+    },
+    Exec {
+        files: u8,
+    },
     /// Shows a path again at the tail.
-    Read { target: u16 },
-    Search { rows: u8 },
+    Read {
+        target: u16,
+    },
+    Search {
+        rows: u8,
+    },
     Fails,
     Unreadable,
     /// Results of another hand, which do not say how many they are.
-    Uncounted { results: u8 },
+    Uncounted {
+        results: u8,
+    },
     /// No result before the next turn; everything after it in the answer is left open too.
     Abandoned,
 }
@@ -81,7 +108,11 @@ fn happens() -> impl Strategy<Value = Happens> {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let thinking = prop_oneof![Just(Thinking::None), Just(Thinking::Unsigned), Just(Thinking::Signed)];
+    let thinking = prop_oneof![
+        Just(Thinking::None),
+        Just(Thinking::Unsigned),
+        Just(Thinking::Signed)
+    ];
     let stray = prop_oneof![
         Just(Stray::Unknown),
         Just(Stray::SystemMessage),
@@ -119,7 +150,13 @@ struct Play<'a> {
 type Played = Result<(), TestCaseError>;
 
 fn play(events: &[Event], on_block: &mut dyn FnMut(&Timeline) -> Played) -> Result<Timeline, TestCaseError> {
-    let mut play = Play { scene: Scene::new(), turns: 0, calls: 0, strays: 0, on_block };
+    let mut play = Play {
+        scene: Scene::new(),
+        turns: 0,
+        calls: 0,
+        strays: 0,
+        on_block,
+    };
     play.turn(0)?;
     for event in events {
         play.event(event)?;
@@ -140,13 +177,27 @@ impl Play<'_> {
         let timeline = &self.scene.timeline;
         match event {
             Event::Turn { attachments } => self.turn(*attachments),
-            Event::Answer { thinking, notes, calls, asides } => self.answer(*thinking, *notes, calls, *asides),
+            Event::Answer {
+                thinking,
+                notes,
+                calls,
+                asides,
+            } => self.answer(*thinking, *notes, calls, *asides),
             Event::Complete => self.complete(),
             Event::Hide { target, only_late } => {
-                let Some(path) = self.target(*target) else { return Ok(()) };
+                let Some(path) = self.target(*target) else {
+                    return Ok(());
+                };
                 let middle = annals_core::ids::Seq::try_new(timeline.blocks().len() as u64 / 2 + 1).unwrap();
                 let from_seq = only_late.then_some(middle);
-                self.hide(HideReason::Hide, vec![HideItem { path, replacement: "gone".into(), from_seq }])
+                self.hide(
+                    HideReason::Hide,
+                    vec![HideItem {
+                        path,
+                        replacement: "gone".into(),
+                        from_seq,
+                    }],
+                )
             }
             Event::Prune { keep_turns } => {
                 let settings = SessionSettings {
@@ -159,7 +210,11 @@ impl Play<'_> {
                 let plan = prune::plan(timeline, &settings, self.scene.now.plus_micros(400_000_000));
                 plan.map_or(Ok(()), |plan| self.hide(HideReason::Ttl, plan.items))
             }
-            Event::Compact { budget_tokens, refused, words } => self.compact(*budget_tokens, *refused, *words),
+            Event::Compact {
+                budget_tokens,
+                refused,
+                words,
+            } => self.compact(*budget_tokens, *refused, *words),
             Event::Stray(stray) => self.stray(*stray),
         }
     }
@@ -169,15 +224,28 @@ impl Play<'_> {
         self.scene.turn = turn(&self.turns.to_string());
         self.scene.step = 0;
         let bodies = [
-            ("a.txt", "text/plain", Body::Text("attached words ".repeat(20).into())),
-            ("b.png", "image/png", Body::Blob(Blob { size_bytes: 900_000, ..Blob::of(b"png") })),
+            (
+                "a.txt",
+                "text/plain",
+                Body::Text("attached words ".repeat(20).into()),
+            ),
+            (
+                "b.png",
+                "image/png",
+                Body::Blob(Blob {
+                    size_bytes: 900_000,
+                    ..Blob::of(b"png")
+                }),
+            ),
             ("c.zip", "application/zip", Body::Empty),
         ];
         let files = bodies.into_iter().take(attachments.into());
         let opening = annals_core::turn::opening::Opening {
             turn: self.scene.turn.clone(),
             prompt: format!("prompt number {}", self.turns),
-            attachments: files.map(|(name, mime, body)| attachment(&self.scene.turn, name, mime, body)).collect(),
+            attachments: files
+                .map(|(name, mime, body)| attachment(&self.scene.turn, name, mime, body))
+                .collect(),
             agent: "annals".into(),
         };
         let blocks = opening.blocks(&self.scene.timeline);
@@ -198,7 +266,11 @@ impl Play<'_> {
         self.push_all(blocks)?;
         if asides & 1 != 0 {
             let last = ids.last().expect("an answer has calls").clone();
-            self.push_all([round::notice_block(&self.scene.turn, &last, &Notice::new("renamed", "now you know"))])?;
+            self.push_all([round::notice_block(
+                &self.scene.turn,
+                &last,
+                &Notice::new("renamed", "now you know"),
+            )])?;
         }
         for (id, happens) in ids.iter().zip(calls) {
             if matches!(happens, Happens::Abandoned) {
@@ -217,11 +289,15 @@ impl Play<'_> {
         self.calls += 1;
         let id = format!("c{}", self.calls);
         match happens {
-            Happens::Write { name, size } => self.scene.write_call(&id, &format!("{name}.md"), &content(&id, size)),
-            Happens::Exec { .. } => self.scene.exec_call(&id, &"print(1)\n".repeat(30)),
-            Happens::Unreadable => {
-                NewCall { unreadable: Some("{oops".into()), ..new_call(&id, "react.read", &[]) }
+            Happens::Write { name, size } => {
+                self.scene
+                    .write_call(&id, &format!("{name}.md"), &content(&id, size))
             }
+            Happens::Exec { .. } => self.scene.exec_call(&id, &"print(1)\n".repeat(30)),
+            Happens::Unreadable => NewCall {
+                unreadable: Some("{oops".into()),
+                ..new_call(&id, "react.read", &[])
+            },
             _ => new_call(&id, "react.read", &[("paths", "x")]),
         }
     }
@@ -229,26 +305,40 @@ impl Play<'_> {
     fn results(&mut self, id: &CallId, happens: Happens) -> Vec<NewBlock> {
         let scene = &self.scene;
         let outcome = match happens {
-            Happens::Write { name, size } => scene.written(&format!("{name}.md"), &content(id.as_str(), size)),
+            Happens::Write { name, size } => {
+                scene.written(&format!("{name}.md"), &content(id.as_str(), size))
+            }
             Happens::Exec { files } => {
                 let file = |n: u8| match n {
                     0 => scene.artifact("out.txt", "text/plain", Content::Text("out".into())),
                     1 => scene.artifact("out.png", "image/png", Content::Blob(Blob::of(b"png"))),
                     _ => scene.artifact("out.zip", "application/zip", Content::Bare),
                 };
-                Outcome { artifacts: (0..files).map(file).collect(), ..payload("Succeeded") }
+                Outcome {
+                    artifacts: (0..files).map(file).collect(),
+                    ..payload("Succeeded")
+                }
             }
             Happens::Read { target } => {
                 let shown = self.target(target).and_then(|path| {
                     let text = scene.timeline.latest(&path)?.text()?.to_owned();
                     Some(artifact(path, "text/plain", Content::Text(text.into())))
                 });
-                Outcome { artifacts: shown.into_iter().collect(), ..payload("{\"paths\":[]}") }
+                Outcome {
+                    artifacts: shown.into_iter().collect(),
+                    ..payload("{\"paths\":[]}")
+                }
             }
             Happens::Search { rows } => {
                 let row = |n: u8| SourceRow::web(&format!("https://example.com/{n}"), "title", "snippet");
-                let output = Output::Sources(SourcesOutput { rows: (0..rows).map(row).collect(), form: SourcesForm::Search });
-                Outcome { output, ..Outcome::default() }
+                let output = Output::Sources(SourcesOutput {
+                    rows: (0..rows).map(row).collect(),
+                    form: SourcesForm::Search,
+                });
+                Outcome {
+                    output,
+                    ..Outcome::default()
+                }
             }
             Happens::Fails | Happens::Unreadable => Outcome {
                 notices: vec![Notice::new("protocol_violation.unknown_tool", "no such tool")],
@@ -266,7 +356,8 @@ impl Play<'_> {
 
     fn complete(&mut self) -> Played {
         self.scene.step += 1;
-        let answer = annals_core::turn::opening::answer_block(&self.scene.turn, self.scene.step, "the answer", vec![]);
+        let answer =
+            annals_core::turn::opening::answer_block(&self.scene.turn, self.scene.step, "the answer", vec![]);
         self.push_all([answer])?;
         self.scene.ends(TurnEnd::Complete);
         (self.on_block)(&self.scene.timeline)?;
@@ -281,7 +372,9 @@ impl Play<'_> {
     fn compact(&mut self, budget_tokens: u16, refused: bool, words: bool) -> Played {
         let force = if refused { Force::Refused } else { Force::Budget };
         let timeline = &self.scene.timeline;
-        let Some(plan) = compact::plan(timeline, budget_tokens.into(), force) else { return Ok(()) };
+        let Some(plan) = compact::plan(timeline, budget_tokens.into(), force) else {
+            return Ok(());
+        };
         let (before, tokens) = (calls_and_replies(timeline), timeline.view_tokens());
         let first_kept = timeline.block(plan.first_kept).unwrap().kind.clone();
         prop_assert!(!plan.request(timeline, 1_000).is_empty());
@@ -290,14 +383,36 @@ impl Play<'_> {
         self.push_all([block])?;
         self.hide(HideReason::Ttl, plan.hides)?;
         let timeline = &self.scene.timeline;
-        prop_assert!(timeline.view_tokens() < tokens, "{} tokens became {}", tokens, timeline.view_tokens());
+        prop_assert!(
+            timeline.view_tokens() < tokens,
+            "{} tokens became {}",
+            tokens,
+            timeline.view_tokens()
+        );
         let after = calls_and_replies(timeline);
-        prop_assert!(after.calls.iter().all(|call| !before.replies.contains(call) || after.replies.contains(call)));
-        prop_assert!(after.replies.iter().all(|call| !before.calls.contains(call) || after.calls.contains(call)));
-        prop_assert!(!matches!(first_kept, BlockKind::ToolResult | BlockKind::Notice), "cut at {first_kept}");
+        prop_assert!(
+            after
+                .calls
+                .iter()
+                .all(|call| !before.replies.contains(call) || after.replies.contains(call))
+        );
+        prop_assert!(
+            after
+                .replies
+                .iter()
+                .all(|call| !before.calls.contains(call) || after.calls.contains(call))
+        );
+        prop_assert!(
+            !matches!(first_kept, BlockKind::ToolResult | BlockKind::Notice),
+            "cut at {first_kept}"
+        );
         // The model may have hidden its own prompt; even then the view says where it is.
         let prompt = LogicalPath::user_prompt(&self.scene.turn);
-        prop_assert!(timeline.parts(Layout::Timeline).any(|part| part.text().contains(prompt.as_str())));
+        prop_assert!(
+            timeline
+                .parts(Layout::Timeline)
+                .any(|part| part.text().contains(prompt.as_str()))
+        );
         Ok(())
     }
 
@@ -308,18 +423,32 @@ impl Play<'_> {
             let path = path(&format!("ar:{t}.{name}.{n}"));
             NewBlock::new(kind, &t, path).text("text/plain", format!("stray {n}"))
         };
-        let late = self.scene.timeline.blocks().iter().rev().find(|block| block.kind == BlockKind::ToolCall);
+        let late = self
+            .scene
+            .timeline
+            .blocks()
+            .iter()
+            .rev()
+            .find(|block| block.kind == BlockKind::ToolCall);
         let block = match stray {
             Stray::Unknown => named(BlockKind::Other("x.acme.score".into()), "x.acme"),
             Stray::SystemMessage => named(BlockKind::SystemMessage, "system.message"),
             Stray::Feedback => {
                 let feedback = named(BlockKind::StageFeedback, "stage.feedback");
-                NewBlock { turn: turn("1"), ..feedback }
+                NewBlock {
+                    turn: turn("1"),
+                    ..feedback
+                }
             }
             Stray::NoticeOfNoCall => round::notice_block(&t, &call("nobody"), &Notice::new("odd", "words")),
-            Stray::EmptyNotes => NewBlock { body: Body::Text(" ".into()), ..named(BlockKind::Notes, "react.notes") },
+            Stray::EmptyNotes => NewBlock {
+                body: Body::Text(" ".into()),
+                ..named(BlockKind::Notes, "react.notes")
+            },
             Stray::LateResult => {
-                let Some(id) = late.and_then(|block| block.meta().call.clone()) else { return Ok(()) };
+                let Some(id) = late.and_then(|block| block.meta().call.clone()) else {
+                    return Ok(());
+                };
                 let mut result = NewBlock::new(BlockKind::ToolResult, &t, LogicalPath::result(&t, &id))
                     .text("text/plain", "late")
                     .meta(Meta::of_call(&id));
@@ -333,7 +462,10 @@ impl Play<'_> {
     /// Some path that a block has.
     fn target(&self, target: u16) -> Option<LogicalPath> {
         let blocks = self.scene.timeline.blocks();
-        blocks.get(usize::from(target) % blocks.len().max(1))?.path.clone()
+        blocks
+            .get(usize::from(target) % blocks.len().max(1))?
+            .path
+            .clone()
     }
 }
 
@@ -347,7 +479,10 @@ struct Seen {
 }
 
 fn calls_and_replies(timeline: &Timeline) -> Seen {
-    let mut seen = Seen { calls: HashSet::new(), replies: HashSet::new() };
+    let mut seen = Seen {
+        calls: HashSet::new(),
+        replies: HashSet::new(),
+    };
     for part in timeline.parts(Layout::Timeline) {
         match part.place {
             Place::Call { id, .. } => seen.calls.insert(id),
@@ -366,7 +501,10 @@ struct Bytes {
 
 impl Bytes {
     fn of(messages: &[Message]) -> Self {
-        let mut flat = Bytes { bytes: Vec::new(), up_to_tail: 0 };
+        let mut flat = Bytes {
+            bytes: Vec::new(),
+            up_to_tail: 0,
+        };
         for message in messages {
             match message {
                 Message::User(pieces) => {
@@ -382,7 +520,10 @@ impl Bytes {
                             }
                             AssistantPiece::Text(piece) => flat.piece(piece),
                             AssistantPiece::Call(call) => {
-                                flat.push(format!("\x02call {} {}\x03{}", call.id, call.tool, call.arguments).as_bytes());
+                                flat.push(
+                                    format!("\x02call {} {}\x03{}", call.id, call.tool, call.arguments)
+                                        .as_bytes(),
+                                );
                                 flat.close(call.cache_point);
                             }
                         }
@@ -425,7 +566,12 @@ fn marks(prompt: &Prompt) -> Vec<CachePoint> {
         match message {
             Message::User(pieces) => marks.extend(pieces.iter().filter_map(|piece| piece.cache_point)),
             Message::Tool(replies) => {
-                marks.extend(replies.iter().flat_map(|reply| &reply.pieces).filter_map(|piece| piece.cache_point));
+                marks.extend(
+                    replies
+                        .iter()
+                        .flat_map(|reply| &reply.pieces)
+                        .filter_map(|piece| piece.cache_point),
+                );
             }
             Message::Assistant(pieces) => marks.extend(pieces.iter().filter_map(|piece| match piece {
                 AssistantPiece::Text(piece) => piece.cache_point,
@@ -439,12 +585,17 @@ fn marks(prompt: &Prompt) -> Vec<CachePoint> {
 
 /// Every call has exactly one reply, in the next message; every reply has its call; nobody says nothing.
 fn check_exchanges(messages: &[Message]) -> Played {
-    prop_assert!(matches!(messages.first(), Some(Message::User(_))), "a prompt begins with the person");
+    prop_assert!(
+        matches!(messages.first(), Some(Message::User(_))),
+        "a prompt begins with the person"
+    );
     for (at, message) in messages.iter().enumerate() {
         let next = messages.get(at + 1);
         match message {
             Message::User(pieces) => {
-                prop_assert!(!pieces.is_empty() && !matches!(next, Some(Message::User(_) | Message::Tool(_))));
+                prop_assert!(
+                    !pieces.is_empty() && !matches!(next, Some(Message::User(_) | Message::Tool(_)))
+                );
             }
             Message::Assistant(pieces) => {
                 let calls: Vec<&CallId> = pieces
@@ -462,8 +613,14 @@ fn check_exchanges(messages: &[Message]) -> Played {
                 prop_assert!(!pieces.is_empty() && !matches!(next, Some(Message::Assistant(_))));
             }
             Message::Tool(replies) => {
-                prop_assert!(at > 0 && matches!(messages[at - 1], Message::Assistant(_)), "orphaned replies");
-                prop_assert!(replies.iter().all(|reply| !reply.pieces.is_empty()), "an empty reply");
+                prop_assert!(
+                    at > 0 && matches!(messages[at - 1], Message::Assistant(_)),
+                    "orphaned replies"
+                );
+                prop_assert!(
+                    replies.iter().all(|reply| !reply.pieces.is_empty()),
+                    "an empty reply"
+                );
             }
         }
         let texts: Vec<&Piece> = match message {
@@ -471,11 +628,20 @@ fn check_exchanges(messages: &[Message]) -> Played {
             Message::Tool(replies) => replies.iter().flat_map(|reply| &reply.pieces).collect(),
             Message::Assistant(pieces) => pieces
                 .iter()
-                .filter_map(|piece| if let AssistantPiece::Text(piece) = piece { Some(piece) } else { None })
+                .filter_map(|piece| {
+                    if let AssistantPiece::Text(piece) = piece {
+                        Some(piece)
+                    } else {
+                        None
+                    }
+                })
                 .collect(),
         };
         for piece in texts {
-            prop_assert!(!matches!(&piece.body, PieceBody::Text(text) if text.trim().is_empty()), "a text of space");
+            prop_assert!(
+                !matches!(&piece.body, PieceBody::Text(text) if text.trim().is_empty()),
+                "a text of space"
+            );
         }
     }
     Ok(())
@@ -491,8 +657,15 @@ fn render(timeline: &Timeline, layout: Layout) -> Prompt {
 
 /// Few cases, because each is a whole conversation looked at after every block; `PROPTEST_CASES` asks for more.
 fn config() -> ProptestConfig {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig { cases: asked.unwrap_or(32), max_shrink_iters: 5_000, failure_persistence: None, ..ProptestConfig::default() }
+    let asked = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
+    ProptestConfig {
+        cases: asked.unwrap_or(32),
+        max_shrink_iters: 5_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 proptest! {

@@ -8,7 +8,9 @@ use annals_core::plan::{Plan, acks};
 use annals_core::settings::SessionSettings;
 use annals_core::sources::SourceRow;
 use annals_core::timeline::HideReason;
-use annals_core::turn::outcome::{Content, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput};
+use annals_core::turn::outcome::{
+    Content, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput,
+};
 use annals_core::turn::{TurnEnd, recovery, round};
 use annals_core::view::compact::{self, Force};
 use annals_core::view::{HideCheck, prune};
@@ -21,7 +23,12 @@ fn a_turn_with_attachments() {
     let mut scene = Scene::new();
     let t = turn("1");
     let files = vec![
-        attachment(&t, "menu.pdf", "application/pdf", Body::Blob(Blob::of(b"%PDF-1.7"))),
+        attachment(
+            &t,
+            "menu.pdf",
+            "application/pdf",
+            Body::Blob(Blob::of(b"%PDF-1.7")),
+        ),
         attachment(&t, "notes.txt", "text/plain", Body::Text("buy milk".into())),
         attachment(&t, "board.pptx", "application/vnd.ms-powerpoint", Body::Empty),
     ];
@@ -37,16 +44,25 @@ fn a_turn_with_attachments() {
     8 user.attachment fi:turn_1.user.attachments/board.pptx application/vnd.ms-powerpoint {digest}
     9 agent.log.header ar:turn_1.agent.log.header text/plain {} "annals, model script"
     "#);
-    assert_eq!(scene.timeline.pool().len(), 2, "what models can read enters the sources pool");
+    assert_eq!(
+        scene.timeline.pool().len(),
+        2,
+        "what models can read enters the sources pool"
+    );
 }
 
 #[test]
 fn write() {
     let mut scene = Scene::asked("write");
-    scene.says("Drafting summary", vec![scene.write_call("abc", "report.md", "# Report")]);
+    scene.says(
+        "Drafting summary",
+        vec![scene.write_call("abc", "report.md", "# Report")],
+    );
     let mut outcome = scene.written("report.md", "# Report");
     outcome.artifacts[0] = hosted(outcome.artifacts[0].clone());
-    outcome.notices.push(Notice::new("protocol_violation.path_rewritten", "rewritten"));
+    outcome
+        .notices
+        .push(Notice::new("protocol_violation.path_rewritten", "rewritten"));
     scene.returns("abc", outcome);
     assert_snapshot!(scene.shape_after(3), @r##"
     4 react.notes ar:turn_1.react.notes.abc text/markdown {step channel} "Drafting summary"
@@ -99,17 +115,42 @@ fn a_file_that_was_not_written() {
     6 react.tool.result tc:turn_1.abc.result application/json {tool_call_id result_count digest_of_artifact error} "{\"artifact_path\":\"fi:turn_1.files/report.md\",\"physical_path\":\"turn_1/fil…"
     "#);
     assert!(scene.timeline.latest(&scene.file("report.md")).is_none());
-    assert!(scene.timeline.latest_digest(&scene.file("report.md")).unwrap().error.is_some());
+    assert!(
+        scene
+            .timeline
+            .latest_digest(&scene.file("report.md"))
+            .unwrap()
+            .error
+            .is_some()
+    );
 }
 
 #[test]
 fn patch() {
     let mut scene = Scene::asked("patch");
-    scene.says("", vec![new_call("p1", "react.patch", &[("path", "draft.md"), ("patch", "@@ -1 +1 @@")])]);
-    let mut patched = scene.artifact("draft.md", "text/x-diff", Content::Text("@@ -1 +1 @@\n-a\n+b".into()));
+    scene.says(
+        "",
+        vec![new_call(
+            "p1",
+            "react.patch",
+            &[("path", "draft.md"), ("patch", "@@ -1 +1 @@")],
+        )],
+    );
+    let mut patched = scene.artifact(
+        "draft.md",
+        "text/x-diff",
+        Content::Text("@@ -1 +1 @@\n-a\n+b".into()),
+    );
     patched.digest.visibility = annals_core::block::Visibility::Internal;
     let summary = Payload::json(&json!({"path": "turn_1/files/draft.md", "hunks": 1}));
-    scene.returns("p1", Outcome { artifacts: vec![patched], closing: Some(summary), ..Outcome::default() });
+    scene.returns(
+        "p1",
+        Outcome {
+            artifacts: vec![patched],
+            closing: Some(summary),
+            ..Outcome::default()
+        },
+    );
     assert_snapshot!(scene.shape_after(3), @r#"
     4 react.tool.call tc:turn_1.p1.call application/json {tool_call_id step} "{\"tool_id\":\"react.patch\",\"tool_call_id\":\"p1\",\"params\":{\"path\":\"draft.md\"…"
     5 react.tool.result tc:turn_1.p1.result application/json {tool_call_id result_count digest_of_artifact} "{\"artifact_path\":\"fi:turn_1.files/draft.md\",\"physical_path\":\"turn_1/file…"
@@ -122,10 +163,14 @@ fn patch() {
 fn exec_case_a_everything_produced_but_a_runtime_error() {
     let mut scene = Scene::asked("run");
     scene.says("Running", vec![scene.exec_call("xyz", "make()")]);
-    let mut outcome = payload("Runtime error: execution_failed — exit code 1\nSucceeded:\n- turn_1/files/summary.pdf");
+    let mut outcome =
+        payload("Runtime error: execution_failed — exit code 1\nSucceeded:\n- turn_1/files/summary.pdf");
     outcome.error = Some(ShownError::new("execution_failed", "exit code 1"));
-    outcome.artifacts =
-        vec![hosted(scene.artifact("summary.pdf", "application/pdf", Content::Blob(Blob::of(b"%PDF"))))];
+    outcome.artifacts = vec![hosted(scene.artifact(
+        "summary.pdf",
+        "application/pdf",
+        Content::Blob(Blob::of(b"%PDF")),
+    ))];
     scene.returns("xyz", outcome);
     assert_snapshot!(scene.shape_after(3), @r#"
     4 react.notes ar:turn_1.react.notes.xyz text/markdown {step channel} "Running"
@@ -141,10 +186,15 @@ fn exec_case_a_everything_produced_but_a_runtime_error() {
 fn exec_case_b_part_of_the_contract_and_no_runtime_error() {
     let mut scene = Scene::asked("run");
     scene.says("", vec![scene.exec_call("xyz", "make()")]);
-    let mut outcome =
-        payload("File errors:\n- turn_1/files/report.xlsx: file not produced\nSucceeded:\n- turn_1/files/a.txt");
+    let mut outcome = payload(
+        "File errors:\n- turn_1/files/report.xlsx: file not produced\nSucceeded:\n- turn_1/files/a.txt",
+    );
     outcome.error = Some(ShownError::new("missing_output", "turn_1/files/report.xlsx"));
-    outcome.artifacts = vec![hosted(scene.artifact("a.txt", "text/plain", Content::Text("a".into())))];
+    outcome.artifacts = vec![hosted(scene.artifact(
+        "a.txt",
+        "text/plain",
+        Content::Text("a".into()),
+    ))];
     scene.returns("xyz", outcome);
     assert_snapshot!(scene.shape_after(3), @r#"
     4 react.tool.code fi:turn_1.code.xyz text/plain {tool_call_id step content_digest} "make()"
@@ -176,7 +226,8 @@ fn exec_case_c_nothing_but_the_report() {
 fn exec_with_a_pdf_a_text_and_a_sheet() {
     let mut scene = Scene::asked("run");
     scene.says("Making three files", vec![scene.exec_call("xyz", "make()")]);
-    let mut outcome = payload("Succeeded:\n- turn_1/files/report.pdf\n- turn_1/files/notes.txt\n- turn_1/files/data.xlsx");
+    let mut outcome =
+        payload("Succeeded:\n- turn_1/files/report.pdf\n- turn_1/files/notes.txt\n- turn_1/files/data.xlsx");
     outcome.artifacts = vec![
         hosted(scene.artifact("report.pdf", "application/pdf", Content::Blob(Blob::of(b"%PDF")))),
         hosted(scene.artifact("notes.txt", "text/plain", Content::Text("notes".into()))),
@@ -198,19 +249,52 @@ fn exec_with_a_pdf_a_text_and_a_sheet() {
 }
 
 fn found(rows: Vec<SourceRow>, form: SourcesForm) -> Outcome {
-    Outcome { output: Output::Sources(SourcesOutput { rows, form }), ..Outcome::default() }
+    Outcome {
+        output: Output::Sources(SourcesOutput { rows, form }),
+        ..Outcome::default()
+    }
 }
 
 #[test]
 fn web_search_and_fetch_share_the_numbers_of_the_pool() {
     let mut scene = Scene::asked("search");
-    scene.says("Searching", vec![json_call("s1", "web_tools.web_search", json!({"queries": ["food"], "n": 5}))]);
-    let web = |n: u32| SourceRow::web(&format!("https://example.com/{n}"), &format!("Page {n}"), "snippet");
+    scene.says(
+        "Searching",
+        vec![json_call(
+            "s1",
+            "web_tools.web_search",
+            json!({"queries": ["food"], "n": 5}),
+        )],
+    );
+    let web = |n: u32| {
+        SourceRow::web(
+            &format!("https://example.com/{n}"),
+            &format!("Page {n}"),
+            "snippet",
+        )
+    };
     scene.returns("s1", found((1..=5).map(web).collect(), SourcesForm::Search));
-    scene.says("", vec![json_call("f1", "web_tools.web_fetch", json!({"urls": ["https://example.com/2"]}))]);
-    let page = SourceRow { content: Some("the whole page".into()), ..web(2) };
+    scene.says(
+        "",
+        vec![json_call(
+            "f1",
+            "web_tools.web_fetch",
+            json!({"urls": ["https://example.com/2"]}),
+        )],
+    );
+    let page = SourceRow {
+        content: Some("the whole page".into()),
+        ..web(2)
+    };
     scene.returns("f1", found(vec![page], SourcesForm::Fetch));
-    scene.says("", vec![json_call("s2", "web_tools.web_search", json!({"queries": ["zzz"]}))]);
+    scene.says(
+        "",
+        vec![json_call(
+            "s2",
+            "web_tools.web_search",
+            json!({"queries": ["zzz"]}),
+        )],
+    );
     scene.returns("s2", found(Vec::new(), SourcesForm::Search));
     assert_snapshot!(scene.shape_after(3), @r#"
      4 react.notes ar:turn_1.react.notes.s1 text/markdown {step channel} "Searching"
@@ -241,16 +325,36 @@ fn read_of_mixed_inputs() {
     ]);
     scene.says("", vec![json_call("r1", "react.read", json!({ "paths": paths }))]);
     let status = json!({"paths": paths, "missing": [], "missing_skills": [], "exists_in_visible_context": [], "total_tokens": 9});
-    let mut rows = artifact(path("so:sources_pool[2]"), "text/markdown", Content::Text("[S:2] Page".into()));
+    let mut rows = artifact(
+        path("so:sources_pool[2]"),
+        "text/markdown",
+        Content::Text("[S:2] Page".into()),
+    );
     rows.digest.visibility = annals_core::block::Visibility::Internal;
     let outcome = Outcome {
         output: Output::Payload(Payload::json(&status)),
         artifacts: vec![
-            artifact(path("fi:turn_x.files/report.pdf"), "application/pdf", Content::Blob(Blob::of(b"%PDF"))),
+            artifact(
+                path("fi:turn_x.files/report.pdf"),
+                "application/pdf",
+                Content::Blob(Blob::of(b"%PDF")),
+            ),
             rows,
-            artifact(path("fi:turn_a.user.attachments/notes.txt"), "text/plain", Content::Text("buy milk".into())),
-            artifact(path("fi:turn_a.user.attachments/image.png"), "image/png", Content::Blob(Blob::of(b"png"))),
-            artifact(path("fi:turn_a.files/board.pptx"), "application/vnd.ms-powerpoint", Content::Bare),
+            artifact(
+                path("fi:turn_a.user.attachments/notes.txt"),
+                "text/plain",
+                Content::Text("buy milk".into()),
+            ),
+            artifact(
+                path("fi:turn_a.user.attachments/image.png"),
+                "image/png",
+                Content::Blob(Blob::of(b"png")),
+            ),
+            artifact(
+                path("fi:turn_a.files/board.pptx"),
+                "application/vnd.ms-powerpoint",
+                Content::Bare,
+            ),
         ],
         ..Outcome::default()
     };
@@ -274,7 +378,14 @@ fn read_of_mixed_inputs() {
 #[test]
 fn a_plan_and_its_acknowledgement() {
     let mut scene = Scene::asked("plan");
-    scene.says("", vec![json_call("p1", "react.plan", json!({"mode": "new", "steps": ["Search", "Draft"]}))]);
+    scene.says(
+        "",
+        vec![json_call(
+            "p1",
+            "react.plan",
+            json!({"mode": "new", "steps": ["Search", "Draft"]}),
+        )],
+    );
     let id = annals_core::ids::PlanId::made(&scene.turn, [0, 1, 2, 3]);
     let mut plan = Plan::try_new(id, vec!["Search".into(), "Draft".into()], scene.now).unwrap();
     let snapshot = |plan: &Plan| {
@@ -282,13 +393,24 @@ fn a_plan_and_its_acknowledgement() {
         NewBlock::new(BlockKind::Plan, &turn("1"), path).json(plan)
     };
     let output = Output::Payload(Payload::json(&json!({"ok": true})));
-    scene.returns("p1", Outcome { output, beside: vec![snapshot(&plan)], ..Outcome::default() });
+    scene.returns(
+        "p1",
+        Outcome {
+            output,
+            beside: vec![snapshot(&plan)],
+            ..Outcome::default()
+        },
+    );
     let notes = "✓ [1] found them\n→ [2]";
     scene.says(notes, vec![new_call("r1", "react.read", &[])]);
     let changed = plan.apply(&acks(notes), scene.now);
-    let ack = NewBlock::new(BlockKind::PlanAck, &scene.turn, LogicalPath::plan_ack(&scene.turn, 2))
-        .text("text/markdown", plan.ack_text(&changed))
-        .meta(Meta::of_call(&call("r1")));
+    let ack = NewBlock::new(
+        BlockKind::PlanAck,
+        &scene.turn,
+        LogicalPath::plan_ack(&scene.turn, 2),
+    )
+    .text("text/markdown", plan.ack_text(&changed))
+    .meta(Meta::of_call(&call("r1")));
     scene.push_all([ack, snapshot(&plan)]);
     scene.returns("r1", payload("nothing"));
     assert_snapshot!(scene.shape_after(3), @r#"
@@ -311,14 +433,35 @@ fn hide() {
     let outcome = scene.written("a.md", "a long text");
     scene.returns("w1", outcome);
     let target = scene.file("a.md");
-    let HideCheck::Ok { from_seq, blocks, .. } = scene.timeline.hide_check(&target, &Default::default()) else {
+    let HideCheck::Ok { from_seq, blocks, .. } = scene.timeline.hide_check(&target, &Default::default())
+    else {
         panic!("near the tail")
     };
     assert_eq!(blocks, 1);
-    scene.says("", vec![json_call("h1", "react.hide", json!({"path": target, "replacement": "a text"}))]);
-    let hides = vec![HideItem { path: target.clone(), replacement: "a text".into(), from_seq: Some(from_seq) }];
-    let output = Output::Payload(Payload::json(&json!({"path": target, "status": "ok", "blocks_hidden": 1})));
-    scene.returns("h1", Outcome { output, hides, ..Outcome::default() });
+    scene.says(
+        "",
+        vec![json_call(
+            "h1",
+            "react.hide",
+            json!({"path": target, "replacement": "a text"}),
+        )],
+    );
+    let hides = vec![HideItem {
+        path: target.clone(),
+        replacement: "a text".into(),
+        from_seq: Some(from_seq),
+    }];
+    let output = Output::Payload(Payload::json(
+        &json!({"path": target, "status": "ok", "blocks_hidden": 1}),
+    ));
+    scene.returns(
+        "h1",
+        Outcome {
+            output,
+            hides,
+            ..Outcome::default()
+        },
+    );
     assert_snapshot!(scene.shape_after(3), @r#"
     4 react.tool.call tc:turn_1.w1.call application/json {tool_call_id step cut} "{\"tool_id\":\"react.write\",\"tool_call_id\":\"w1\",\"params\":{\"path\":\"a.md\",\"ch…"
     5 react.tool.result tc:turn_1.w1.result application/json {tool_call_id result_count digest_of_artifact} "{\"artifact_path\":\"fi:turn_1.files/a.md\",\"physical_path\":\"turn_1/files/a.…"
@@ -327,8 +470,14 @@ fn hide() {
     8 react.tool.result tc:turn_1.h1.result application/json {tool_call_id result_count} "{\"path\":\"fi:turn_1.files/a.md\",\"status\":\"ok\",\"blocks_hidden\":1}"
     9 timeline.hide ar:turn_1.timeline.hide.1 application/json {} "{\"reason\":\"hide\",\"items\":[{\"path\":\"fi:turn_1.files/a.md\",\"replacement\":\"…"
     "#);
-    assert_eq!(scene.timeline.hide_check(&target, &Default::default()), HideCheck::NotFound);
-    assert_eq!(scene.timeline.latest(&target).unwrap().text(), Some("a long text"));
+    assert_eq!(
+        scene.timeline.hide_check(&target, &Default::default()),
+        HideCheck::NotFound
+    );
+    assert_eq!(
+        scene.timeline.latest(&target).unwrap().text(),
+        Some("a long text")
+    );
 }
 
 #[test]
@@ -349,7 +498,10 @@ fn a_hide_is_refused_in_the_cached_prefix_and_far_from_the_tail() {
     assert_eq!(check("3.md", 2_000), HideCheck::BeforeCache);
     assert!(matches!(check("4.md", 2_000), HideCheck::Ok { blocks: 1, .. }));
     assert!(matches!(check("4.md", 50), HideCheck::TooOld { .. }));
-    assert!(matches!(check("7.md", 0), HideCheck::Ok { tail_tokens: 0, .. }), "what is hidden itself is no distance");
+    assert!(
+        matches!(check("7.md", 0), HideCheck::Ok { tail_tokens: 0, .. }),
+        "what is hidden itself is no distance"
+    );
 }
 
 fn compaction_scene() -> Scene {
@@ -373,7 +525,10 @@ fn compaction_scene() -> Scene {
 fn compaction() {
     let mut scene = compaction_scene();
     let plan = compact::plan(&scene.timeline, 1_700, Force::Budget).unwrap();
-    assert_eq!(scene.timeline.block(plan.first_kept).unwrap().kind, BlockKind::AssistantCompletion);
+    assert_eq!(
+        scene.timeline.block(plan.first_kept).unwrap().kind,
+        BlockKind::AssistantCompletion
+    );
     assert_snapshot!(plan.digest, @r"
     [turn_1] user: prompt 1
     - note: Writing
@@ -412,7 +567,10 @@ fn compaction() {
 fn compaction_inside_a_turn_keeps_the_prompt_and_cuts_before_an_answer() {
     let mut scene = compaction_scene();
     let plan = compact::plan(&scene.timeline, 900, Force::Refused).unwrap();
-    assert_eq!(scene.timeline.block(plan.first_kept).unwrap().kind, BlockKind::Notes);
+    assert_eq!(
+        scene.timeline.block(plan.first_kept).unwrap().kind,
+        BlockKind::Notes
+    );
     assert_eq!(plan.split_turn_id, Some(turn("3")));
     let count = scene.timeline.blocks().len();
     let hide = round::hide_block(&scene.timeline, &scene.turn, HideReason::Ttl, plan.hides.clone());
@@ -465,7 +623,10 @@ fn compaction_inside_a_turn_keeps_the_prompt_and_cuts_before_an_answer() {
 fn ttl_prune() {
     let mut scene = Scene::new();
     for n in 1..=4 {
-        let png = Body::Blob(Blob { size_bytes: 500_000, ..Blob::of(&[n]) });
+        let png = Body::Blob(Blob {
+            size_bytes: 500_000,
+            ..Blob::of(&[n])
+        });
         let picture = attachment(&turn(&n.to_string()), &format!("{n}.png"), "image/png", png);
         scene.ask(&n.to_string(), &format!("prompt {n}"), vec![picture]);
         let (id, name) = (format!("w{n}"), format!("{n}.md"));
@@ -476,10 +637,20 @@ fn ttl_prune() {
         scene.completes(&"a long answer ".repeat(400));
         scene.ends(TurnEnd::Complete);
     }
-    let settings = SessionSettings { keep_recent_turns: 3, keep_recent_intact_turns: 1, ..Default::default() };
-    assert!(prune::plan(&scene.timeline, &settings, scene.now).is_none(), "the cache is still warm");
+    let settings = SessionSettings {
+        keep_recent_turns: 3,
+        keep_recent_intact_turns: 1,
+        ..Default::default()
+    };
+    assert!(
+        prune::plan(&scene.timeline, &settings, scene.now).is_none(),
+        "the cache is still warm"
+    );
     let plan = prune::plan(&scene.timeline, &settings, scene.now.plus_micros(300_000_000)).unwrap();
-    let items = plan.items.iter().map(|item| format!("{} <- {}", item.path, common::first_words(&item.replacement)));
+    let items = plan
+        .items
+        .iter()
+        .map(|item| format!("{} <- {}", item.path, common::first_words(&item.replacement)));
     assert_snapshot!(items.collect::<Vec<_>>().join("\n"), @r"
     fi:turn_1.user.attachments/1.png <- [TRUNCATED FILE] path=fi:turn_1.user.attachments/1.png mime=image/png si…
     fi:turn_1.files/1.md <- [TRUNCATED FILE] path=fi:turn_1.files/1.md mime=text/markdown size=10000
@@ -490,16 +661,28 @@ fn ttl_prune() {
     let hide = round::hide_block(&scene.timeline, &scene.turn, HideReason::Ttl, plan.items).unwrap();
     scene.push(hide);
     assert_snapshot!(scene.shape_after(count), @r#"45 timeline.hide ar:turn_4.timeline.hide.1 application/json {} "{\"reason\":\"ttl\",\"items\":[{\"path\":\"fi:turn_1.user.attachments/1.png\",\"rep…""#);
-    assert!(prune::plan(&scene.timeline, &settings, scene.now.plus_micros(300_000_000)).is_none(), "nothing is left");
+    assert!(
+        prune::plan(&scene.timeline, &settings, scene.now.plus_micros(300_000_000)).is_none(),
+        "nothing is left"
+    );
 }
 
 #[test]
 fn recovery_of_an_interrupted_turn() {
     let mut scene = Scene::asked("run");
-    scene.says("", vec![new_call("a", "react.read", &[]), scene.exec_call("b", "launch()")]);
+    scene.says(
+        "",
+        vec![new_call("a", "react.read", &[]), scene.exec_call("b", "launch()")],
+    );
     let count = scene.timeline.blocks().len();
     let plan = recovery::plan(&scene.timeline, |tool| tool == "react.read");
-    assert_eq!(plan, [recovery::Recovery::RunAgain(call("a")), recovery::Recovery::Interrupted(call("b"))]);
+    assert_eq!(
+        plan,
+        [
+            recovery::Recovery::RunAgain(call("a")),
+            recovery::Recovery::Interrupted(call("b"))
+        ]
+    );
     scene.returns("a", payload("nothing"));
     scene.returns("b", recovery::interrupted("exec_tools.execute_code_python"));
     assert_snapshot!(scene.shape_after(count), @r#"

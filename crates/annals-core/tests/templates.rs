@@ -7,7 +7,9 @@ use annals_core::path::LogicalPath;
 use annals_core::sources::SourceRow;
 use annals_core::time::{Timestamp, Zone};
 use annals_core::timeline::HideReason;
-use annals_core::turn::outcome::{Content, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput};
+use annals_core::turn::outcome::{
+    Content, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput,
+};
 use annals_core::turn::round::{self, NewAnswer};
 use annals_core::view::{Announce, Layout, Renderer, Tail};
 use common::{Scene, artifact, attachment, call, hosted, json_call, lines, new_call, path, payload, turn};
@@ -17,7 +19,12 @@ use insta::assert_snapshot;
 fn a_turn_opens_with_its_header_prompt_and_attachments() {
     let mut scene = Scene::new();
     let t = turn("1");
-    let mut menu = attachment(&t, "menu.pdf", "application/pdf", Body::Blob(Blob::of(b"%PDF-1.7")));
+    let mut menu = attachment(
+        &t,
+        "menu.pdf",
+        "application/pdf",
+        Body::Blob(Blob::of(b"%PDF-1.7")),
+    );
     menu.summary = Some("2-page menu".into());
     let notes = attachment(&t, "notes.txt", "text/plain", Body::Text("buy milk".into()));
     let board = attachment(&t, "board.pptx", "application/vnd.ms-powerpoint", Body::Empty);
@@ -67,7 +74,10 @@ fn a_turn_opens_with_its_header_prompt_and_attachments() {
 #[test]
 fn a_write_shows_its_call_its_status_and_its_content() {
     let mut scene = Scene::asked("write it");
-    scene.says("Drafting", vec![scene.write_call("abc", "report.md", "# Report\n[[S:1]]")]);
+    scene.says(
+        "Drafting",
+        vec![scene.write_call("abc", "report.md", "# Report\n[[S:1]]")],
+    );
     let mut outcome = scene.written("report.md", "# Report\n[[S:1]]");
     outcome.artifacts[0].digest.sources_used = annals_core::sources::citation::extract("[[S:1]]");
     scene.returns("abc", outcome);
@@ -126,16 +136,27 @@ fn a_long_parameter_is_whole_in_a_native_call_and_cut_in_a_text_one() {
     scene.returns("abc", outcome);
     let text = scene.text();
     assert!(text.contains("... [see fi:turn_1.files/report.md]"), "{text}");
-    assert_eq!(text.matches("# Report").count(), 22 + 40, "a prefix in the call, the whole in the artifact");
+    assert_eq!(
+        text.matches("# Report").count(),
+        22 + 40,
+        "a prefix in the call, the whole in the artifact"
+    );
     let chat = annals_core::view::render::as_text(&scene.prompt(Layout::Chat).messages);
     assert_eq!(chat.matches("# Report").count(), 40, "once, in the call");
     assert!(chat.contains("(content as in the call)"));
 
-    let hide = HideItem { path: scene.file("report.md"), replacement: "a report".into(), from_seq: None };
+    let hide = HideItem {
+        path: scene.file("report.md"),
+        replacement: "a report".into(),
+        from_seq: None,
+    };
     let block = round::hide_block(&scene.timeline, &scene.turn, HideReason::Hide, vec![hide]).unwrap();
     scene.push(block);
     let chat = annals_core::view::render::as_text(&scene.prompt(Layout::Chat).messages);
-    assert!(chat.contains("... [see fi:turn_1.files/report.md]"), "hidden content leaves the native call cut");
+    assert!(
+        chat.contains("... [see fi:turn_1.files/report.md]"),
+        "hidden content leaves the native call cut"
+    );
     assert!(chat.contains("HIDDEN — a report. Retrieve with react.read(fi:turn_1.files/report.md)"));
 }
 
@@ -210,13 +231,29 @@ fn an_exec_call_shows_code_report_and_artifacts() {
 #[test]
 fn a_search_shows_its_rows_with_their_numbers() {
     let mut scene = Scene::asked("search");
-    scene.says("", vec![json_call("s1", "web_tools.web_search", serde_json::json!({"queries": ["food"], "n": 2}))]);
+    scene.says(
+        "",
+        vec![json_call(
+            "s1",
+            "web_tools.web_search",
+            serde_json::json!({"queries": ["food"], "n": 2}),
+        )],
+    );
     let rows = vec![
         SourceRow::web("https://a.example/", "A", "about a"),
         SourceRow::web("https://b.example/", "B", "about b"),
     ];
-    let output = Output::Sources(SourcesOutput { rows, form: SourcesForm::Search });
-    scene.returns("s1", Outcome { output, ..Outcome::default() });
+    let output = Output::Sources(SourcesOutput {
+        rows,
+        form: SourcesForm::Search,
+    });
+    scene.returns(
+        "s1",
+        Outcome {
+            output,
+            ..Outcome::default()
+        },
+    );
     assert_snapshot!(scene.text(), @r#"
     [TURN turn_1] ts=2026-02-09T02:14:32.676425Z
 
@@ -256,15 +293,24 @@ fn a_search_shows_its_rows_with_their_numbers() {
 #[test]
 fn notices_notes_plans_and_stages_have_their_heads() {
     let mut scene = Scene::asked("go");
-    scene.says("", vec![new_call("n1", "react.write", &[("path", "turn_0/files/a.md")])]);
-    let note = NewBlock::new(BlockKind::Note, &scene.turn, LogicalPath::note(&scene.turn, &call("n1")))
-        .text("text/plain", "[D] decided")
-        .meta(annals_core::block::Meta::of_call(&call("n1")));
+    scene.says(
+        "",
+        vec![new_call("n1", "react.write", &[("path", "turn_0/files/a.md")])],
+    );
+    let note = NewBlock::new(
+        BlockKind::Note,
+        &scene.turn,
+        LogicalPath::note(&scene.turn, &call("n1")),
+    )
+    .text("text/plain", "[D] decided")
+    .meta(annals_core::block::Meta::of_call(&call("n1")));
     scene.returns(
         "n1",
         Outcome {
             notices: vec![
-                Notice::new("protocol_violation.path_rewritten", "rewritten").with("from", "a").with("to", "b"),
+                Notice::new("protocol_violation.path_rewritten", "rewritten")
+                    .with("from", "a")
+                    .with("to", "b"),
             ],
             output: Output::Payload(Payload::json(&serde_json::json!({"ok": true}))),
             beside: vec![note],
@@ -278,10 +324,22 @@ fn notices_notes_plans_and_stages_have_their_heads() {
     scene.push_all([
         block(BlockKind::PlanAck, "react.plan.ack.1", "✓ 1. Search"),
         block(BlockKind::StageCoordinator, "stage.coordinator", "take it slow"),
-        block(BlockKind::StageClarificationResolved, "stage.clarification.resolved", "the blue one"),
-        block(BlockKind::SystemMessage, "system.message.cache_ttl_pruned", "3 old blocks were shortened"),
+        block(
+            BlockKind::StageClarificationResolved,
+            "stage.clarification.resolved",
+            "the blue one",
+        ),
+        block(
+            BlockKind::SystemMessage,
+            "system.message.cache_ttl_pruned",
+            "3 old blocks were shortened",
+        ),
         block(BlockKind::Other("x.acme.score".into()), "x.acme.score", "score 7"),
-        block(BlockKind::RangeSummary, "conv.summary", "a summary that does not say what it covers"),
+        block(
+            BlockKind::RangeSummary,
+            "conv.summary",
+            "a summary that does not say what it covers",
+        ),
         block(BlockKind::ReactCompletion, "react.completion", "{}"),
         block(BlockKind::Thinking, "react.thinking.1", "unsigned"),
     ]);
@@ -363,7 +421,10 @@ fn an_answer_that_was_not_understood_stands_in_the_reply_not_among_the_models_wo
     bad.unreadable = Some("{paths: oops".into());
     scene.says("Reading", vec![bad]);
     let mut outcome = annals_core::turn::recovery::failed("invalid_tool_arguments", "not JSON".into());
-    outcome.notices.push(Notice::new("protocol_violation.invalid_tool_arguments", "not JSON"));
+    outcome.notices.push(Notice::new(
+        "protocol_violation.invalid_tool_arguments",
+        "not JSON",
+    ));
     scene.returns("b1", outcome);
     assert_snapshot!(scene.text(), @r#"
     [TURN turn_1] ts=2026-02-09T02:14:32.676425Z
@@ -445,14 +506,28 @@ fn signed_reasoning_goes_back_in_the_chat_layout_only_and_unsigned_never() {
 #[test]
 fn replies_stand_together_and_in_call_order_whatever_was_written_between_them() {
     let mut scene = Scene::asked("go");
-    scene.says("Both", vec![new_call("a", "react.read", &[]), new_call("b", "react.read", &[])]);
+    scene.says(
+        "Both",
+        vec![new_call("a", "react.read", &[]), new_call("b", "react.read", &[])],
+    );
     // A notice about the second call, and words of nobody, before the results of the first.
-    let early = round::notice_block(&scene.turn, &call("b"), &Notice::new("renamed", "this call is `b`"));
-    let aside = NewBlock::new(BlockKind::SystemMessage, &scene.turn, path("ar:turn_1.system.message.x"))
-        .text("text/plain", "an aside");
+    let early = round::notice_block(
+        &scene.turn,
+        &call("b"),
+        &Notice::new("renamed", "this call is `b`"),
+    );
+    let aside = NewBlock::new(
+        BlockKind::SystemMessage,
+        &scene.turn,
+        path("ar:turn_1.system.message.x"),
+    )
+    .text("text/plain", "an aside");
     scene.push_all([early, aside]);
     scene.returns("a", payload("result of a"));
-    scene.returns("b", annals_core::turn::recovery::failed("timeout", "too slow".into()));
+    scene.returns(
+        "b",
+        annals_core::turn::recovery::failed("timeout", "too slow".into()),
+    );
     scene.completes("done");
     assert_snapshot!(scene.chat(), @r#"
     user "[TURN turn_1] ts=2026-02-09T02:14:32.676425Z"
@@ -478,7 +553,13 @@ fn replies_stand_together_and_in_call_order_whatever_was_written_between_them() 
 #[test]
 fn a_call_that_its_turn_left_without_a_result_still_has_a_reply() {
     let mut scene = Scene::asked("go");
-    scene.says("", vec![new_call("a", "react.read", &[]), new_call("b", "exec_tools.x", &[])]);
+    scene.says(
+        "",
+        vec![
+            new_call("a", "react.read", &[]),
+            new_call("b", "exec_tools.x", &[]),
+        ],
+    );
     scene.returns("a", payload("result of a"));
     scene.ask("2", "and now?", Vec::new());
     assert_snapshot!(scene.chat(), @r#"
@@ -560,7 +641,10 @@ fn hidden_blocks_render_as_one_placeholder_and_calls_keep_their_place() {
         &scene.timeline,
         &scene.turn,
         HideReason::Hide,
-        vec![hide("tc:turn_1.xyz.call", "a call"), hide("ar:turn_1.react.notes.xyz", "words")],
+        vec![
+            hide("tc:turn_1.xyz.call", "a call"),
+            hide("ar:turn_1.react.notes.xyz", "words"),
+        ],
     );
     scene.push(block.unwrap());
     assert_snapshot!(scene.chat(), @r#"
@@ -600,10 +684,26 @@ fn a_part_over_its_cap_says_how_to_read_on() {
 #[test]
 fn the_tail_comes_last_and_is_never_cached() {
     let mut scene = Scene::asked("go");
-    scene.says("", vec![json_call("s1", "web_tools.web_search", serde_json::json!({"queries": ["food"]}))]);
+    scene.says(
+        "",
+        vec![json_call(
+            "s1",
+            "web_tools.web_search",
+            serde_json::json!({"queries": ["food"]}),
+        )],
+    );
     let rows = vec![SourceRow::web("https://a.example/", "A", "about a\nand more")];
-    let output = Output::Sources(SourcesOutput { rows, form: SourcesForm::Search });
-    scene.returns("s1", Outcome { output, ..Outcome::default() });
+    let output = Output::Sources(SourcesOutput {
+        rows,
+        form: SourcesForm::Search,
+    });
+    scene.returns(
+        "s1",
+        Outcome {
+            output,
+            ..Outcome::default()
+        },
+    );
     let announce = Announce {
         iteration: 2,
         max_iterations: 15,

@@ -87,6 +87,9 @@ pub struct Blob {
 impl Blob {
     /// The blob that these bytes are.
     pub fn of(bytes: &[u8]) -> Self {
-        Blob { digest: BlobDigest::of(bytes), size_bytes: bytes.len() as u64 }
+        Blob {
+            digest: BlobDigest::of(bytes),
+            size_bytes: bytes.len() as u64,
+        }
     }
 }

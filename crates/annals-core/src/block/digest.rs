@@ -68,7 +68,12 @@ pub struct ShownError {
 impl ShownError {
     /// An error with this code and message.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
-        ShownError { code: code.into(), message: message.into(), place: None, details: None }
+        ShownError {
+            code: code.into(),
+            message: message.into(),
+            place: None,
+            details: None,
+        }
     }
 
     /// With these details.

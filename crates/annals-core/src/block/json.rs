@@ -101,12 +101,16 @@ impl BlockJson {
     /// The block, and the bytes that came inlined with it, checked against their digest.
     pub fn into_block(self) -> Result<(Block, Option<Vec<u8>>), BlockJsonError> {
         use base64::Engine as _;
-        let bytes = match &self.base64 {
-            None => None,
-            Some(text) => Some(base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| {
-                BlockJsonError::Base64 { seq: self.seq.get(), reason: error.to_string() }
-            })?),
-        };
+        let bytes =
+            match &self.base64 {
+                None => None,
+                Some(text) => Some(base64::engine::general_purpose::STANDARD.decode(text).map_err(
+                    |error| BlockJsonError::Base64 {
+                        seq: self.seq.get(),
+                        reason: error.to_string(),
+                    },
+                )?),
+            };
         let actual = bytes.as_deref().map(Blob::of);
         if let (Some(expected), Some(actual)) = (self.blob, actual)
             && expected.digest != actual.digest

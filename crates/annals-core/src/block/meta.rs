@@ -110,7 +110,10 @@ impl Meta {
 
     /// Metadata of a block that belongs to this call.
     pub fn of_call(call: &CallId) -> Self {
-        Meta { call: Some(call.clone()), ..Meta::EMPTY }
+        Meta {
+            call: Some(call.clone()),
+            ..Meta::EMPTY
+        }
     }
 
     /// True when nothing is set.
@@ -159,7 +162,10 @@ impl Meta {
         if !self.cut.is_empty() {
             put("cut", to_value(&self.cut));
         }
-        let groups = [self.file.as_deref().map(to_value), self.summary.as_deref().map(to_value)];
+        let groups = [
+            self.file.as_deref().map(to_value),
+            self.summary.as_deref().map(to_value),
+        ];
         for group in groups.into_iter().flatten() {
             if let Value::Object(fields) = group {
                 map.extend(fields);
@@ -183,9 +189,21 @@ impl Meta {
             cut: take(&mut map, "cut").unwrap_or_default(),
             ..Meta::EMPTY
         };
-        const FILE: [&str; 7] =
-            ["hosted_uri", "rn", "key", "physical_path", "content_digest", "size_bytes", "digest"];
-        const SUMMARY: [&str; 4] = ["covered_turn_ids", "first_kept_seq", "compaction_digest", "split_turn_id"];
+        const FILE: [&str; 7] = [
+            "hosted_uri",
+            "rn",
+            "key",
+            "physical_path",
+            "content_digest",
+            "size_bytes",
+            "digest",
+        ];
+        const SUMMARY: [&str; 4] = [
+            "covered_turn_ids",
+            "first_kept_seq",
+            "compaction_digest",
+            "split_turn_id",
+        ];
         meta.file = take_group(&mut map, &FILE).filter(|file| **file != FileMeta::default());
         meta.summary = take_group(&mut map, &SUMMARY);
         meta.extra = Extra::of(map);
@@ -200,7 +218,10 @@ impl Extra {
 
     fn map(&self) -> Map<String, Value> {
         let fields = self.0.as_deref().map(serde_json::from_str);
-        fields.transpose().expect("only JSON objects are kept").unwrap_or_default()
+        fields
+            .transpose()
+            .expect("only JSON objects are kept")
+            .unwrap_or_default()
     }
 }
 
@@ -214,9 +235,14 @@ fn take<T: serde::de::DeserializeOwned>(map: &mut Map<String, Value>, name: &str
     Some(parsed)
 }
 
-fn take_group<T: serde::de::DeserializeOwned>(map: &mut Map<String, Value>, names: &[&str]) -> Option<Box<T>> {
-    let group: Map<String, Value> =
-        names.iter().filter_map(|name| Some((name.to_string(), map.get(*name)?.clone()))).collect();
+fn take_group<T: serde::de::DeserializeOwned>(
+    map: &mut Map<String, Value>,
+    names: &[&str],
+) -> Option<Box<T>> {
+    let group: Map<String, Value> = names
+        .iter()
+        .filter_map(|name| Some((name.to_string(), map.get(*name)?.clone())))
+        .collect();
     if group.is_empty() {
         return None;
     }

@@ -165,20 +165,25 @@ impl Calls {
 
     fn find(&self, id: &CallId) -> Option<u32> {
         let hash = self.hasher.hash_one(id.as_str());
-        self.by_id.find(hash, |&at| self.records[at as usize].id == *id).copied()
+        self.by_id
+            .find(hash, |&at| self.records[at as usize].id == *id)
+            .copied()
     }
 
     fn name(&mut self, at: u32) {
         let (records, hasher) = (&self.records, &self.hasher);
         let id = &records[at as usize].id;
         let hash_of = |at: &u32| hasher.hash_one(records[*at as usize].id.as_str());
-        match self.by_id.find_mut(hasher.hash_one(id.as_str()), |&known| records[known as usize].id == *id) {
+        match self.by_id.find_mut(hasher.hash_one(id.as_str()), |&known| {
+            records[known as usize].id == *id
+        }) {
             Some(known) => {
                 let earlier = std::mem::replace(known, at);
                 self.open.retain(|&open| open != earlier);
             }
             None => {
-                self.by_id.insert_unique(hasher.hash_one(id.as_str()), at, hash_of);
+                self.by_id
+                    .insert_unique(hasher.hash_one(id.as_str()), at, hash_of);
             }
         }
     }
@@ -202,5 +207,7 @@ fn tool_id(text: &str) -> Option<Cow<'_, str>> {
         #[serde(borrow)]
         tool_id: Cow<'a, str>,
     }
-    serde_json::from_str::<Head<'_>>(text).ok().map(|head| head.tool_id)
+    serde_json::from_str::<Head<'_>>(text)
+        .ok()
+        .map(|head| head.tool_id)
 }

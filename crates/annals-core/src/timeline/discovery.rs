@@ -44,13 +44,24 @@ impl Timeline {
         if entry.digest != NONE {
             return serde_json::from_str(self.at_ix(entry.digest).text()?).ok();
         }
-        self.at_ix(Some(entry.content).filter(|&ix| ix != NONE)?).meta().file.as_ref()?.digest.clone()
+        self.at_ix(Some(entry.content).filter(|&ix| ix != NONE)?)
+            .meta()
+            .file
+            .as_ref()?
+            .digest
+            .clone()
     }
 
     /// All content blocks with this path, latest first.
     pub fn versions(&self, path: &LogicalPath) -> impl Iterator<Item = &Block> {
-        let last = self.paths.get(&self.blocks, path).map_or(NONE, |entry| entry.last);
-        self.paths.chain(last).map(|ix| self.at_ix(ix)).filter(|block| !is_digest(block))
+        let last = self
+            .paths
+            .get(&self.blocks, path)
+            .map_or(NONE, |entry| entry.last);
+        self.paths
+            .chain(last)
+            .map(|ix| self.at_ix(ix))
+            .filter(|block| !is_digest(block))
     }
 
     /// The latest content block with this path that the model sees now.
@@ -68,10 +79,15 @@ impl Timeline {
         let is_content = |block: &&Block| {
             matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment) && !is_digest(block)
         };
-        self.blocks.iter().map(|block| &**block).filter(is_content).filter(|block| {
-            let path = block.path.as_ref().filter(|path| is_file(path));
-            path.and_then(|path| self.latest(path)).is_some_and(|latest| latest.seq == block.seq)
-        })
+        self.blocks
+            .iter()
+            .map(|block| &**block)
+            .filter(is_content)
+            .filter(|block| {
+                let path = block.path.as_ref().filter(|path| is_file(path));
+                path.and_then(|path| self.latest(path))
+                    .is_some_and(|latest| latest.seq == block.seq)
+            })
     }
 }
 

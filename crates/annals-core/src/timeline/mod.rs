@@ -79,7 +79,10 @@ impl Timeline {
     pub fn push(&mut self, block: Arc<Block>) -> Result<(), FoldError> {
         let ix = self.blocks.len() as Ix;
         if block.seq.get() != u64::from(ix) + 1 {
-            return Err(FoldError::OutOfOrder { tail: u64::from(ix), found: block.seq.get() });
+            return Err(FoldError::OutOfOrder {
+                tail: u64::from(ix),
+                found: block.seq.get(),
+            });
         }
         self.blocks.push(block);
         let block = &self.blocks[ix as usize];

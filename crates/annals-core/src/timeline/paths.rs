@@ -65,7 +65,8 @@ impl Paths {
     }
 
     pub(crate) fn get(&self, blocks: &[Arc<Block>], path: &LogicalPath) -> Option<PathEntry> {
-        self.find(blocks, path, self.hash(path)).map(|number| self.entries[number as usize])
+        self.find(blocks, path, self.hash(path))
+            .map(|number| self.entries[number as usize])
     }
 
     /// Blocks with the same path as this one, latest first, starting at this one.
@@ -86,7 +87,12 @@ impl Paths {
         let (entries, orphans, hasher) = (&self.entries, &self.orphans, &self.hasher);
         let hash_of = |&number: &u32| hasher.hash_one(path_of(blocks, entries, orphans, number).as_str());
         self.table.insert_unique(hash, number, hash_of);
-        self.entries.push(PathEntry { witness: NONE, content: NONE, digest: NONE, last: NONE });
+        self.entries.push(PathEntry {
+            witness: NONE,
+            content: NONE,
+            digest: NONE,
+            last: NONE,
+        });
         number
     }
 
@@ -108,13 +114,17 @@ fn path_of<'a>(
 ) -> &'a LogicalPath {
     match entries[number as usize].witness {
         NONE => &orphans[&number],
-        witness => blocks[witness as usize].path.as_ref().expect("a witness carries its path"),
+        witness => blocks[witness as usize]
+            .path
+            .as_ref()
+            .expect("a witness carries its path"),
     }
 }
 
 /// Whether this block's text is a safe digest of an artifact.
 pub(crate) fn is_digest(block: &Block) -> bool {
-    block.kind == BlockKind::UserAttachmentMeta || (block.kind == BlockKind::ToolResult && block.meta().is_digest)
+    block.kind == BlockKind::UserAttachmentMeta
+        || (block.kind == BlockKind::ToolResult && block.meta().is_digest)
 }
 
 /// The artifact that a digest describes, without reading the rest of it.
@@ -123,5 +133,7 @@ fn digest_path(text: &str) -> Option<LogicalPath> {
     struct Head {
         artifact_path: LogicalPath,
     }
-    serde_json::from_str::<Head>(text).ok().map(|head| head.artifact_path)
+    serde_json::from_str::<Head>(text)
+        .ok()
+        .map(|head| head.artifact_path)
 }

@@ -82,7 +82,9 @@ impl Turns {
             self.list.push(Turn::begun(block, ix));
         }
         // A later block of an older turn (feedback on it, for one) says nothing about the running one.
-        let Some(turn) = self.list.last_mut().filter(|turn| turn.id == block.turn) else { return };
+        let Some(turn) = self.list.last_mut().filter(|turn| turn.id == block.turn) else {
+            return;
+        };
         turn.push(block, calls);
     }
 }
@@ -131,13 +133,27 @@ impl Turn {
     }
 
     fn push_notice(&mut self, block: &Block, calls: &Calls) {
-        let Some(code) = block.text().and_then(protocol::violation_of) else { return };
+        let Some(code) = block.text().and_then(protocol::violation_of) else {
+            return;
+        };
         let call = block.meta().call.as_ref().and_then(|call| calls.get(call));
-        let step = block.meta().step.or(call.map(|call| call.step)).unwrap_or(self.steps);
-        let at = self.streaks.iter().position(|streak| streak.code == code).unwrap_or_else(|| {
-            self.streaks.push(Streak { code, step, length: 0 });
-            self.streaks.len() - 1
-        });
+        let step = block
+            .meta()
+            .step
+            .or(call.map(|call| call.step))
+            .unwrap_or(self.steps);
+        let at = self
+            .streaks
+            .iter()
+            .position(|streak| streak.code == code)
+            .unwrap_or_else(|| {
+                self.streaks.push(Streak {
+                    code,
+                    step,
+                    length: 0,
+                });
+                self.streaks.len() - 1
+            });
         let streak = &mut self.streaks[at];
         let length = match step.checked_sub(streak.step) {
             Some(0) => streak.length.max(1),
@@ -145,7 +161,11 @@ impl Turn {
             _ => 1,
         };
         (streak.step, streak.length) = (step, length);
-        if self.streak.as_ref().is_none_or(|worst| worst.step != step || worst.length <= length) {
+        if self
+            .streak
+            .as_ref()
+            .is_none_or(|worst| worst.step != step || worst.length <= length)
+        {
             self.streak = Some(streak.clone());
         }
     }

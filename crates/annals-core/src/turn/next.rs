@@ -20,8 +20,11 @@ pub struct Budget {
 impl Budget {
     /// What the view may take.
     pub fn view_tokens(&self) -> u32 {
-        let share = (u64::from(self.window_tokens) * u64::from(limits::COMPACTION_START_PERCENT) / 100) as u32;
-        share.saturating_sub(self.overhead_tokens).max(limits::VIEW_MIN_TOKENS)
+        let share =
+            (u64::from(self.window_tokens) * u64::from(limits::COMPACTION_START_PERCENT) / 100) as u32;
+        share
+            .saturating_sub(self.overhead_tokens)
+            .max(limits::VIEW_MIN_TOKENS)
     }
 }
 
@@ -60,7 +63,10 @@ pub enum Offer {
 
 /// What happens next in this conversation.
 pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
-    let Some(turn) = timeline.current_turn().filter(|turn| turn.end.is_none() && turn.prompt.is_some()) else {
+    let Some(turn) = timeline
+        .current_turn()
+        .filter(|turn| turn.end.is_none() && turn.prompt.is_some())
+    else {
         return Next::Wait;
     };
     let open: Vec<CallId> = timeline.open_calls().map(|call| call.id.clone()).collect();
@@ -69,7 +75,11 @@ pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
     }
     if turn.answer.is_some() {
         let late = turn.steps > budget.max_iterations;
-        return Next::Done(if late { TurnEnd::MaxIterations } else { TurnEnd::Complete });
+        return Next::Done(if late {
+            TurnEnd::MaxIterations
+        } else {
+            TurnEnd::Complete
+        });
     }
     if turn.clarified {
         return Next::Done(TurnEnd::Clarify);
@@ -84,15 +94,24 @@ pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
     match turn.steps {
         steps if steps > budget.max_iterations => Next::Done(TurnEnd::MaxIterations),
         steps => {
-            let offer = if steps == budget.max_iterations { Offer::AnswerOnly } else { Offer::Tools };
-            Next::CallModel(CallModel { step: steps + 1, offer })
+            let offer = if steps == budget.max_iterations {
+                Offer::AnswerOnly
+            } else {
+                Offer::Tools
+            };
+            Next::CallModel(CallModel {
+                step: steps + 1,
+                offer,
+            })
         }
     }
 }
 
 fn compaction(timeline: &Timeline, budget: &Budget) -> Option<CompactionPlan> {
     let turn = timeline.current_turn()?;
-    let refused = turn.context_limit.is_some_and(|refused| timeline.last_summary() < Some(refused));
+    let refused = turn
+        .context_limit
+        .is_some_and(|refused| timeline.last_summary() < Some(refused));
     let force = match refused {
         true => Force::Refused,
         false if timeline.view_tokens() > u64::from(budget.view_tokens()) => Force::Budget,

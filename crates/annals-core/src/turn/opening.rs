@@ -48,7 +48,9 @@ impl TurnEnd {
     }
 
     pub(crate) fn of_text(text: &str) -> Option<Self> {
-        serde_json::from_str::<TurnReport>(text).ok().map(|report| report.outcome)
+        serde_json::from_str::<TurnReport>(text)
+            .ok()
+            .map(|report| report.outcome)
     }
 }
 
@@ -143,23 +145,37 @@ impl Opening {
         let turn = &self.turn;
         let mut blocks = vec![
             NewBlock::new(BlockKind::TurnHeader, turn, LogicalPath::turn_header(turn)),
-            NewBlock::new(BlockKind::UserPrompt, turn, LogicalPath::user_prompt(turn)).text("text/markdown", self.prompt),
+            NewBlock::new(BlockKind::UserPrompt, turn, LogicalPath::user_prompt(turn))
+                .text("text/markdown", self.prompt),
         ];
-        let rows: Vec<SourceRow> = self.attachments.iter().filter_map(|file| source_row(&file.digest)).collect();
+        let rows: Vec<SourceRow> = self
+            .attachments
+            .iter()
+            .filter_map(|file| source_row(&file.digest))
+            .collect();
         let mut changed = timeline.pool().assign(rows).changed;
         for attached in self.attachments {
             let path = attached.digest.artifact_path.clone();
-            let mut meta = NewBlock::new(BlockKind::UserAttachmentMeta, turn, path.clone()).json(&attached.digest);
+            let mut meta =
+                NewBlock::new(BlockKind::UserAttachmentMeta, turn, path.clone()).json(&attached.digest);
             meta.meta.sources = std::mem::take(&mut changed);
             if let Some(summary) = attached.summary {
                 meta.meta = meta.meta.with("summary", summary);
             }
-            let mut content = NewBlock::new(BlockKind::UserAttachment, turn, path).mime(&attached.digest.mime);
+            let mut content =
+                NewBlock::new(BlockKind::UserAttachment, turn, path).mime(&attached.digest.mime);
             content.body = attached.body;
-            content.meta.file = Some(Box::new(FileMeta { digest: Some(attached.digest), ..attached.file }));
+            content.meta.file = Some(Box::new(FileMeta {
+                digest: Some(attached.digest),
+                ..attached.file
+            }));
             blocks.extend([meta, content]);
         }
-        let header = NewBlock::new(BlockKind::AgentLogHeader, turn, LogicalPath::agent_log_header(turn));
+        let header = NewBlock::new(
+            BlockKind::AgentLogHeader,
+            turn,
+            LogicalPath::agent_log_header(turn),
+        );
         blocks.push(header.text("text/plain", self.agent));
         blocks
     }
@@ -167,25 +183,46 @@ impl Opening {
 
 /// The row with which a file enters the sources pool: texts, images and PDFs do, other binaries do not.
 pub fn source_row(digest: &SafeDigest) -> Option<SourceRow> {
-    let readable = ["text/", "image/"].iter().any(|family| digest.mime.starts_with(family));
-    let path = digest.physical_path.clone().filter(|_| readable || digest.mime == "application/pdf")?;
+    let readable = ["text/", "image/"]
+        .iter()
+        .any(|family| digest.mime.starts_with(family));
+    let path = digest
+        .physical_path
+        .clone()
+        .filter(|_| readable || digest.mime == "application/pdf")?;
     let source_type = match path.folder() {
         Folder::Attachments => SourceType::Attachment,
         Folder::Files => SourceType::File,
     };
     let row = SourceRow::file(source_type, path, &digest.mime);
-    Some(SourceRow { size_bytes: digest.size_bytes, ..row })
+    Some(SourceRow {
+        size_bytes: digest.size_bytes,
+        ..row
+    })
 }
 
 /// The answer.
 pub fn answer_block(turn: &TurnId, step: u32, text: &str, sources_used: Vec<Sid>) -> NewBlock {
-    let meta = Meta { step: Some(step), sources_used, ..Meta::EMPTY };
-    NewBlock::new(BlockKind::AssistantCompletion, turn, LogicalPath::assistant_completion(turn))
-        .text("text/markdown", text)
-        .meta(meta)
+    let meta = Meta {
+        step: Some(step),
+        sources_used,
+        ..Meta::EMPTY
+    };
+    NewBlock::new(
+        BlockKind::AssistantCompletion,
+        turn,
+        LogicalPath::assistant_completion(turn),
+    )
+    .text("text/markdown", text)
+    .meta(meta)
 }
 
 /// How the turn ended.
 pub fn completion_block(turn: &TurnId, report: &TurnReport) -> NewBlock {
-    NewBlock::new(BlockKind::ReactCompletion, turn, LogicalPath::react_completion(turn)).json(report)
+    NewBlock::new(
+        BlockKind::ReactCompletion,
+        turn,
+        LogicalPath::react_completion(turn),
+    )
+    .json(report)
 }

@@ -24,7 +24,11 @@ pub struct Notice {
 impl Notice {
     /// A notice with this code and message.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Notice { code: code.into(), message: message.into(), facts: Map::new() }
+        Notice {
+            code: code.into(),
+            message: message.into(),
+            facts: Map::new(),
+        }
     }
 
     /// With a further fact.
@@ -97,12 +101,20 @@ impl Payload {
     /// JSON.
     pub fn json(value: &impl Serialize) -> Self {
         let text = serde_json::to_string(value).expect("plain data always serialises to JSON");
-        Payload { mime: "application/json".into(), text: text.into(), whole: None }
+        Payload {
+            mime: "application/json".into(),
+            text: text.into(),
+            whole: None,
+        }
     }
 
     /// Markdown.
     pub fn markdown(text: impl Into<Arc<str>>) -> Self {
-        Payload { mime: "text/markdown".into(), text: text.into(), whole: None }
+        Payload {
+            mime: "text/markdown".into(),
+            text: text.into(),
+            whole: None,
+        }
     }
 }
 

@@ -27,13 +27,18 @@ pub fn plan(timeline: &Timeline, is_replayable: impl Fn(&str) -> bool) -> Vec<Re
 pub fn interrupted(tool: &str) -> Outcome {
     failed(
         "interrupted",
-        format!("`{tool}` was interrupted: its effect may or may not have happened; look before you repeat it"),
+        format!(
+            "`{tool}` was interrupted: its effect may or may not have happened; look before you repeat it"
+        ),
     )
 }
 
 /// The result of a call that somebody cancelled.
 pub fn cancelled(tool: &str) -> Outcome {
-    failed("cancelled", format!("`{tool}` was cancelled and its processes were ended"))
+    failed(
+        "cancelled",
+        format!("`{tool}` was cancelled and its processes were ended"),
+    )
 }
 
 /// A result that says what kept the call from answering, in the keys' fixed order.
@@ -44,7 +49,11 @@ pub fn failed(kind: &str, message: String) -> Outcome {
         error_kind: &'a str,
         message: &'a str,
     }
-    let payload = Payload::json(&Refusal { ok: false, error_kind: kind, message: &message });
+    let payload = Payload::json(&Refusal {
+        ok: false,
+        error_kind: kind,
+        message: &message,
+    });
     Outcome {
         output: Output::Payload(payload),
         error: Some(ShownError::new(kind, message)),

@@ -59,7 +59,10 @@ pub struct NewAnswer {
 
 /// The blocks of an answer with calls. Durable before any of the calls starts.
 pub fn answer_blocks(turn: &TurnId, step: u32, ts: Timestamp, answer: &NewAnswer) -> Vec<NewBlock> {
-    let stepped = || Meta { step: Some(step), ..Meta::EMPTY };
+    let stepped = || Meta {
+        step: Some(step),
+        ..Meta::EMPTY
+    };
     let mut blocks: Vec<NewBlock> = thinking_block(turn, step, answer).into_iter().collect();
     if let (Some(call), false) = (answer.calls.first(), answer.notes.trim().is_empty()) {
         let notes = NewBlock::new(BlockKind::Notes, turn, LogicalPath::notes(turn, &call.id));
@@ -71,7 +74,10 @@ pub fn answer_blocks(turn: &TurnId, step: u32, ts: Timestamp, answer: &NewAnswer
             let n = step * limits::ANSWER_MAX_CALLS as u32 + n as u32;
             let block = NewBlock::new(BlockKind::DecisionRaw, turn, LogicalPath::decision_raw(turn, n));
             let raw = cut::cut(raw, limits::DECISION_RAW_MAX_BYTES, None).into_owned();
-            blocks.push(block.text("text/plain", raw).meta(Meta { call: Some(call.id.clone()), ..stepped() }));
+            blocks.push(block.text("text/plain", raw).meta(Meta {
+                call: Some(call.id.clone()),
+                ..stepped()
+            }));
         }
         blocks.extend(call_blocks(turn, step, ts, call));
     }
@@ -81,8 +87,15 @@ pub fn answer_blocks(turn: &TurnId, step: u32, ts: Timestamp, answer: &NewAnswer
 /// The reasoning block of an answer, if it has any.
 pub fn thinking_block(turn: &TurnId, step: u32, answer: &NewAnswer) -> Option<NewBlock> {
     // A vendor may withhold the words and still want its signature back.
-    let thinking = answer.thinking.as_ref().filter(|text| !text.is_empty() || answer.signature.is_some())?;
-    let mut meta = Meta { step: Some(step), ..Meta::EMPTY }.with("hidden", true);
+    let thinking = answer
+        .thinking
+        .as_ref()
+        .filter(|text| !text.is_empty() || answer.signature.is_some())?;
+    let mut meta = Meta {
+        step: Some(step),
+        ..Meta::EMPTY
+    }
+    .with("hidden", true);
     if let Some(signature) = &answer.signature {
         meta = meta.with("signature", signature.clone());
     }
@@ -91,7 +104,11 @@ pub fn thinking_block(turn: &TurnId, step: u32, answer: &NewAnswer) -> Option<Ne
 }
 
 fn call_blocks(turn: &TurnId, step: u32, ts: Timestamp, call: &NewCall) -> Vec<NewBlock> {
-    let mut meta = Meta { call: Some(call.id.clone()), step: Some(step), ..Meta::EMPTY };
+    let mut meta = Meta {
+        call: Some(call.id.clone()),
+        step: Some(step),
+        ..Meta::EMPTY
+    };
     let mut params = call.params.clone();
     let mut blocks = Vec::new();
     if let Some(to) = &call.cut
@@ -100,14 +117,29 @@ fn call_blocks(turn: &TurnId, step: u32, ts: Timestamp, call: &NewCall) -> Vec<N
         let blob = Blob::of(whole.as_bytes());
         if to.is_code {
             let path = LogicalPath::code(turn, &call.id);
-            let mut code = Meta { call: Some(call.id.clone()), step: Some(step), ..Meta::EMPTY };
-            code.file = Some(Box::new(FileMeta { content_digest: Some(blob.digest), ..FileMeta::default() }));
-            blocks.push(NewBlock::new(BlockKind::ToolCode, turn, path).text("text/plain", whole.as_str()).meta(code));
+            let mut code = Meta {
+                call: Some(call.id.clone()),
+                step: Some(step),
+                ..Meta::EMPTY
+            };
+            code.file = Some(Box::new(FileMeta {
+                content_digest: Some(blob.digest),
+                ..FileMeta::default()
+            }));
+            blocks.push(
+                NewBlock::new(BlockKind::ToolCode, turn, path)
+                    .text("text/plain", whole.as_str())
+                    .meta(code),
+            );
         }
         let end = cut::floor_char_boundary(&whole, limits::WRITE_PARAM_PREFIX_CHARS);
         let shown = format!("{}... [see {}]", &whole[..end], to.see);
         params.insert(to.param.clone(), Value::String(shown));
-        meta.cut.push(CutParam { name: to.param.clone(), blob: blob.digest, size_bytes: blob.size_bytes });
+        meta.cut.push(CutParam {
+            name: to.param.clone(),
+            blob: blob.digest,
+            size_bytes: blob.size_bytes,
+        });
     }
     #[derive(serde::Serialize)]
     struct Text<'a> {
@@ -116,30 +148,54 @@ fn call_blocks(turn: &TurnId, step: u32, ts: Timestamp, call: &NewCall) -> Vec<N
         params: &'a Map<String, Value>,
         ts: Timestamp,
     }
-    let text = Text { tool_id: &call.tool, tool_call_id: call.id.as_str(), params: &params, ts };
-    blocks.push(NewBlock::new(BlockKind::ToolCall, turn, LogicalPath::call(turn, &call.id)).json(&text).meta(meta));
+    let text = Text {
+        tool_id: &call.tool,
+        tool_call_id: call.id.as_str(),
+        params: &params,
+        ts,
+    };
+    blocks.push(
+        NewBlock::new(BlockKind::ToolCall, turn, LogicalPath::call(turn, &call.id))
+            .json(&text)
+            .meta(meta),
+    );
     blocks
 }
 
 /// The blocks of a finished call. Durable before anybody sees them. Rows enter the sources pool with them, so the
 /// SIDs shown are the pool's.
 pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome: Outcome) -> Vec<NewBlock> {
-    let mut blocks: Vec<NewBlock> = outcome.notices.iter().map(|notice| notice_block(turn, call, notice)).collect();
+    let mut blocks: Vec<NewBlock> = outcome
+        .notices
+        .iter()
+        .map(|notice| notice_block(turn, call, notice))
+        .collect();
     let shown = match &outcome.output {
         Output::Sources(output) => output.rows.clone(),
         Output::Payload(_) | Output::PayloadLast(_) | Output::Artifacts => Vec::new(),
     };
     let Assigned { sids, changed } = timeline.pool().assign(shown.into_iter().chain(outcome.sources));
-    let mut writer = Results { timeline, turn, call, blocks: Vec::new(), sources: changed };
+    let mut writer = Results {
+        timeline,
+        turn,
+        call,
+        blocks: Vec::new(),
+        sources: changed,
+    };
     let mut last = None;
     match outcome.output {
         Output::Payload(payload) => writer.payload(&payload),
         Output::PayloadLast(payload) => last = Some(payload),
         Output::Sources(output) => writer.sources(output, &sids),
-        Output::Artifacts if outcome.artifacts.is_empty() && outcome.closing.is_none() => writer.payload(&bare_payload(&outcome.error)),
+        Output::Artifacts if outcome.artifacts.is_empty() && outcome.closing.is_none() => {
+            writer.payload(&bare_payload(&outcome.error))
+        }
         Output::Artifacts => {}
     }
-    outcome.artifacts.into_iter().for_each(|artifact| writer.artifact(artifact));
+    outcome
+        .artifacts
+        .into_iter()
+        .for_each(|artifact| writer.artifact(artifact));
     last.iter().for_each(|payload| writer.payload(payload));
     outcome.closing.iter().for_each(|payload| writer.payload(payload));
     blocks.extend(writer.finish(outcome.error));
@@ -150,11 +206,18 @@ pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome
 
 /// A notice about a call.
 pub fn notice_block(turn: &TurnId, call: &CallId, notice: &Notice) -> NewBlock {
-    NewBlock::new(BlockKind::Notice, turn, LogicalPath::notice(turn, call)).json(notice).meta(Meta::of_call(call))
+    NewBlock::new(BlockKind::Notice, turn, LogicalPath::notice(turn, call))
+        .json(notice)
+        .meta(Meta::of_call(call))
 }
 
 /// The block that hides these paths from here on.
-pub fn hide_block(timeline: &Timeline, turn: &TurnId, reason: HideReason, items: Vec<HideItem>) -> Option<NewBlock> {
+pub fn hide_block(
+    timeline: &Timeline,
+    turn: &TurnId,
+    reason: HideReason,
+    items: Vec<HideItem>,
+) -> Option<NewBlock> {
     if items.is_empty() {
         return None;
     }
@@ -189,7 +252,9 @@ impl Results<'_> {
     }
 
     fn payload(&mut self, payload: &Payload) {
-        let mut block = self.block(self.result_path()).text(&payload.mime, payload.text.clone());
+        let mut block = self
+            .block(self.result_path())
+            .text(&payload.mime, payload.text.clone());
         if let Some(whole) = payload.whole {
             block.meta.file = Some(Box::new(FileMeta {
                 content_digest: Some(whole.digest),
@@ -201,7 +266,11 @@ impl Results<'_> {
     }
 
     fn artifact(&mut self, artifact: Artifact) {
-        let Artifact { mut digest, content, file } = artifact;
+        let Artifact {
+            mut digest,
+            content,
+            file,
+        } = artifact;
         let path = digest.artifact_path.clone();
         digest.tool_call_id = Some(self.call.clone());
         digest.edited |= self.timeline.latest(&path).is_some();
@@ -238,10 +307,19 @@ impl Results<'_> {
             return self.payload(&Payload::json(&Value::Array(Vec::new())));
         }
         let numbered = output.rows.into_iter().zip(shown);
-        let rows: Vec<SourceRow> = numbered.map(|(row, &sid)| SourceRow { sid: Some(sid), ..row }).collect();
+        let rows: Vec<SourceRow> = numbered
+            .map(|(row, &sid)| SourceRow {
+                sid: Some(sid),
+                ..row
+            })
+            .collect();
         let path = LogicalPath::sources(set);
-        let mut digest =
-            SafeDigest::new(path.clone(), "application/json", ArtifactKind::File, Visibility::Internal);
+        let mut digest = SafeDigest::new(
+            path.clone(),
+            "application/json",
+            ArtifactKind::File,
+            Visibility::Internal,
+        );
         digest.tool_call_id = Some(self.call.clone());
         self.digest(&digest);
         let content = match output.form {
@@ -277,7 +355,10 @@ fn fetch_text(rows: &[SourceRow]) -> Value {
         let path = row.sid.map(|sid| LogicalPath::sources(sid.into()));
         let path = path.as_ref().map(LogicalPath::as_str);
         let content = cut::cut(row.full_text(), limits::WEB_FETCH_SHOWN_MAX_CHARS, path);
-        (row.url.to_string(), serde_json::json!({ "sid": row.sid, "title": row.title, "content": content }))
+        (
+            row.url.to_string(),
+            serde_json::json!({ "sid": row.sid, "title": row.title, "content": content }),
+        )
     };
     Value::Object(rows.iter().map(entry).collect())
 }

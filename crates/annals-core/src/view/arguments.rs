@@ -16,7 +16,9 @@ pub(super) fn whole(timeline: &Timeline, record: &CallRecord, params: &str) -> S
     if cuts.is_empty() {
         return params.to_owned();
     }
-    let Ok(mut arguments) = serde_json::from_str::<Map<String, Value>>(params) else { return params.to_owned() };
+    let Ok(mut arguments) = serde_json::from_str::<Map<String, Value>>(params) else {
+        return params.to_owned();
+    };
     for cut in cuts {
         if let (Some(text), Some(value)) = (text_of(timeline, record, cut), arguments.get_mut(&cut.name)) {
             *value = Value::String(text);
@@ -29,7 +31,9 @@ pub(super) fn whole(timeline: &Timeline, record: &CallRecord, params: &str) -> S
 pub(super) fn carry(timeline: &Timeline, record: &CallRecord, result: Ix) -> bool {
     let cuts = &timeline.at_ix(record.call).meta().cut;
     timeline.slots().is_shown(record.call)
-        && cuts.iter().any(|cut| source_of(timeline, record, cut) == Some(result))
+        && cuts
+            .iter()
+            .any(|cut| source_of(timeline, record, cut) == Some(result))
 }
 
 /// The arguments of a hidden call: its shortened parameters, or the words that replace it.
@@ -45,7 +49,10 @@ fn text_of(timeline: &Timeline, record: &CallRecord, cut: &CutParam) -> Option<S
         return timeline.at_ix(source).text().map(str::to_owned);
     }
     // Hidden code is told here, because the code block itself renders to nothing beside a native call.
-    let code = timeline.slots().of(record.code).filter(|_| is_whole_of(timeline, record.code, cut))?;
+    let code = timeline
+        .slots()
+        .of(record.code)
+        .filter(|_| is_whole_of(timeline, record.code, cut))?;
     match timeline.slots().list()[code].shows {
         Shows::Placeholder(number) => Some(placeholder_text(timeline, number)),
         Shows::Block | Shows::Group | Shows::Nothing => None,
@@ -62,7 +69,10 @@ fn source_of(timeline: &Timeline, record: &CallRecord, cut: &CutParam) -> Option
         }
     };
     let code = Some(record.code).filter(|&ix| ix != NONE);
-    let mut shown = code.into_iter().chain(results).filter(|&ix| timeline.slots().is_shown(ix));
+    let mut shown = code
+        .into_iter()
+        .chain(results)
+        .filter(|&ix| timeline.slots().is_shown(ix));
     shown.find(|&ix| {
         timeline.at_ix(ix).meta().call.as_ref() == Some(&record.id) && is_whole_of(timeline, ix, cut)
     })
@@ -71,6 +81,7 @@ fn source_of(timeline: &Timeline, record: &CallRecord, cut: &CutParam) -> Option
 fn is_whole_of(timeline: &Timeline, ix: Ix, cut: &CutParam) -> bool {
     let block = timeline.at_ix(ix);
     let digest = block.meta().file.as_ref().and_then(|file| file.content_digest);
-    let is_shown_whole = |text: &str| text.len() as u64 == cut.size_bytes && text.len() <= limits::PART_MAX_BYTES;
+    let is_shown_whole =
+        |text: &str| text.len() as u64 == cut.size_bytes && text.len() <= limits::PART_MAX_BYTES;
     digest == Some(cut.blob) && block.text().is_some_and(is_shown_whole)
 }

@@ -25,11 +25,17 @@ impl CachePoints {
         let tail = slots.stable_end(timeline).checked_sub(1);
         let pre_tail = pre_tail_round(slots.rounds(), settings).min(tail);
         let turn = timeline.current_turn();
-        let mut prev_turn = turn.and_then(|turn| slots.before(turn.first).checked_sub(1)).min(tail);
+        let mut prev_turn = turn
+            .and_then(|turn| slots.before(turn.first).checked_sub(1))
+            .min(tail);
         if turn.is_some_and(|turn| turn.hid) {
             prev_turn = prev_turn.max(pre_tail);
         }
-        CachePoints { prev_turn, pre_tail, tail }
+        CachePoints {
+            prev_turn,
+            pre_tail,
+            tail,
+        }
     }
 
     /// Whether there is such a point.
@@ -44,13 +50,17 @@ impl CachePoints {
             (CachePoint::PreTail, self.pre_tail),
             (CachePoint::Tail, self.tail),
         ];
-        points.into_iter().filter_map(|(point, slot)| Some((point, slot?)))
+        points
+            .into_iter()
+            .filter_map(|(point, slot)| Some((point, slot?)))
     }
 }
 
 fn pre_tail_round(rounds: &[u32], settings: &CacheSettings) -> Option<usize> {
     let enough = rounds.len() >= (settings.cache_point_min_rounds as usize).max(1);
-    let at = rounds.len().saturating_sub(1 + settings.cache_point_offset_rounds as usize);
+    let at = rounds
+        .len()
+        .saturating_sub(1 + settings.cache_point_offset_rounds as usize);
     enough.then(|| rounds[at] as usize)
 }
 
@@ -83,13 +93,17 @@ impl Timeline {
     /// Whether a path may be hidden now.
     pub fn hide_check(&self, path: &LogicalPath, settings: &CacheSettings) -> HideCheck {
         let slots = self.slots();
-        let first_editable = CachePoints::of(self, settings).pre_tail.map_or(0, |slot| slot + 1);
+        let first_editable = CachePoints::of(self, settings)
+            .pre_tail
+            .map_or(0, |slot| slot + 1);
         let mut editable = Slots::hidden_by(self, path, 0, self.blocks().len() as Ix);
         if editable.is_empty() {
             return HideCheck::NotFound;
         }
         editable.retain(|hidden| Slots::reaches_back_to(self, hidden.slot) >= first_editable);
-        let Some(first) = editable.first().map(|hidden| hidden.slot) else { return HideCheck::BeforeCache };
+        let Some(first) = editable.first().map(|hidden| hidden.slot) else {
+            return HideCheck::BeforeCache;
+        };
         let limit = settings.editable_tail_size_in_tokens;
         let mut tail_tokens = 0_u32;
         for (at, slot) in slots.list().iter().enumerate().skip(first).rev() {
@@ -103,7 +117,10 @@ impl Timeline {
         HideCheck::Ok {
             from_seq: self.at_ix(slots.list()[first].ix).seq,
             blocks: editable.iter().map(|hidden| hidden.blocks).sum(),
-            tokens: editable.iter().map(|hidden| slots.list()[hidden.slot].tokens).sum(),
+            tokens: editable
+                .iter()
+                .map(|hidden| slots.list()[hidden.slot].tokens)
+                .sum(),
             tail_tokens,
         }
     }

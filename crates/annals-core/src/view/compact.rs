@@ -67,7 +67,9 @@ pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<Com
         return None;
     }
     let covered_turn_ids = covered_turns(timeline, &covered);
-    let split = timeline.turn(&first_kept.turn).filter(|turn| turn.first_seq() < first_kept.seq);
+    let split = timeline
+        .turn(&first_kept.turn)
+        .filter(|turn| turn.first_seq() < first_kept.seq);
     Some(CompactionPlan {
         first_kept: first_kept.seq,
         split_turn_id: split.map(|turn| turn.id.clone()),
@@ -117,11 +119,14 @@ fn cost(slot: &Slot) -> u64 {
 }
 
 fn begins_with_summary(timeline: &Timeline, list: &[Slot]) -> bool {
-    list.first().is_some_and(|slot| timeline.at_ix(slot.ix).kind == BlockKind::RangeSummary)
+    list.first()
+        .is_some_and(|slot| timeline.at_ix(slot.ix).kind == BlockKind::RangeSummary)
 }
 
 fn is_in_view(timeline: &Timeline, call: &CallId) -> bool {
-    timeline.call(call).is_some_and(|record| timeline.slots().of(record.call).is_some())
+    timeline
+        .call(call)
+        .is_some_and(|record| timeline.slots().of(record.call).is_some())
 }
 
 /// A turn's header, a prompt, or the beginning of an answer: what the model thought and said beside a call stays with
@@ -129,7 +134,8 @@ fn is_in_view(timeline: &Timeline, call: &CallId) -> bool {
 fn may_cut_at(timeline: &Timeline, list: &[Slot], at: usize) -> bool {
     let block = timeline.at_ix(list[at].ix);
     let before = timeline.at_ix(list[at - 1].ix);
-    let same_answer = is_of_answer(before) && before.turn == block.turn && before.meta().step == block.meta().step;
+    let same_answer =
+        is_of_answer(before) && before.turn == block.turn && before.meta().step == block.meta().step;
     matches!(block.kind, BlockKind::TurnHeader | BlockKind::UserPrompt) || is_of_answer(block) && !same_answer
 }
 
@@ -160,9 +166,16 @@ fn oversized<'a>(timeline: &Timeline, kept: impl Iterator<Item = &'a Slot>, keep
             return None;
         }
         let path = block.path.clone()?;
-        let opening = block.text().map(|text| cut::brief(text, OPENING_CHARS)).unwrap_or_default();
+        let opening = block
+            .text()
+            .map(|text| cut::brief(text, OPENING_CHARS))
+            .unwrap_or_default();
         let replacement = format!("{} tokens set aside to fit the window: {opening}", slot.tokens);
-        let item = HideItem { path, replacement, from_seq: None };
+        let item = HideItem {
+            path,
+            replacement,
+            from_seq: None,
+        };
         let saved = cost(slot).checked_sub(2 * u64::from(template::placeholder_tokens(&item)))?;
         seen.insert(item.path.clone()).then_some(SetAside { item, saved })
     };
@@ -177,7 +190,11 @@ fn covered_turns(timeline: &Timeline, covered: &[&Slot]) -> Vec<TurnId> {
     let mut turns: Vec<TurnId> = Vec::new();
     for slot in covered {
         let block = timeline.at_ix(slot.ix);
-        let earlier = block.meta().summary.iter().flat_map(|summary| &summary.covered_turn_ids);
+        let earlier = block
+            .meta()
+            .summary
+            .iter()
+            .flat_map(|summary| &summary.covered_turn_ids);
         let own = (block.kind != BlockKind::RangeSummary).then_some(&block.turn);
         turns.extend(earlier.chain(own).filter(|turn| seen.insert(turn)).cloned());
     }
@@ -200,7 +217,12 @@ fn digest_text(timeline: &Timeline, covered: &[&Slot], turns: &[TurnId]) -> Stri
             BlockKind::Notes => format!("- note: {}", body()),
             BlockKind::Note => format!("- internal note: {}", body()),
             BlockKind::ToolCall => {
-                let tool = block.meta().call.as_ref().and_then(|call| timeline.tool_of(call)).unwrap_or("?");
+                let tool = block
+                    .meta()
+                    .call
+                    .as_ref()
+                    .and_then(|call| timeline.tool_of(call))
+                    .unwrap_or("?");
                 format!("- called {tool}, see {}", path_of(block))
             }
             BlockKind::ToolResult => match &block.meta().error {
@@ -229,7 +251,9 @@ fn artifacts_text(timeline: &Timeline, first_kept: Seq) -> String {
     };
     let mut lines: Vec<String> = paths[older..].iter().map(line).collect();
     if older > 0 {
-        lines.push(format!("- … and {older} older ones: react.search_files finds them"));
+        lines.push(format!(
+            "- … and {older} older ones: react.search_files finds them"
+        ));
     }
     lines.join("\n")
 }
@@ -274,7 +298,11 @@ impl CompactionPlan {
     /// more than half of what it stands for, so the view always gets smaller.
     pub fn block(&self, turn: &TurnId, words: Option<&str>) -> NewBlock {
         let words = words.map(str::trim).filter(|words| !words.is_empty());
-        let told = cut::cut(words.unwrap_or(&self.digest), limits::COMPACTION_SUMMARY_MAX_BYTES, None);
+        let told = cut::cut(
+            words.unwrap_or(&self.digest),
+            limits::COMPACTION_SUMMARY_MAX_BYTES,
+            None,
+        );
         let mut text = told.into_owned();
         if !self.artifacts.is_empty() {
             let _ = write!(text, "\n\nArtifacts (read with react.read):\n{}", self.artifacts);

@@ -29,7 +29,11 @@ pub fn brief(text: &str, cap_chars: usize) -> String {
     let mut chars = text.char_indices();
     match chars.nth(cap_chars) {
         None => text.to_owned(),
-        Some((end, _)) => format!("{}… [{} more characters]", &text[..end], text[end..].chars().count()),
+        Some((end, _)) => format!(
+            "{}… [{} more characters]",
+            &text[..end],
+            text[end..].chars().count()
+        ),
     }
 }
 

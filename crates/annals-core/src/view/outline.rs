@@ -126,17 +126,34 @@ impl Outline {
             }
             // A slot without text passes its mark on to the last part before it.
             for (point, _) in marks.iter().filter(|(_, marked)| *marked == at) {
-                let Some(last) = parts.len().checked_sub(1) else { continue };
+                let Some(last) = parts.len().checked_sub(1) else {
+                    continue;
+                };
                 parts[last].cache_point = parts[last].cache_point.max(Some(point.number()));
-                cache_points.push(OutlineMark { point: point.number(), part: last, block_seq: parts[last].block_seq });
+                cache_points.push(OutlineMark {
+                    point: point.number(),
+                    part: last,
+                    block_seq: parts[last].block_seq,
+                });
             }
         }
         for text in tail.map(Tail::texts).unwrap_or_default() {
             let tokens = crate::tokens::count(&text);
-            let body = OutlineBody::Text { text: text.trim_start().to_owned() };
-            parts.push(OutlinePart { body, cache_point: None, block_seq: None, tokens });
+            let body = OutlineBody::Text {
+                text: text.trim_start().to_owned(),
+            };
+            parts.push(OutlinePart {
+                body,
+                cache_point: None,
+                block_seq: None,
+                tokens,
+            });
         }
-        Outline { parts, cache_points, tokens: timeline.view_tokens() }
+        Outline {
+            parts,
+            cache_points,
+            tokens: timeline.view_tokens(),
+        }
     }
 
     /// The view as text, with a line `=>[n]` after each part that closes a cache point.
@@ -147,8 +164,12 @@ impl Outline {
                 text.push_str("\n\n");
             }
             text.push_str(&part.body.text());
-            let mut points: Vec<u8> =
-                self.cache_points.iter().filter(|mark| mark.part == at).map(|mark| mark.point).collect();
+            let mut points: Vec<u8> = self
+                .cache_points
+                .iter()
+                .filter(|mark| mark.part == at)
+                .map(|mark| mark.point)
+                .collect();
             points.dedup();
             for point in points {
                 text.push_str(&format!("\n=>[{point}]"));
@@ -162,6 +183,11 @@ impl Outline {
 fn push(parts: &mut Vec<OutlinePart>, part: &Part) {
     for (at, body) in OutlineBody::of(part).into_iter().enumerate() {
         let tokens = if at == 0 { part.tokens } else { 0 };
-        parts.push(OutlinePart { body, cache_point: None, block_seq: Some(part.seq), tokens });
+        parts.push(OutlinePart {
+            body,
+            cache_point: None,
+            block_seq: Some(part.seq),
+            tokens,
+        });
     }
 }

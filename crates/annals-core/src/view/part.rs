@@ -78,7 +78,11 @@ impl Part {
 
 /// How media stand in a text.
 pub(crate) fn write_media(out: &mut String, mime: &str, blob: &Blob) {
-    let name = if mime.starts_with("image/") { "image" } else { "document" };
+    let name = if mime.starts_with("image/") {
+        "image"
+    } else {
+        "document"
+    };
     let base64_len = blob.size_bytes.div_ceil(3).saturating_mul(4);
     let _ = write!(out, "<{name} media_type={mime} b64_len={base64_len}>");
 }

@@ -53,12 +53,18 @@ pub enum PieceBody {
 impl Piece {
     /// A text piece without a cache point.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
-        Piece { body: PieceBody::Text(text.into()), cache_point: None }
+        Piece {
+            body: PieceBody::Text(text.into()),
+            cache_point: None,
+        }
     }
 
     /// A media piece without a cache point.
     pub fn media(mime: Mime, blob: Blob) -> Self {
-        Piece { body: PieceBody::Media { mime, blob }, cache_point: None }
+        Piece {
+            body: PieceBody::Media { mime, blob },
+            cache_point: None,
+        }
     }
 }
 

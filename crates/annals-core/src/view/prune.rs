@@ -24,11 +24,18 @@ pub struct PrunePlan {
 /// The plan, if the cache is cold and there is something to give up.
 pub fn plan(timeline: &Timeline, settings: &SessionSettings, now: Timestamp) -> Option<PrunePlan> {
     let last_touch = timeline.turns().iter().rev().find_map(|turn| turn.last_answer)?;
-    let cold_after = settings.cache_ttl_seconds.saturating_sub(settings.cache_ttl_prune_buffer_seconds);
+    let cold_after = settings
+        .cache_ttl_seconds
+        .saturating_sub(settings.cache_ttl_prune_buffer_seconds);
     if now.seconds_since(last_touch) < cold_after {
         return None;
     }
-    let mut planner = Planner { timeline, settings, seen: HashSet::new(), items: Vec::new() };
+    let mut planner = Planner {
+        timeline,
+        settings,
+        seen: HashSet::new(),
+        items: Vec::new(),
+    };
     planner.prune_old_turns();
     planner.prune_large_binaries();
     (!planner.items.is_empty()).then_some(PrunePlan { items: planner.items })
@@ -44,7 +51,9 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn prune_old_turns(&mut self) {
         let turns = self.timeline.turns();
-        let old = turns.len().saturating_sub(self.settings.keep_recent_turns as usize);
+        let old = turns
+            .len()
+            .saturating_sub(self.settings.keep_recent_turns as usize);
         for turn in &turns[..old] {
             for block in self.timeline.turn_blocks(turn) {
                 if self.timeline.is_visible(block)
@@ -59,12 +68,23 @@ impl Planner<'_> {
     /// Between the old turns and the intact ones, images and PDFs give way but for the newest.
     fn prune_large_binaries(&mut self) {
         let turns = self.timeline.turns();
-        let old = turns.len().saturating_sub(self.settings.keep_recent_turns as usize);
-        let intact = turns.len().saturating_sub(self.settings.keep_recent_intact_turns as usize).max(old);
+        let old = turns
+            .len()
+            .saturating_sub(self.settings.keep_recent_turns as usize);
+        let intact = turns
+            .len()
+            .saturating_sub(self.settings.keep_recent_intact_turns as usize)
+            .max(old);
         let max_sum = self.settings.cache_truncation_max_image_pdf_b64_sum as u64;
         let (mut kept, mut base64_sum) = (0, 0);
-        let blocks = turns[old..intact].iter().rev().flat_map(|turn| self.timeline.turn_blocks(turn).iter().rev());
-        let shown: Vec<_> = blocks.filter(|block| self.timeline.is_visible(block)).cloned().collect();
+        let blocks = turns[old..intact]
+            .iter()
+            .rev()
+            .flat_map(|turn| self.timeline.turn_blocks(turn).iter().rev());
+        let shown: Vec<_> = blocks
+            .filter(|block| self.timeline.is_visible(block))
+            .cloned()
+            .collect();
         for block in shown {
             let Some(blob) = block.blob() else { continue };
             let base64 = base64_chars(blob);
@@ -81,7 +101,11 @@ impl Planner<'_> {
         if let Some(path) = &block.path
             && self.seen.insert(path.clone())
         {
-            self.items.push(HideItem { path: path.clone(), replacement, from_seq: None });
+            self.items.push(HideItem {
+                path: path.clone(),
+                replacement,
+                from_seq: None,
+            });
         }
     }
 
@@ -90,11 +114,12 @@ impl Planner<'_> {
         let max_text = self.settings.cache_truncation_max_text_chars;
         match (&block.kind, &block.body) {
             (BlockKind::TurnHeader | BlockKind::RangeSummary, _) | (_, Body::Empty) => None,
-            (_, Body::Blob(blob)) => {
-                (base64_chars(blob) > self.settings.cache_truncation_max_base64_chars as u64).then(|| file_form(block))
-            }
+            (_, Body::Blob(blob)) => (base64_chars(blob)
+                > self.settings.cache_truncation_max_base64_chars as u64)
+                .then(|| file_form(block)),
             (BlockKind::ToolCall, Body::Text(text)) => {
-                let params = CallText::parse(text).and_then(|call| serde_json::from_str(call.params.get()).ok())?;
+                let params =
+                    CallText::parse(text).and_then(|call| serde_json::from_str(call.params.get()).ok())?;
                 let short = self.short_value(&params);
                 (short != params).then(|| short.to_string())
             }
@@ -115,7 +140,11 @@ impl Planner<'_> {
                 Value::String(cut::brief(text, self.settings.cache_truncation_max_field_chars))
             }
             Value::Array(items) => {
-                let mut short: Vec<Value> = items.iter().take(max_items).map(|item| self.short_value(item)).collect();
+                let mut short: Vec<Value> = items
+                    .iter()
+                    .take(max_items)
+                    .map(|item| self.short_value(item))
+                    .collect();
                 if items.len() > max_items {
                     short.push(format!("… [{} more items]", items.len() - max_items).into());
                 }
@@ -125,7 +154,10 @@ impl Planner<'_> {
                 let shorten = |(name, value): (&String, &Value)| (name.clone(), self.short_value(value));
                 let mut short: Map<String, Value> = fields.iter().take(max_keys).map(shorten).collect();
                 if fields.len() > max_keys {
-                    short.insert("…".into(), format!("{} more keys", fields.len() - max_keys).into());
+                    short.insert(
+                        "…".into(),
+                        format!("{} more keys", fields.len() - max_keys).into(),
+                    );
                 }
                 Value::Object(short)
             }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::cache::CachePoints;
 use super::part::{Part, PartBody, Place};
-use super::prompt::{AssistantPiece, CachePoint, Call, Message, Piece, PieceBody, Prompt, ToolReply, ToolSchema};
+use super::prompt::{
+    AssistantPiece, CachePoint, Call, Message, Piece, PieceBody, Prompt, ToolReply, ToolSchema,
+};
 use super::tail::Tail;
 use super::{part, template};
 use crate::ids::CallId;
@@ -44,7 +46,12 @@ pub struct Renderer {
 impl Renderer {
     /// A renderer that has rendered nothing yet.
     pub fn new(layout: Layout) -> Self {
-        Renderer { layout, epoch: 0, messages: Vec::new(), ends: Vec::new() }
+        Renderer {
+            layout,
+            epoch: 0,
+            messages: Vec::new(),
+            ends: Vec::new(),
+        }
     }
 
     /// The layout it renders.
@@ -98,7 +105,11 @@ impl Renderer {
                 _ => messages.push(Message::User(pieces)),
             }
         }
-        Prompt { system, tools, messages }
+        Prompt {
+            system,
+            tools,
+            messages,
+        }
     }
 
     /// Files a part of the block at `ix`; `None` when there is nothing in it to show.
@@ -117,7 +128,12 @@ impl Renderer {
                 self.file_as_assistant(vec![AssistantPiece::Thinking { text, signature }])
             }
             Place::Call { id, tool } => {
-                let call = Call { id, tool, arguments: body_text(part.body), cache_point: None };
+                let call = Call {
+                    id,
+                    tool,
+                    arguments: body_text(part.body),
+                    cache_point: None,
+                };
                 self.file_as_assistant(vec![AssistantPiece::Call(call)])
             }
         }
@@ -131,9 +147,15 @@ impl Renderer {
             self.messages.push(Message::User(Vec::new()));
         }
         let message = self.messages.len() as u32 - 1;
-        let Some(Message::User(list)) = self.messages.last_mut() else { unreachable!("just pushed") };
+        let Some(Message::User(list)) = self.messages.last_mut() else {
+            unreachable!("just pushed")
+        };
         append(list, pieces);
-        Some(Position { message, outer: list.len() as u32 - 1, inner: 0 })
+        Some(Position {
+            message,
+            outer: list.len() as u32 - 1,
+            inner: 0,
+        })
     }
 
     fn file_as_assistant(&mut self, pieces: Vec<AssistantPiece>) -> Option<Position> {
@@ -145,15 +167,27 @@ impl Renderer {
             self.messages.push(Message::Assistant(Vec::new()));
         }
         let message = self.messages.len() as u32 - 1;
-        let Some(Message::Assistant(list)) = self.messages.last_mut() else { unreachable!("just pushed") };
+        let Some(Message::Assistant(list)) = self.messages.last_mut() else {
+            unreachable!("just pushed")
+        };
         list.extend(pieces);
-        Some(Position { message, outer: list.len() as u32 - 1, inner: 0 })
+        Some(Position {
+            message,
+            outer: list.len() as u32 - 1,
+            inner: 0,
+        })
     }
 
     /// Files what belongs to a call's reply. Until all calls of an answer are settled nothing of their replies is
     /// rendered, so each reply may grow up to then; what comes later may only follow the last of them, because what
     /// stands before it is a prefix that must not change.
-    fn file_reply(&mut self, timeline: &Timeline, ix: Ix, call: &CallId, pieces: Vec<Piece>) -> Option<Position> {
+    fn file_reply(
+        &mut self,
+        timeline: &Timeline,
+        ix: Ix,
+        call: &CallId,
+        pieces: Vec<Piece>,
+    ) -> Option<Position> {
         self.open_replies(timeline);
         let replies = match self.messages.last() {
             Some(Message::Tool(replies)) => replies.as_slice(),
@@ -161,7 +195,9 @@ impl Renderer {
         };
         let at = replies.iter().position(|reply| reply.call == *call);
         match at {
-            Some(at) if at + 1 == replies.len() || ix <= settled(timeline, replies) => self.extend_reply(at, pieces),
+            Some(at) if at + 1 == replies.len() || ix <= settled(timeline, replies) => {
+                self.extend_reply(at, pieces)
+            }
             _ => self.file_stray(timeline, pieces),
         }
     }
@@ -172,7 +208,10 @@ impl Renderer {
         self.open_replies(timeline);
         match self.messages.last() {
             Some(Message::Tool(replies)) if replies.iter().any(|reply| reply.pieces.is_empty()) => {
-                let told = replies.iter().rposition(|reply| !reply.pieces.is_empty()).unwrap_or(0);
+                let told = replies
+                    .iter()
+                    .rposition(|reply| !reply.pieces.is_empty())
+                    .unwrap_or(0);
                 self.extend_reply(told, pieces)
             }
             _ => self.file_as_user(pieces),
@@ -181,7 +220,9 @@ impl Renderer {
 
     /// After an answer with calls, makes room for the reply to each, in the order of the calls.
     fn open_replies(&mut self, timeline: &Timeline) {
-        let Some(Message::Assistant(pieces)) = self.messages.last() else { return };
+        let Some(Message::Assistant(pieces)) = self.messages.last() else {
+            return;
+        };
         let calls = pieces.iter().filter_map(|piece| match piece {
             AssistantPiece::Call(call) => Some(&call.id),
             AssistantPiece::Text(_) | AssistantPiece::Thinking { .. } => None,
@@ -199,10 +240,16 @@ impl Renderer {
 
     fn extend_reply(&mut self, at: usize, pieces: Vec<Piece>) -> Option<Position> {
         let message = self.messages.len() as u32 - 1;
-        let Some(Message::Tool(replies)) = self.messages.last_mut() else { unreachable!("replies were opened") };
+        let Some(Message::Tool(replies)) = self.messages.last_mut() else {
+            unreachable!("replies were opened")
+        };
         let list = &mut replies[at].pieces;
         append(list, pieces);
-        Some(Position { message, outer: at as u32, inner: list.len().checked_sub(1)? as u32 })
+        Some(Position {
+            message,
+            outer: at as u32,
+            inner: list.len().checked_sub(1)? as u32,
+        })
     }
 
     /// The model speaks again: replies that are still empty stay so for good.
@@ -247,11 +294,16 @@ fn settled(timeline: &Timeline, replies: &[ToolReply]) -> Ix {
 impl Timeline {
     /// Every part of the view, oldest first, also those of calls that are still running.
     pub fn parts(&self, layout: Layout) -> impl Iterator<Item = Part> {
-        self.slots().list().iter().flat_map(move |slot| template::parts(self, slot, layout))
+        self.slots()
+            .list()
+            .iter()
+            .flat_map(move |slot| template::parts(self, slot, layout))
     }
 
     fn has_failed(&self, call: &CallId) -> bool {
-        let Some(record) = self.call(call) else { return false };
+        let Some(record) = self.call(call) else {
+            return false;
+        };
         record.is_lost() || record.group != NONE && self.at_ix(record.group).meta().error.is_some()
     }
 }
@@ -259,7 +311,10 @@ impl Timeline {
 /// Adds a part's pieces, set off from the part before by an empty line.
 fn append(list: &mut Vec<Piece>, mut pieces: Vec<Piece>) {
     if !list.is_empty()
-        && let Some(Piece { body: PieceBody::Text(first), .. }) = pieces.first_mut()
+        && let Some(Piece {
+            body: PieceBody::Text(first),
+            ..
+        }) = pieces.first_mut()
     {
         *first = format!("\n\n{first}").into();
     }
@@ -302,11 +357,19 @@ fn mark(messages: &mut [Message], end: Position, point: CachePoint) {
 fn mark_in(messages: &mut [Message], outer: usize, inner: usize) -> Option<&mut Option<CachePoint>> {
     let (last, before) = messages.split_last_mut()?;
     let here = match last {
-        Message::User(list) => list.iter_mut().take(outer.saturating_add(1)).last().map(|piece| &mut piece.cache_point),
+        Message::User(list) => list
+            .iter_mut()
+            .take(outer.saturating_add(1))
+            .last()
+            .map(|piece| &mut piece.cache_point),
         Message::Tool(replies) => {
             let replies = replies.iter_mut().enumerate().take(outer.saturating_add(1));
             let pieces = replies.flat_map(|(at, reply)| {
-                let end = if at == outer { inner.saturating_add(1) } else { usize::MAX };
+                let end = if at == outer {
+                    inner.saturating_add(1)
+                } else {
+                    usize::MAX
+                };
                 reply.pieces.iter_mut().take(end)
             });
             pieces.last().map(|piece| &mut piece.cache_point)
@@ -338,7 +401,10 @@ pub fn as_text(messages: &[Message]) -> String {
         match message {
             Message::User(pieces) => pieces.iter().for_each(|piece| push(piece, &mut text)),
             Message::Tool(replies) => {
-                replies.iter().flat_map(|reply| &reply.pieces).for_each(|piece| push(piece, &mut text));
+                replies
+                    .iter()
+                    .flat_map(|reply| &reply.pieces)
+                    .for_each(|piece| push(piece, &mut text));
             }
             Message::Assistant(pieces) => {
                 for piece in pieces {

@@ -68,11 +68,16 @@ impl Slots {
 
     /// The slot that shows this block, if the block is in the view.
     pub(crate) fn of(&self, ix: Ix) -> Option<usize> {
-        self.of_block.get(ix as usize).copied().filter(|&slot| slot != NONE).map(|slot| slot as usize)
+        self.of_block
+            .get(ix as usize)
+            .copied()
+            .filter(|&slot| slot != NONE)
+            .map(|slot| slot as usize)
     }
 
     pub(crate) fn is_shown(&self, ix: Ix) -> bool {
-        self.of(ix).is_some_and(|slot| matches!(self.list[slot].shows, Shows::Block | Shows::Group))
+        self.of(ix)
+            .is_some_and(|slot| matches!(self.list[slot].shows, Shows::Block | Shows::Group))
     }
 
     /// How many slots come before the first one that shows this block or a later one.
@@ -92,7 +97,10 @@ impl Slots {
 
     /// The first slot that changed since this epoch.
     pub(crate) fn changed_since(&self, epoch: usize) -> Option<usize> {
-        self.changed_from[epoch.min(self.changed_from.len())..].iter().min().map(|&slot| slot as usize)
+        self.changed_from[epoch.min(self.changed_from.len())..]
+            .iter()
+            .min()
+            .map(|&slot| slot as usize)
     }
 
     /// The first slot that may still change because its call has not got all its results.
@@ -163,21 +171,36 @@ impl Slots {
     fn hide_all(timeline: &mut Timeline, block: &Block, hide_ix: Ix) {
         let text: Option<HideText> = block.text().and_then(|text| serde_json::from_str(text).ok());
         let items = text.map(|text| text.items).unwrap_or_default();
-        let changed = items.into_iter().filter_map(|item| Slots::hide(timeline, item, hide_ix)).min();
-        timeline.slots_mut().changed_from.extend(changed.map(|slot| slot as u32));
+        let changed = items
+            .into_iter()
+            .filter_map(|item| Slots::hide(timeline, item, hide_ix))
+            .min();
+        timeline
+            .slots_mut()
+            .changed_from
+            .extend(changed.map(|slot| slot as u32));
     }
 
     /// Hides one path and returns the first slot that renders otherwise now.
     fn hide(timeline: &mut Timeline, item: HideItem, hide_ix: Ix) -> Option<usize> {
         let hidden = Slots::hidden_by(timeline, &item.path, item.from_seq.map_or(0, ix_of), hide_ix);
         let first = hidden.first()?.slot;
-        let changed = hidden.iter().map(|hidden| Slots::reaches_back_to(timeline, hidden.slot)).min()?;
+        let changed = hidden
+            .iter()
+            .map(|hidden| Slots::reaches_back_to(timeline, hidden.slot))
+            .min()?;
         // A call and its reply stay where they are, whatever they show: one without the other is no conversation.
-        let must_stay: Vec<bool> = hidden.iter().map(|hidden| is_of_exchange(timeline, hidden.slot)).collect();
+        let must_stay: Vec<bool> = hidden
+            .iter()
+            .map(|hidden| is_of_exchange(timeline, hidden.slot))
+            .collect();
         let slots = timeline.slots_mut();
         let number = slots.replacements.len() as u32;
         let tokens = template::placeholder_tokens(&item);
-        slots.replacements.push(Replacement { path: item.path, text: item.replacement.into() });
+        slots.replacements.push(Replacement {
+            path: item.path,
+            text: item.replacement.into(),
+        });
         for (hidden, must_stay) in hidden.iter().zip(must_stay) {
             let slot = &mut slots.list[hidden.slot];
             slots.tokens -= u64::from(slot.tokens);
@@ -192,10 +215,18 @@ impl Slots {
 
     /// Slots that show blocks of this path now, from block `from` to before block `end`, first slot first.
     pub(crate) fn hidden_by(timeline: &Timeline, path: &LogicalPath, from: Ix, end: Ix) -> Vec<Hidden> {
-        let Some(entry) = timeline.paths().get(timeline.blocks(), path) else { return Vec::new() };
+        let Some(entry) = timeline.paths().get(timeline.blocks(), path) else {
+            return Vec::new();
+        };
         let slots = timeline.slots();
-        let in_range = timeline.paths().chain(entry.last).skip_while(|&ix| ix >= end).take_while(|&ix| ix >= from);
-        let shown = in_range.filter(|&ix| slots.is_shown(ix)).filter_map(|ix| slots.of(ix));
+        let in_range = timeline
+            .paths()
+            .chain(entry.last)
+            .skip_while(|&ix| ix >= end)
+            .take_while(|&ix| ix >= from);
+        let shown = in_range
+            .filter(|&ix| slots.is_shown(ix))
+            .filter_map(|ix| slots.of(ix));
         let mut hidden: Vec<Hidden> = shown.map(|slot| Hidden { slot, blocks: 1 }).collect();
         hidden.sort_unstable_by_key(|hidden| hidden.slot);
         hidden.dedup_by(|later, earlier| {
@@ -212,17 +243,30 @@ impl Slots {
         let slots = timeline.slots();
         let call = timeline.at_ix(slots.list[slot].ix).meta().call.as_ref();
         let record = call.and_then(|call| timeline.call(call));
-        record.and_then(|record| slots.of(record.call)).map_or(slot, |call| call.min(slot))
+        record
+            .and_then(|record| slots.of(record.call))
+            .map_or(slot, |call| call.min(slot))
     }
 
     fn start_at_summary(timeline: &mut Timeline, block: &Block, ix: Ix) {
-        let Some(summary) = block.meta().summary.as_deref() else { return };
+        let Some(summary) = block.meta().summary.as_deref() else {
+            return;
+        };
         let first_kept = ix_of(summary.first_kept_seq);
         let tokens = template::tokens_of(timeline, block);
-        let keeps: Vec<bool> = timeline.slots().list.iter().map(|slot| timeline.keeps(slot, first_kept)).collect();
+        let keeps: Vec<bool> = timeline
+            .slots()
+            .list
+            .iter()
+            .map(|slot| timeline.keeps(slot, first_kept))
+            .collect();
         let slots = timeline.slots_mut();
         let old = std::mem::take(&mut slots.list);
-        slots.list.push(Slot { ix, shows: Shows::Block, tokens });
+        slots.list.push(Slot {
+            ix,
+            shows: Shows::Block,
+            tokens,
+        });
         let mut renumbered = vec![NONE; old.len()];
         for (at, slot) in old.into_iter().enumerate().filter(|(at, _)| keeps[*at]) {
             renumbered[at] = slots.list.len() as u32;
@@ -271,7 +315,10 @@ impl Timeline {
                 | BlockKind::UserAttachmentMeta
                 | BlockKind::UserAttachment
         );
-        opening && self.current_turn().is_some_and(|turn| turn.id == block.turn && turn.end.is_none())
+        opening
+            && self
+                .current_turn()
+                .is_some_and(|turn| turn.id == block.turn && turn.end.is_none())
     }
 
     /// Tokens of the whole view, templates included, without the tail.

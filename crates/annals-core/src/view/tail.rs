@@ -34,7 +34,10 @@ pub struct Tail {
 impl Tail {
     /// The tail of this timeline.
     pub fn of(timeline: &Timeline, announce: &Announce) -> Self {
-        Tail { sources: sources_text(timeline), announce: announce_text(timeline, announce) }
+        Tail {
+            sources: sources_text(timeline),
+            announce: announce_text(timeline, announce),
+        }
     }
 
     /// The texts, in order.
@@ -49,11 +52,15 @@ fn sources_text(timeline: &Timeline) -> Option<String> {
     if pool.is_empty() {
         return None;
     }
-    let mut text = String::from("[SOURCES POOL] cite as [[S:n]]; read whole with react.read(so:sources_pool[n])");
+    let mut text =
+        String::from("[SOURCES POOL] cite as [[S:n]]; read whole with react.read(so:sources_pool[n])");
     for row in pool.compact() {
         let sid = row.sid.map_or(0, Sid::get);
         let _ = write!(text, "\n[S:{sid}] {}", row.title);
-        let place = row.url.map(str::to_owned).or(row.artifact_path.map(ToString::to_string));
+        let place = row
+            .url
+            .map(str::to_owned)
+            .or(row.artifact_path.map(ToString::to_string));
         for fact in place.into_iter().chain(row.mime.map(str::to_owned)) {
             let _ = write!(text, " | {fact}");
         }
@@ -67,7 +74,11 @@ fn sources_text(timeline: &Timeline) -> Option<String> {
 fn announce_text(timeline: &Timeline, announce: &Announce) -> String {
     let mut text = format!(
         "[ANNOUNCE]\niteration: {}/{}\nbudget: {} of {} tokens\ntime: {}",
-        announce.iteration, announce.max_iterations, announce.view_tokens, announce.window_tokens, announce.now,
+        announce.iteration,
+        announce.max_iterations,
+        announce.view_tokens,
+        announce.window_tokens,
+        announce.now,
     );
     if !announce.timezone.is_utc() {
         let _ = write!(text, " ({})", announce.now.in_zone(&announce.timezone));

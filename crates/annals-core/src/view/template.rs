@@ -32,7 +32,12 @@ pub(crate) fn placeholder_tokens(item: &HideItem) -> u32 {
 /// What a block costs in the view: its body within the cap, and its template.
 pub(crate) fn tokens_of(timeline: &Timeline, block: &Block) -> u32 {
     let path = block.path.as_ref().map_or(0, |path| path.as_str().len());
-    let tool = block.meta().call.as_ref().and_then(|call| timeline.tool_of(call)).map_or(0, str::len);
+    let tool = block
+        .meta()
+        .call
+        .as_ref()
+        .and_then(|call| timeline.tool_of(call))
+        .map_or(0, str::len);
     let head = head_tokens(path + tool + 48);
     match &block.body {
         Body::Text(text) => cut_tokens(block.tokens, text.len(), cap_of(&block.kind)) + head,
@@ -51,7 +56,12 @@ fn cap_of(kind: &BlockKind) -> usize {
 
 /// The parts that a slot shows in this layout; none, one, or for a group of results a few.
 pub(crate) fn parts(timeline: &Timeline, slot: &Slot, layout: Layout) -> Vec<Part> {
-    let from = Templates { timeline, layout, block: timeline.at_ix(slot.ix), ix: slot.ix };
+    let from = Templates {
+        timeline,
+        layout,
+        block: timeline.at_ix(slot.ix),
+        ix: slot.ix,
+    };
     let mut parts = match slot.shows {
         Shows::Nothing => Vec::new(),
         Shows::Placeholder(number) => from.placeholder(number),
@@ -93,9 +103,10 @@ impl Templates<'_> {
             BlockKind::PlanAck => self.with_text(self.beside(), "[PLAN PROGRESS]\n".into()),
             BlockKind::DecisionRaw => self.raw(),
             BlockKind::AssistantCompletion => self.answer(),
-            BlockKind::RangeSummary => {
-                self.with_text(Place::User, format!("[SUMMARY OF EARLIER TURNS]\n[path: {path}]\n"))
-            }
+            BlockKind::RangeSummary => self.with_text(
+                Place::User,
+                format!("[SUMMARY OF EARLIER TURNS]\n[path: {path}]\n"),
+            ),
             BlockKind::SystemMessage => self.with_text(Place::User, "[SYSTEM MESSAGE]\n".into()),
             BlockKind::StageGate
             | BlockKind::StageCoordinator
@@ -104,7 +115,10 @@ impl Templates<'_> {
             | BlockKind::StageClarificationResolved
             | BlockKind::StageSuggestedFollowups => {
                 let name = block.kind.tag().trim_start_matches("stage.").to_uppercase();
-                self.with_text(self.beside(), format!("[{}]\n[path: {path}]\n", name.replace('.', " ")))
+                self.with_text(
+                    self.beside(),
+                    format!("[{}]\n[path: {path}]\n", name.replace('.', " ")),
+                )
             }
             BlockKind::Other(_) => self.with_content(self.beside(), String::new()),
             BlockKind::Plan | BlockKind::ReactCompletion | BlockKind::TimelineHide => Vec::new(),
@@ -124,7 +138,10 @@ impl Templates<'_> {
         match &self.block.body {
             Body::Text(_) => self.with_text(place, head),
             Body::Blob(blob) if is_media(&self.block.mime) => {
-                let body = PartBody::Media { mime: self.block.mime.clone(), blob: *blob };
+                let body = PartBody::Media {
+                    mime: self.block.mime.clone(),
+                    blob: *blob,
+                };
                 vec![self.part(place, head, body)]
             }
             Body::Blob(blob) => {
@@ -137,11 +154,19 @@ impl Templates<'_> {
     }
 
     fn part(&self, place: Place, head: String, body: PartBody) -> Part {
-        Part { place, head, body, seq: self.block.seq, tokens: 0 }
+        Part {
+            place,
+            head,
+            body,
+            seq: self.block.seq,
+            tokens: 0,
+        }
     }
 
     fn body_text(&self) -> PartBody {
-        let Body::Text(text) = &self.block.body else { return PartBody::None };
+        let Body::Text(text) = &self.block.body else {
+            return PartBody::None;
+        };
         let path = self.block.path.as_ref().map(LogicalPath::as_str);
         PartBody::Text(match cut::cut(text, cap_of(&self.block.kind), path) {
             Cow::Borrowed(_) => text.clone(),
@@ -158,7 +183,11 @@ impl Templates<'_> {
     }
 
     fn said(&self, prefix: &str) -> Vec<Part> {
-        let head = if self.layout == Layout::Chat { String::new() } else { prefix.to_owned() };
+        let head = if self.layout == Layout::Chat {
+            String::new()
+        } else {
+            prefix.to_owned()
+        };
         self.with_text(Place::Assistant, head)
     }
 
@@ -177,27 +206,45 @@ impl Templates<'_> {
         }
         let mut head = format!("[ASSISTANT MESSAGE]\n[path: {}]\n", path_text(self.block));
         if !self.block.meta().sources_used.is_empty() {
-            let _ = writeln!(head, "[sources_used: {}]", sids_text(&self.block.meta().sources_used));
+            let _ = writeln!(
+                head,
+                "[sources_used: {}]",
+                sids_text(&self.block.meta().sources_used)
+            );
         }
         self.with_text(Place::Assistant, head)
     }
 
     fn thinking(&self) -> Vec<Part> {
         match (self.layout, self.block.meta().get("signature")) {
-            (Layout::Chat, Some(Value::String(signature))) => {
-                self.with_text(Place::Thinking { signature: signature.into() }, String::new())
-            }
+            (Layout::Chat, Some(Value::String(signature))) => self.with_text(
+                Place::Thinking {
+                    signature: signature.into(),
+                },
+                String::new(),
+            ),
             _ => Vec::new(),
         }
     }
 
     fn attachment(&self) -> Vec<Part> {
-        let Some(digest) = self.block.text().and_then(|text| serde_json::from_str::<SafeDigest>(text).ok()) else {
+        let Some(digest) = self
+            .block
+            .text()
+            .and_then(|text| serde_json::from_str::<SafeDigest>(text).ok())
+        else {
             return self.with_text(Place::User, "[USER ATTACHMENT] ".into());
         };
-        let name = digest.physical_path.as_ref().map(|path| path.rel().file_name().to_owned());
+        let name = digest
+            .physical_path
+            .as_ref()
+            .map(|path| path.rel().file_name().to_owned());
         let mut head = format!("[USER ATTACHMENT] {} | {}", name.unwrap_or_default(), digest.mime);
-        let summary = self.block.meta().get("summary").and_then(|summary| summary.as_str().map(str::to_owned));
+        let summary = self
+            .block
+            .meta()
+            .get("summary")
+            .and_then(|summary| summary.as_str().map(str::to_owned));
         let size = digest.size_bytes.map(|bytes| format!("{bytes} bytes"));
         if let Some(summary) = summary.or(size) {
             let _ = write!(head, "\nsummary: {summary}");
@@ -213,16 +260,22 @@ impl Templates<'_> {
         match self.layout {
             // The native call carries its code itself.
             Layout::Chat => Vec::new(),
-            Layout::Timeline => {
-                self.with_text(Place::Assistant, format!("[AI Agent wrote code] {}:\n", path_text(self.block)))
-            }
+            Layout::Timeline => self.with_text(
+                Place::Assistant,
+                format!("[AI Agent wrote code] {}:\n", path_text(self.block)),
+            ),
         }
     }
 
     fn call(&self) -> Vec<Part> {
-        let Some(record) = self.record() else { return self.with_text(Place::Assistant, String::new()) };
+        let Some(record) = self.record() else {
+            return self.with_text(Place::Assistant, String::new());
+        };
         let (id, tool) = (&record.id, &record.tool);
-        let place = Place::Call { id: id.clone(), tool: tool.clone() };
+        let place = Place::Call {
+            id: id.clone(),
+            tool: tool.clone(),
+        };
         let call = self.block.text().and_then(CallText::parse);
         let params = call.as_ref().map_or("{}", |call| call.params.get());
         let part = match self.layout {
@@ -231,7 +284,10 @@ impl Templates<'_> {
                 self.part(place, String::new(), PartBody::Text(arguments.into()))
             }
             Layout::Timeline => {
-                let head = format!("[TOOL CALL {id}].call {tool}\n{}\nParams:\n", path_text(self.block));
+                let head = format!(
+                    "[TOOL CALL {id}].call {tool}\n{}\nParams:\n",
+                    path_text(self.block)
+                );
                 let path = self.block.path.as_ref().map(LogicalPath::as_str);
                 let params = cut::cut(params, cap_of(&self.block.kind), path);
                 self.part(place, head, PartBody::Text(params.into()))
@@ -242,14 +298,23 @@ impl Templates<'_> {
 
     /// A call that its turn left without a result still gets a reply in the view.
     fn lost_reply(&self) -> Option<Part> {
-        let lost = self.record().filter(|record| record.call == self.ix && record.is_lost())?;
+        let lost = self
+            .record()
+            .filter(|record| record.call == self.ix && record.is_lost())?;
         let (id, tool) = (&lost.id, &lost.tool);
-        let head = format!("[TOOL RESULT {id}].result {tool}\nStatus: error — interrupted no result was recorded");
+        let head =
+            format!("[TOOL RESULT {id}].result {tool}\nStatus: error — interrupted no result was recorded");
         Some(self.part(Place::Reply { call: id.clone() }, head, PartBody::None))
     }
 
     fn notice(&self) -> Vec<Part> {
-        let of = self.block.meta().call.as_ref().map(|call| format!(" {call}")).unwrap_or_default();
+        let of = self
+            .block
+            .meta()
+            .call
+            .as_ref()
+            .map(|call| format!(" {call}"))
+            .unwrap_or_default();
         self.with_text(self.beside(), format!("[NOTICE{of}] {}\n", path_text(self.block)))
     }
 
@@ -259,7 +324,9 @@ impl Templates<'_> {
 
     /// A group of results: status and artifacts, then the first block's own payload.
     fn group(&self) -> Vec<Part> {
-        let Some(record) = self.record() else { return self.with_content(Place::User, String::new()) };
+        let Some(record) = self.record() else {
+            return self.with_content(Place::User, String::new());
+        };
         let (call, tool) = (&record.id, &record.tool);
         let place = Place::Reply { call: call.clone() };
         let mut parts = self.unreadable(record, &place);
@@ -273,7 +340,9 @@ impl Templates<'_> {
                 }
             }
             head.push_str("\nArtifacts:");
-            digests.iter().for_each(|digest| write_artifact_line(&mut head, digest));
+            digests
+                .iter()
+                .for_each(|digest| write_artifact_line(&mut head, digest));
             parts.push(self.part(place, head, PartBody::None));
         }
         if !self.block.meta().is_digest {
@@ -288,7 +357,11 @@ impl Templates<'_> {
         if !tells || !self.timeline.slots().is_shown(record.raw) {
             return Vec::new();
         }
-        let raw = Templates { block: self.timeline.at_ix(record.raw), ix: record.raw, ..*self };
+        let raw = Templates {
+            block: self.timeline.at_ix(record.raw),
+            ix: record.raw,
+            ..*self
+        };
         raw.with_text(place.clone(), RAW_HEAD.into())
     }
 
@@ -296,8 +369,14 @@ impl Templates<'_> {
     fn group_digests(&self, record: &CallRecord) -> Vec<SafeDigest> {
         let slots = self.timeline.slots();
         let own = slots.of(self.ix);
-        let last = if record.settled == NONE { self.ix } else { record.settled.max(self.ix) };
-        let told = (self.ix..=last).filter(|&ix| slots.of(ix) == own).map(|ix| self.timeline.at_ix(ix));
+        let last = if record.settled == NONE {
+            self.ix
+        } else {
+            record.settled.max(self.ix)
+        };
+        let told = (self.ix..=last)
+            .filter(|&ix| slots.of(ix) == own)
+            .map(|ix| self.timeline.at_ix(ix));
         told.filter(|block| block.meta().is_digest)
             .filter_map(|block| serde_json::from_str(block.text()?).ok())
             .collect()
@@ -305,17 +384,28 @@ impl Templates<'_> {
 
     /// One result block: a payload at the call's path, or an artifact at its own.
     fn result(&self) -> Vec<Part> {
-        let Some(record) = self.record() else { return self.with_content(Place::User, String::new()) };
+        let Some(record) = self.record() else {
+            return self.with_content(Place::User, String::new());
+        };
         let (call, tool) = (&record.id, &record.tool);
         let place = Place::Reply { call: call.clone() };
         let Some(path) = &self.block.path else {
             return self.with_content(place, format!("[TOOL RESULT {call}].result {tool}\n"));
         };
         let Some(physical) = path.physical() else {
-            return self.with_content(place, format!("[TOOL RESULT {call}].result {tool}\nlogical_path: {path}\n"));
+            return self.with_content(
+                place,
+                format!("[TOOL RESULT {call}].result {tool}\nlogical_path: {path}\n"),
+            );
         };
         let mut head = format!("[TOOL RESULT {call}].artifact {tool}\nlogical_path: {path}\n");
-        if self.block.meta().file.as_ref().is_some_and(|file| file.hosted_uri.is_some()) {
+        if self
+            .block
+            .meta()
+            .file
+            .as_ref()
+            .is_some_and(|file| file.hosted_uri.is_some())
+        {
             let _ = writeln!(head, "physical_path: {physical}");
         }
         if self.layout == Layout::Chat && arguments::carry(self.timeline, record, self.ix) {
@@ -336,16 +426,22 @@ impl Templates<'_> {
             // The native call and its reply tell these.
             (Layout::Chat, BlockKind::ToolCode | BlockKind::Thinking) => Vec::new(),
             (Layout::Chat, BlockKind::DecisionRaw) if self.block.meta().call.is_some() => Vec::new(),
-            (_, BlockKind::Notes | BlockKind::ToolCode | BlockKind::Thinking | BlockKind::AssistantCompletion) => {
-                self.one(Place::Assistant, text)
-            }
+            (
+                _,
+                BlockKind::Notes | BlockKind::ToolCode | BlockKind::Thinking | BlockKind::AssistantCompletion,
+            ) => self.one(Place::Assistant, text),
             _ => self.one(self.beside(), text),
         }
     }
 
     fn hidden_call(&self, number: u32, text: String) -> Vec<Part> {
-        let Some(record) = self.record() else { return self.one(Place::Assistant, text) };
-        let place = Place::Call { id: record.id.clone(), tool: record.tool.clone() };
+        let Some(record) = self.record() else {
+            return self.one(Place::Assistant, text);
+        };
+        let place = Place::Call {
+            id: record.id.clone(),
+            tool: record.tool.clone(),
+        };
         let call = match self.layout {
             Layout::Timeline => self.part(place, text, PartBody::None),
             Layout::Chat => {
@@ -360,7 +456,10 @@ impl Templates<'_> {
 /// What stands in place of hidden blocks.
 pub(super) fn placeholder_text(timeline: &Timeline, number: u32) -> String {
     let replacement = timeline.slots().replacement(number);
-    format!("HIDDEN — {}. Retrieve with react.read({})", replacement.text, replacement.path)
+    format!(
+        "HIDDEN — {}. Retrieve with react.read({})",
+        replacement.text, replacement.path
+    )
 }
 
 const RAW_HEAD: &str = "[AI Agent sent, not understood]:\n";
@@ -387,7 +486,11 @@ fn write_artifact_line(head: &mut String, digest: &SafeDigest) {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = word(&serde_json::to_value(digest.kind).unwrap_or_default());
     let visibility = word(&serde_json::to_value(digest.visibility).unwrap_or_default());
-    let _ = write!(head, "\n- logical_path: {} | kind: {kind} | visibility: {visibility}", digest.artifact_path);
+    let _ = write!(
+        head,
+        "\n- logical_path: {} | kind: {kind} | visibility: {visibility}",
+        digest.artifact_path
+    );
     if let Some(tokens) = digest.tokens {
         let _ = write!(head, " | tokens: {tokens}");
     }

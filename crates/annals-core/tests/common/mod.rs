@@ -1,12 +1,16 @@
 //! A conversation built block by block, and how tests print blocks and prompts: one line each.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its own part of this"
+)]
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use annals_core::block::{Blob, Block, BlockJson, Body, FileMeta, NewBlock, SafeDigest};
 use annals_core::block::{ArtifactKind, Visibility};
+use annals_core::block::{Blob, Block, BlockJson, Body, FileMeta, NewBlock, SafeDigest};
 use annals_core::ids::{CallId, TurnId};
 use annals_core::path::{LogicalPath, RelPath};
 use annals_core::settings::CacheSettings;
@@ -46,7 +50,12 @@ pub struct Scene {
 impl Scene {
     pub fn new() -> Self {
         let now = Timestamp::from_unix_micros(START_MICROS);
-        Scene { timeline: Timeline::default(), turn: turn("1"), now, step: 0 }
+        Scene {
+            timeline: Timeline::default(),
+            turn: turn("1"),
+            now,
+            step: 0,
+        }
     }
 
     /// A conversation whose first turn has begun with this prompt.
@@ -84,7 +93,11 @@ impl Scene {
 
     /// One answer of the model with these notes and calls.
     pub fn says(&mut self, notes: &str, calls: Vec<NewCall>) {
-        self.answers(NewAnswer { notes: notes.into(), calls, ..NewAnswer::default() });
+        self.answers(NewAnswer {
+            notes: notes.into(),
+            calls,
+            ..NewAnswer::default()
+        });
     }
 
     pub fn answers(&mut self, answer: NewAnswer) {
@@ -130,9 +143,17 @@ impl Scene {
 
     /// A `react.write` call whose content is shown cut.
     pub fn write_call(&self, id: &str, name: &str, content: &str) -> NewCall {
-        let mut new = new_call(id, "react.write", &[("path", name), ("channel", "canvas"), ("content", content)]);
+        let mut new = new_call(
+            id,
+            "react.write",
+            &[("path", name), ("channel", "canvas"), ("content", content)],
+        );
         new.params.insert("kind".into(), "display".into());
-        new.cut = Some(CutTo { param: "content".into(), see: self.file(name), is_code: false });
+        new.cut = Some(CutTo {
+            param: "content".into(),
+            see: self.file(name),
+            is_code: false,
+        });
         new
     }
 
@@ -140,13 +161,20 @@ impl Scene {
     pub fn written(&self, name: &str, content: &str) -> Outcome {
         let mut artifact = self.artifact(name, "text/markdown", Content::Text(content.into()));
         artifact.digest.kind = ArtifactKind::Display;
-        Outcome { artifacts: vec![artifact], ..Outcome::default() }
+        Outcome {
+            artifacts: vec![artifact],
+            ..Outcome::default()
+        }
     }
 
     /// An exec call with its code.
     pub fn exec_call(&self, id: &str, code: &str) -> NewCall {
         let mut new = new_call(id, "exec_tools.execute_code_python", &[("code", code)]);
-        new.cut = Some(CutTo { param: "code".into(), see: LogicalPath::code(&self.turn, &new.id), is_code: true });
+        new.cut = Some(CutTo {
+            param: "code".into(),
+            see: LogicalPath::code(&self.turn, &new.id),
+            is_code: true,
+        });
         new
     }
 
@@ -165,7 +193,11 @@ impl Scene {
 
     /// Everything the model sees, as the `timeline` layout writes it.
     pub fn text(&self) -> String {
-        self.timeline.parts(Layout::Timeline).map(|part| part.text()).collect::<Vec<_>>().join("\n\n")
+        self.timeline
+            .parts(Layout::Timeline)
+            .map(|part| part.text())
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 
     pub fn chat(&self) -> String {
@@ -174,14 +206,30 @@ impl Scene {
 }
 
 pub fn new_call(id: &str, tool: &str, params: &[(&str, &str)]) -> NewCall {
-    let params: Map<String, Value> =
-        params.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
-    NewCall { id: call(id), tool: tool.into(), params, unreadable: None, cut: None }
+    let params: Map<String, Value> = params
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), Value::from(*value)))
+        .collect();
+    NewCall {
+        id: call(id),
+        tool: tool.into(),
+        params,
+        unreadable: None,
+        cut: None,
+    }
 }
 
 pub fn json_call(id: &str, tool: &str, params: Value) -> NewCall {
-    let Value::Object(params) = params else { panic!("parameters are an object") };
-    NewCall { id: call(id), tool: tool.into(), params, unreadable: None, cut: None }
+    let Value::Object(params) = params else {
+        panic!("parameters are an object")
+    };
+    NewCall {
+        id: call(id),
+        tool: tool.into(),
+        params,
+        unreadable: None,
+        cut: None,
+    }
 }
 
 pub fn artifact(path: LogicalPath, mime: &str, content: Content) -> Artifact {
@@ -198,7 +246,11 @@ pub fn artifact(path: LogicalPath, mime: &str, content: Content) -> Artifact {
         }
         Content::Bare | Content::Absent => {}
     }
-    Artifact { digest, content, file }
+    Artifact {
+        digest,
+        content,
+        file,
+    }
 }
 
 /// The same artifact once its bytes are hosted.
@@ -217,11 +269,19 @@ pub fn attachment(turn: &TurnId, name: &str, mime: &str, body: Body) -> Attached
         Body::Blob(blob) => blob.size_bytes,
         Body::Empty => 4_096,
     });
-    AttachedFile { digest, body, file: FileMeta::default(), summary: None }
+    AttachedFile {
+        digest,
+        body,
+        file: FileMeta::default(),
+        summary: None,
+    }
 }
 
 pub fn payload(text: &str) -> Outcome {
-    Outcome { output: Output::Payload(Payload::markdown(text)), ..Outcome::default() }
+    Outcome {
+        output: Output::Payload(Payload::markdown(text)),
+        ..Outcome::default()
+    }
 }
 
 /// One line a block: place, type, path, mime, keys of the metadata, and the first words.
@@ -231,7 +291,14 @@ pub fn shape(blocks: &[Arc<Block>]) -> String {
         let json = BlockJson::from(&**block);
         let keys: Vec<&str> = json.meta.keys().map(String::as_str).collect();
         let path = json.path.as_ref().map_or("-", LogicalPath::as_str);
-        let _ = write!(text, "{:>2} {} {path} {} {{{}}}", json.seq, json.kind, json.mime, keys.join(" "));
+        let _ = write!(
+            text,
+            "{:>2} {} {path} {} {{{}}}",
+            json.seq,
+            json.kind,
+            json.mime,
+            keys.join(" ")
+        );
         match (&json.text, &json.blob) {
             (Some(words), _) => {
                 let _ = write!(text, " {:?}", first_words(words));
@@ -268,7 +335,9 @@ pub fn lines(messages: &[Message]) -> String {
     for message in messages {
         match message {
             Message::User(pieces) => {
-                pieces.iter().for_each(|piece| line("user", &piece_words(piece), piece.cache_point));
+                pieces
+                    .iter()
+                    .for_each(|piece| line("user", &piece_words(piece), piece.cache_point));
             }
             Message::Assistant(pieces) => {
                 for piece in pieces {
@@ -276,9 +345,15 @@ pub fn lines(messages: &[Message]) -> String {
                         AssistantPiece::Thinking { text, signature } => {
                             line(&format!("assistant/thinking({signature})"), text, None);
                         }
-                        AssistantPiece::Text(piece) => line("assistant", &piece_words(piece), piece.cache_point),
+                        AssistantPiece::Text(piece) => {
+                            line("assistant", &piece_words(piece), piece.cache_point)
+                        }
                         AssistantPiece::Call(call) => {
-                            line(&format!("assistant/call {} {}", call.id, call.tool), &call.arguments, call.cache_point);
+                            line(
+                                &format!("assistant/call {} {}", call.id, call.tool),
+                                &call.arguments,
+                                call.cache_point,
+                            );
                         }
                     }
                 }
@@ -287,7 +362,10 @@ pub fn lines(messages: &[Message]) -> String {
                 for reply in replies {
                     let error = if reply.is_error { " error" } else { "" };
                     let label = format!("tool/{}{error}", reply.call);
-                    reply.pieces.iter().for_each(|piece| line(&label, &piece_words(piece), piece.cache_point));
+                    reply
+                        .pieces
+                        .iter()
+                        .for_each(|piece| line(&label, &piece_words(piece), piece.cache_point));
                 }
             }
         }
