@@ -22,10 +22,13 @@ const LONG_BLOCKS: u64 = 50_000;
 const RUNS: usize = 3;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     let runtime = runtime.expect("a runtime");
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    println!("{:<58} {:>14} {:>14}  {}", "what", "figure", "target", "");
+    println!("{:<58} {:>14} {:>14}", "what", "figure", "target");
     runtime.block_on(async {
         many_writers(folder.path(), 1).await;
         many_writers(folder.path(), 4).await;
@@ -52,9 +55,14 @@ fn kilobyte(number: u64) -> String {
     let mut text = String::with_capacity(KILOBYTE);
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     while text.len() < KILOBYTE {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let word = (state >> 33) as usize % 97 + 2;
-        text.extend(std::iter::repeat_n(char::from(b'a' + (word % 26) as u8), word % 9 + 1));
+        text.extend(std::iter::repeat_n(
+            char::from(b'a' + (word % 26) as u8),
+            word % 9 + 1,
+        ));
         text.push(' ');
     }
     text.truncate(KILOBYTE);
@@ -63,7 +71,9 @@ fn kilobyte(number: u64) -> String {
 
 async fn begin(log: &SqliteLog, id: &ConversationId) -> Lease {
     log.create(new_conversation(id.as_str())).await.expect("created");
-    log.acquire(id, "bench", at(0), Duration::from_secs(1_000_000)).await.expect("acquired")
+    log.acquire(id, "bench", at(0), Duration::from_secs(1_000_000))
+        .await
+        .expect("acquired")
 }
 
 /// Durable blocks a second over many conversations, each waiting for its own appends.
@@ -83,7 +93,9 @@ async fn many_writers(folder: &Path, blocks_per_append: u64) {
                 let mut tail = None;
                 for append in 0..APPENDS {
                     let first = append * blocks_per_append + 1;
-                    let blocks = (first..first + blocks_per_append).map(|n| text_block(n, &kilobyte(n))).collect();
+                    let blocks = (first..first + blocks_per_append)
+                        .map(|n| text_block(n, &kilobyte(n)))
+                        .collect();
                     tail = Some(log.append(&lease, tail, blocks).await.expect("appended"));
                 }
             })
@@ -124,8 +136,18 @@ async fn one_writer(folder: &Path) {
     }
     row("raw 1 KB write + fdatasync", format!("{best_raw:.0?}"), "", None);
     let ratio = best_log.as_secs_f64() / best_raw.as_secs_f64();
-    row("one conversation, append of one 1 KB block", format!("{best_log:.0?}"), "", None);
-    row("  beside the raw sync", format!("{ratio:.2} x"), "<= 2 x", Some(ratio <= 2.0));
+    row(
+        "one conversation, append of one 1 KB block",
+        format!("{best_log:.0?}"),
+        "",
+        None,
+    );
+    row(
+        "  beside the raw sync",
+        format!("{ratio:.2} x"),
+        "<= 2 x",
+        Some(ratio <= 2.0),
+    );
 }
 
 /// Opening a long conversation, and the room it takes.
@@ -138,15 +160,24 @@ async fn long_conversation(folder: &Path) {
         let lease = begin(&log, &id).await;
         let mut tail: Option<Seq> = None;
         for first in (1..=LONG_BLOCKS).step_by(500) {
-            let blocks: Vec<Block> = (first..first + 500).map(|n| text_block(n, &kilobyte(n))).collect();
-            let json = blocks.iter().map(|b| serde_json::to_vec(&BlockJson::from(b)).expect("JSON").len() as u64);
+            let blocks: Vec<Block> = (first..first + 500)
+                .map(|n| text_block(n, &kilobyte(n)))
+                .collect();
+            let json = blocks
+                .iter()
+                .map(|b| serde_json::to_vec(&BlockJson::from(b)).expect("JSON").len() as u64);
             payload_bytes += json.sum::<u64>();
             tail = Some(log.append(&lease, tail, blocks).await.expect("appended"));
         }
     }
     let disk_bytes = fs::metadata(&path).expect("the file").len();
     let ratio = disk_bytes as f64 / payload_bytes as f64;
-    row("bytes on disk per byte of payload", format!("{ratio:.2}"), "<= 1.2", Some(ratio <= 1.2));
+    row(
+        "bytes on disk per byte of payload",
+        format!("{ratio:.2}"),
+        "<= 1.2",
+        Some(ratio <= 1.2),
+    );
     let mut best = Duration::MAX;
     for _ in 0..RUNS {
         let begun = Instant::now();
@@ -156,5 +187,10 @@ async fn long_conversation(folder: &Path) {
         assert_eq!(blocks.len() as u64, LONG_BLOCKS);
     }
     let what = format!("open a conversation of {LONG_BLOCKS} blocks of 1 KB");
-    row(&what, format!("{best:.0?}"), "<= 150ms", Some(best <= Duration::from_millis(150)));
+    row(
+        &what,
+        format!("{best:.0?}"),
+        "<= 150ms",
+        Some(best <= Duration::from_millis(150)),
+    );
 }

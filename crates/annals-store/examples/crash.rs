@@ -28,12 +28,20 @@ fn main() -> ExitCode {
     }
     let report = crash::run(kills, seed, |home, seed| {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.arg("--write").arg(home).args(["--seed", &seed.to_string()]);
+        command
+            .arg("--write")
+            .arg(home)
+            .args(["--seed", &seed.to_string()]);
         command
     });
-    println!("{} kills, {} acknowledged blocks, none lost, none torn", report.kills, report.acknowledged);
+    println!(
+        "{} kills, {} acknowledged blocks, none lost, none torn",
+        report.kills, report.acknowledged
+    );
     let mut points: Vec<_> = report.points.into_iter().collect();
     points.sort();
-    points.into_iter().for_each(|(point, kills)| println!("  {kills:>6} at {point}"));
+    points
+        .into_iter()
+        .for_each(|(point, kills)| println!("  {kills:>6} at {point}"));
     ExitCode::SUCCESS
 }

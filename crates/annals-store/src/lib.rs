@@ -35,8 +35,8 @@ pub mod failpoint;
 pub use artifacts::{ArtifactError, ArtifactStore, Stored, Swept, resource_name};
 pub use home::Home;
 pub use log::{
-    Ancestor, BlockLog, BlockLogExt, ConversationInfo, Cursor, Holding, Lease, Listing, LogError, NewConversation,
-    Operator, Stale, named_by,
+    Ancestor, BlockLog, BlockLogExt, ConversationInfo, Cursor, Holding, Lease, Listing, LogError,
+    NewConversation, Operator, Stale, named_by,
 };
 pub use memory::MemoryLog;
 pub use sqlite::{LogObserver, SqliteLog, SqliteOptions};

@@ -12,8 +12,8 @@ use annals_core::time::Timestamp;
 use async_trait::async_trait;
 
 use crate::log::{
-    BlockLog, ConversationInfo, Cursor, Holding, Lease, Listing, LogError, NewConversation, Stale, check_order,
-    expiry, named_by,
+    BlockLog, ConversationInfo, Cursor, Holding, Lease, Listing, LogError, NewConversation, Stale,
+    check_order, expiry, named_by,
 };
 
 /// A block log in memory.
@@ -87,7 +87,10 @@ impl Strand {
 
     fn name_blobs(&self, cut: u64, named: &mut BTreeSet<BlobDigest>) {
         let shared = self.shared();
-        lock(&self.own).iter().take_while(|b| b.seq.get() <= cut).for_each(|b| named.extend(named_by(b)));
+        lock(&self.own)
+            .iter()
+            .take_while(|b| b.seq.get() <= cut)
+            .for_each(|b| named.extend(named_by(b)));
         if let Some((base, _)) = &self.base {
             base.name_blobs(cut.min(shared), named);
         }
@@ -127,7 +130,9 @@ impl State {
     }
 
     fn find(&mut self, id: &ConversationId) -> Result<&mut Conversation, LogError> {
-        self.conversations.get_mut(id).ok_or_else(|| LogError::NotFound { id: id.clone() })
+        self.conversations
+            .get_mut(id)
+            .ok_or_else(|| LogError::NotFound { id: id.clone() })
     }
 
     /// The conversation, if this lease is the newest one.
@@ -135,8 +140,14 @@ impl State {
         let id = lease.conversation();
         let conversation = self.find(id)?;
         if (conversation.number, conversation.token) != (lease.made, lease.token) {
-            let stale = Stale::Lease { token: lease.token, current: conversation.token };
-            return Err(LogError::Conflict { id: id.clone(), stale });
+            let stale = Stale::Lease {
+                token: lease.token,
+                current: conversation.token,
+            };
+            return Err(LogError::Conflict {
+                id: id.clone(),
+                stale,
+            });
         }
         Ok(conversation)
     }
@@ -173,7 +184,10 @@ impl BlockLog for MemoryLog {
         let more = found.len() > limit;
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(|c| Cursor(c.number));
-        Ok(Listing { items: found.into_iter().map(Conversation::info).collect(), next })
+        Ok(Listing {
+            items: found.into_iter().map(Conversation::info).collect(),
+            next,
+        })
     }
 
     async fn acquire(
@@ -188,12 +202,19 @@ impl BlockLog for MemoryLog {
         let mut until = expiry(now, ttl);
         if let Some(holding) = &conversation.holding {
             if holding.by != holder && holding.until > now {
-                return Err(LogError::Held { id: id.clone(), by: holding.by.clone(), until: holding.until });
+                return Err(LogError::Held {
+                    id: id.clone(),
+                    by: holding.by.clone(),
+                    until: holding.until,
+                });
             }
             until = until.max(holding.until);
         }
         conversation.token += 1;
-        conversation.holding = Some(Holding { by: holder.to_owned(), until });
+        conversation.holding = Some(Holding {
+            by: holder.to_owned(),
+            until,
+        });
         Ok(Lease {
             conversation: id.clone(),
             holder: holder.to_owned(),
@@ -231,8 +252,14 @@ impl BlockLog for MemoryLog {
         let id = lease.conversation();
         let actual = conversation.strand.tail();
         if actual != expected_tail {
-            let stale = Stale::Tail { expected: expected_tail, actual };
-            return Err(LogError::Conflict { id: id.clone(), stale });
+            let stale = Stale::Tail {
+                expected: expected_tail,
+                actual,
+            };
+            return Err(LogError::Conflict {
+                id: id.clone(),
+                stale,
+            });
         }
         let last = check_order(id, actual, &blocks)?;
         let (seq, ts) = (last.seq, last.ts);
@@ -254,7 +281,11 @@ impl BlockLog for MemoryLog {
         let mut base = Arc::clone(&state.find(parent)?.strand);
         let tail = base.tail();
         if tail.is_none_or(|tail| tail < at) {
-            return Err(LogError::NoSuchBlock { id: parent.clone(), at, tail });
+            return Err(LogError::NoSuchBlock {
+                id: parent.clone(),
+                at,
+                tail,
+            });
         }
         // A cut inside what the parent itself shares goes straight to the strand that has the block.
         while let Some((deeper, cut)) = &base.base {
@@ -263,7 +294,13 @@ impl BlockLog for MemoryLog {
             }
             base = Arc::clone(deeper);
         }
-        state.add(new, Strand { base: Some((base, at)), own: Mutex::default() })
+        state.add(
+            new,
+            Strand {
+                base: Some((base, at)),
+                own: Mutex::default(),
+            },
+        )
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {

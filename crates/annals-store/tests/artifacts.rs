@@ -38,8 +38,13 @@ async fn bytes_come_back_by_their_digest_from_files_and_from_objects() {
             assert_eq!(stored.blob, Blob::of(bytes));
             assert!(stored.uri.ends_with(&stored.key));
             assert_eq!(store.get(&stored.blob.digest).await.unwrap(), bytes);
-            let pieces: Vec<bytes::Bytes> =
-                store.stream(&stored.blob.digest).await.unwrap().try_collect().await.unwrap();
+            let pieces: Vec<bytes::Bytes> = store
+                .stream(&stored.blob.digest)
+                .await
+                .unwrap()
+                .try_collect()
+                .await
+                .unwrap();
             assert_eq!(pieces.concat(), bytes);
             let source = folder.path().join("source");
             std::fs::write(&source, bytes).unwrap();
@@ -49,7 +54,9 @@ async fn bytes_come_back_by_their_digest_from_files_and_from_objects() {
         assert_eq!(part, &large[1_000..1_004]);
         let missing = Blob::of(b"never put").digest;
         assert!(!store.contains(&missing).await.unwrap());
-        assert!(matches!(store.get(&missing).await, Err(ArtifactError::Missing { digest }) if digest == missing));
+        assert!(
+            matches!(store.get(&missing).await, Err(ArtifactError::Missing { digest }) if digest == missing)
+        );
     }
 }
 
@@ -78,21 +85,33 @@ async fn equal_bytes_are_kept_once() {
     }
     let kept = files_below(&folder.path().join("artifacts/sha256"));
     assert_eq!(kept.len(), 1, "{kept:?}");
-    assert_eq!(files_below(&folder.path().join("artifacts/tmp")), Vec::<PathBuf>::new());
+    assert_eq!(
+        files_below(&folder.path().join("artifacts/tmp")),
+        Vec::<PathBuf>::new()
+    );
 }
 
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(files_below(&path)) } else { found.push(path) }
+        if path.is_dir() {
+            found.extend(files_below(&path))
+        } else {
+            found.push(path)
+        }
     }
     found
 }
 
 fn age(path: &Path, micros: i64) {
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_micros(micros as u64);
-    std::fs::File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+    std::fs::File::options()
+        .append(true)
+        .open(path)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
 }
 
 #[tokio::test]
@@ -111,9 +130,15 @@ async fn garbage_collection_keeps_what_is_named_or_new_and_removes_the_rest() {
     age(&place(&folder, &put[1].key), 3_000_000);
     store.put(&b"used again"[..]).await.unwrap();
 
-    let swept = store.gc([put[0].blob.digest], Timestamp::from_unix_micros(2_000_000)).await.unwrap();
+    let swept = store
+        .gc([put[0].blob.digest], Timestamp::from_unix_micros(2_000_000))
+        .await
+        .unwrap();
     assert_eq!((swept.seen, swept.removed), (4, 1));
-    assert_eq!(swept.freed_bytes, ("garbage".len() + "left by a crash".len()) as u64);
+    assert_eq!(
+        swept.freed_bytes,
+        ("garbage".len() + "left by a crash".len()) as u64
+    );
     let left: Vec<bool> = {
         let mut left = Vec::new();
         for stored in &put {
@@ -128,7 +153,10 @@ async fn garbage_collection_keeps_what_is_named_or_new_and_removes_the_rest() {
 #[tokio::test]
 async fn a_store_that_is_no_folder_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(ArtifactStore::open_url("gopher://x/y"), Err(ArtifactError::UnknownScheme { .. })));
+    assert!(matches!(
+        ArtifactStore::open_url("gopher://x/y"),
+        Err(ArtifactError::UnknownScheme { .. })
+    ));
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     assert!(ArtifactStore::open(&file).is_err());
@@ -148,12 +176,24 @@ async fn a_deleted_workspace_is_rebuilt_from_the_store() {
         let done = workspace.materialise(&file, digest, &artifacts).await.unwrap();
         (done, workspace.read(&file).unwrap())
     };
-    assert_eq!(bring(&stored.blob.digest).await, (Materialised::Rehosted, b"report".to_vec()));
-    assert_eq!(bring(&stored.blob.digest).await, (Materialised::Present, b"report".to_vec()));
+    assert_eq!(
+        bring(&stored.blob.digest).await,
+        (Materialised::Rehosted, b"report".to_vec())
+    );
+    assert_eq!(
+        bring(&stored.blob.digest).await,
+        (Materialised::Present, b"report".to_vec())
+    );
     std::fs::remove_dir_all(home.workspace_path(&id)).unwrap();
     assert_eq!(bring(&stored.blob.digest).await.0, Materialised::Rehosted);
-    home.open_workspace(&id).unwrap().write(&file, b"changed").unwrap();
-    assert_eq!(bring(&stored.blob.digest).await, (Materialised::Rehosted, b"report".to_vec()));
+    home.open_workspace(&id)
+        .unwrap()
+        .write(&file, b"changed")
+        .unwrap();
+    assert_eq!(
+        bring(&stored.blob.digest).await,
+        (Materialised::Rehosted, b"report".to_vec())
+    );
 }
 
 #[tokio::test]
@@ -164,16 +204,27 @@ async fn damaged_bytes_never_reach_the_workspace() {
     let workspace = Workspace::open(folder.path().join("w")).unwrap();
     let file = path("turn_1/files/x");
     let outcome = workspace.materialise(&file, &stored.blob.digest, &store).await;
-    assert!(matches!(outcome, Err(WorkspaceError::Artifact(ArtifactError::Corrupt { .. }))));
+    assert!(matches!(
+        outcome,
+        Err(WorkspaceError::Artifact(ArtifactError::Corrupt { .. }))
+    ));
     assert!(!workspace.exists(&file));
-    assert_eq!(files_below(&folder.path().join("w")), Vec::<PathBuf>::new(), "nothing is left behind");
+    assert_eq!(
+        files_below(&folder.path().join("w")),
+        Vec::<PathBuf>::new(),
+        "nothing is left behind"
+    );
 }
 
 #[test]
 fn files_are_written_read_listed_and_removed() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path().join("new/w")).unwrap();
-    for (file, text) in [("turn_1/files/b.txt", "bb"), ("turn_1/files/a/z", ""), ("turn_2/attachments/m.pdf", "pdf")] {
+    for (file, text) in [
+        ("turn_1/files/b.txt", "bb"),
+        ("turn_1/files/a/z", ""),
+        ("turn_2/attachments/m.pdf", "pdf"),
+    ] {
         workspace.write(&path(file), text.as_bytes()).unwrap();
     }
     workspace.write(&path("turn_1/files/b.txt"), b"again").unwrap();
@@ -181,20 +232,39 @@ fn files_are_written_read_listed_and_removed() {
     std::fs::write(workspace.root().join("turn_1/stray"), "outside the folders").unwrap();
     let listed = |prefix: &str| -> Vec<(String, u64)> {
         let files = workspace.list(prefix).unwrap();
-        files.into_iter().map(|entry| (entry.path.to_string(), entry.size_bytes)).collect()
+        files
+            .into_iter()
+            .map(|entry| (entry.path.to_string(), entry.size_bytes))
+            .collect()
     };
-    let all = [("turn_1/files/a/z", 0), ("turn_1/files/b.txt", 5), ("turn_2/attachments/m.pdf", 3)];
+    let all = [
+        ("turn_1/files/a/z", 0),
+        ("turn_1/files/b.txt", 5),
+        ("turn_2/attachments/m.pdf", 3),
+    ];
     assert_eq!(listed(""), all.map(|(path, size)| (path.to_owned(), size)));
     assert_eq!(listed("turn_1/files/a"), [("turn_1/files/a/z".to_owned(), 0)]);
     assert_eq!(listed("turn_2/"), [("turn_2/attachments/m.pdf".to_owned(), 3)]);
     let file = path("turn_1/files/b.txt");
     workspace.set_read_only(&file).unwrap();
     workspace.write(&file, b"replaced").unwrap();
-    assert_eq!((workspace.read(&file).unwrap(), workspace.size_bytes(&file).unwrap()), (b"replaced".to_vec(), 8));
+    assert_eq!(
+        (
+            workspace.read(&file).unwrap(),
+            workspace.size_bytes(&file).unwrap()
+        ),
+        (b"replaced".to_vec(), 8)
+    );
     workspace.remove(&file).unwrap();
     assert!(!workspace.exists(&file));
-    assert!(matches!(workspace.read(&file), Err(WorkspaceError::NotFound { .. })));
-    assert!(matches!(workspace.read(&path("turn_1/files/a")), Err(WorkspaceError::NotAFile { .. })));
+    assert!(matches!(
+        workspace.read(&file),
+        Err(WorkspaceError::NotFound { .. })
+    ));
+    assert!(matches!(
+        workspace.read(&path("turn_1/files/a")),
+        Err(WorkspaceError::NotAFile { .. })
+    ));
 }
 
 #[test]
@@ -215,17 +285,35 @@ fn no_symlink_leads_out_of_the_workspace() {
 
     for bad in ["folder/secret", "absolute", "relative", "magic", "dangling"] {
         let bad = path(&format!("turn_1/files/{bad}"));
-        assert!(matches!(workspace.read(&bad), Err(WorkspaceError::Escapes { .. })), "{bad}");
+        assert!(
+            matches!(workspace.read(&bad), Err(WorkspaceError::Escapes { .. })),
+            "{bad}"
+        );
         assert!(!workspace.exists(&bad));
     }
     assert_eq!(workspace.read(&path("turn_1/files/good")).unwrap(), b"inside");
     let through = workspace.write(&path("turn_1/files/folder/new"), b"x");
-    assert!(matches!(through, Err(WorkspaceError::Escapes { .. })), "{through:?}");
-    assert!(matches!(workspace.remove(&path("turn_1/files/folder/secret")), Err(WorkspaceError::Escapes { .. })));
+    assert!(
+        matches!(through, Err(WorkspaceError::Escapes { .. })),
+        "{through:?}"
+    );
+    assert!(matches!(
+        workspace.remove(&path("turn_1/files/folder/secret")),
+        Err(WorkspaceError::Escapes { .. })
+    ));
     workspace.write(&path("turn_1/files/absolute"), b"mine").unwrap();
-    assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"secret", "the link was replaced, not followed");
+    assert_eq!(
+        std::fs::read(outside.join("secret")).unwrap(),
+        b"secret",
+        "the link was replaced, not followed"
+    );
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
-    let listed: Vec<String> = workspace.list("").unwrap().into_iter().map(|e| e.path.to_string()).collect();
+    let listed: Vec<String> = workspace
+        .list("")
+        .unwrap()
+        .into_iter()
+        .map(|e| e.path.to_string())
+        .collect();
     assert_eq!(listed, ["turn_1/files/absolute", "turn_1/files/inside"]);
 }
 
@@ -243,5 +331,8 @@ fn a_fifo_left_by_executed_code_blocks_nobody() {
         0,
     )
     .unwrap();
-    assert!(matches!(workspace.read(&path("turn_1/files/fifo")), Err(WorkspaceError::NotAFile { .. })));
+    assert!(matches!(
+        workspace.read(&path("turn_1/files/fifo")),
+        Err(WorkspaceError::NotAFile { .. })
+    ));
 }

@@ -8,7 +8,11 @@ use annals_store::{BlockLog, MemoryLog, SqliteLog, SqliteOptions};
 async fn run_all(backend: &str, empty_log: impl Fn(&str) -> Arc<dyn BlockLog>) {
     for case in CASES {
         let outcome = tokio::spawn((case.run)(empty_log(case.name))).await;
-        assert!(outcome.is_ok(), "{backend} breaks the rule `{}`: see the panic above", case.name);
+        assert!(
+            outcome.is_ok(),
+            "{backend} breaks the rule `{}`: see the panic above",
+            case.name
+        );
     }
 }
 

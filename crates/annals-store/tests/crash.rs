@@ -19,9 +19,15 @@ fn nothing_acknowledged_is_lost_when_the_writer_is_killed() {
         command.env(HOME, home).env(SEED, seed.to_string());
         command
     });
-    assert!(report.acknowledged > kills, "the writers were killed before they could write: {report:?}");
+    assert!(
+        report.acknowledged > kills,
+        "the writers were killed before they could write: {report:?}"
+    );
     for point in annals_store::failpoint::NAMES {
-        assert!(report.points.contains_key(point), "no writer died at `{point}`: {report:?}");
+        assert!(
+            report.points.contains_key(point),
+            "no writer died at `{point}`: {report:?}"
+        );
     }
 }
 

@@ -24,7 +24,9 @@ fn open(path: &Path) -> Result<SqliteLog, LogError> {
 async fn begin(log: &SqliteLog, blocks: u64) -> Lease {
     log.create(new_conversation("c")).await.unwrap();
     let lease = log.acquire(&conversation("c"), "a", at(0), TTL).await.unwrap();
-    let blocks: Vec<Block> = (1..=blocks).map(|n| text_block(n, &format!("marker-{n} {}", "x".repeat(900)))).collect();
+    let blocks: Vec<Block> = (1..=blocks)
+        .map(|n| text_block(n, &format!("marker-{n} {}", "x".repeat(900))))
+        .collect();
     log.append(&lease, None, blocks).await.unwrap();
     lease
 }
@@ -38,7 +40,11 @@ fn shown(error: &LogError, folder: &Path) -> String {
 async fn a_file_that_is_no_database_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("annals.db");
-    std::fs::write(&path, "these are somebody's notes, not a database at all".repeat(100)).unwrap();
+    std::fs::write(
+        &path,
+        "these are somebody's notes, not a database at all".repeat(100),
+    )
+    .unwrap();
     let before = std::fs::read(&path).unwrap();
     let error = open(&path).unwrap_err();
     assert!(matches!(error, LogError::Corrupt { .. }));
@@ -51,11 +57,18 @@ async fn a_database_of_another_program_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("annals.db");
     let other = rusqlite::Connection::open(&path).unwrap();
-    other.execute_batch("CREATE TABLE block (recipe TEXT); INSERT INTO block VALUES ('soup')").unwrap();
+    other
+        .execute_batch("CREATE TABLE block (recipe TEXT); INSERT INTO block VALUES ('soup')")
+        .unwrap();
     drop(other);
     assert!(matches!(open(&path), Err(LogError::Foreign { .. })));
     let other = rusqlite::Connection::open(&path).unwrap();
-    assert_eq!(other.query_row("SELECT recipe FROM block", [], |row| row.get::<_, String>(0)).unwrap(), "soup");
+    assert_eq!(
+        other
+            .query_row("SELECT recipe FROM block", [], |row| row.get::<_, String>(0))
+            .unwrap(),
+        "soup"
+    );
 }
 
 #[tokio::test]
@@ -63,7 +76,10 @@ async fn a_newer_schema_is_refused_with_both_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("annals.db");
     begin(&open(&path).unwrap(), 1).await;
-    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .pragma_update(None, "user_version", 999)
+        .unwrap();
     let error = open(&path).unwrap_err();
     insta::assert_snapshot!(shown(&error, folder.path()), @"the log `[HOME]/annals.db` has schema 999, this program knows up to 1: use a newer `annals`");
 }
@@ -77,12 +93,20 @@ async fn a_truncated_database_is_damaged_not_empty() {
     for keep in [whole / 2, whole / 10, 100] {
         let cut = folder.path().join(format!("cut-{keep}.db"));
         std::fs::copy(&path, &cut).unwrap();
-        std::fs::OpenOptions::new().write(true).open(&cut).unwrap().set_len(keep).unwrap();
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&cut)
+            .unwrap()
+            .set_len(keep)
+            .unwrap();
         let read = match open(&cut) {
             Ok(log) => log.read_all(&conversation("c")).await.map(drop),
             Err(error) => Err(error),
         };
-        assert!(matches!(read, Err(LogError::Corrupt { .. })), "{keep} of {whole} bytes: {read:?}");
+        assert!(
+            matches!(read, Err(LogError::Corrupt { .. })),
+            "{keep} of {whole} bytes: {read:?}"
+        );
     }
 }
 
@@ -92,7 +116,10 @@ async fn a_flipped_bit_in_a_block_is_found_and_named() {
     let path = folder.path().join("annals.db");
     begin(&open(&path).unwrap(), 50).await;
     let bytes = std::fs::read(&path).unwrap();
-    let place = bytes.windows(10).position(|window| window == b"marker-33 ").unwrap();
+    let place = bytes
+        .windows(10)
+        .position(|window| window == b"marker-33 ")
+        .unwrap();
     let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.seek(SeekFrom::Start(place as u64 + 200)).unwrap();
     file.write_all(b"y").unwrap();
@@ -109,8 +136,15 @@ async fn a_missing_block_is_found_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("annals.db");
     begin(&open(&path).unwrap(), 5).await;
-    rusqlite::Connection::open(&path).unwrap().execute("DELETE FROM block WHERE seq = 3", []).unwrap();
-    let error = open(&path).unwrap().read_all(&conversation("c")).await.unwrap_err();
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute("DELETE FROM block WHERE seq = 3", [])
+        .unwrap();
+    let error = open(&path)
+        .unwrap()
+        .read_all(&conversation("c"))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("block 3 is missing"), "{error}");
 }
 
@@ -125,10 +159,17 @@ async fn survives(fault: Fault, is_expected: impl Fn(&LogError) -> bool) {
     let next = || vec![text_block(4, "next"), text_block(5, "and more")];
     broken_disk::set_fault(folder.path(), Some(fault));
     for _ in 0..3 {
-        let error = log.append(&lease, Seq::try_new(3).ok(), next()).await.unwrap_err();
+        let error = log
+            .append(&lease, Seq::try_new(3).ok(), next())
+            .await
+            .unwrap_err();
         assert!(is_expected(&error), "{error:?}");
     }
-    assert_eq!(log.read_all(&conversation("c")).await.unwrap().len(), 3, "readers go on");
+    assert_eq!(
+        log.read_all(&conversation("c")).await.unwrap().len(),
+        3,
+        "readers go on"
+    );
     broken_disk::set_fault(folder.path(), None);
     log.append(&lease, Seq::try_new(3).ok(), next()).await.unwrap();
     drop(log);
@@ -143,7 +184,10 @@ async fn a_full_disk_refuses_the_append_and_loses_nothing() {
 
 #[tokio::test]
 async fn a_read_only_disk_refuses_the_append_and_loses_nothing() {
-    survives(Fault::ReadOnly, |error| matches!(error, LogError::ReadOnly { .. })).await;
+    survives(Fault::ReadOnly, |error| {
+        matches!(error, LogError::ReadOnly { .. })
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -166,7 +210,10 @@ impl LogObserver for Picky {
         blocks: &[Block],
     ) -> rusqlite::Result<()> {
         for block in blocks {
-            tx.execute("INSERT INTO seen VALUES (?1, ?2)", (id.as_str(), block.seq.get() as i64))?;
+            tx.execute(
+                "INSERT INTO seen VALUES (?1, ?2)",
+                (id.as_str(), block.seq.get() as i64),
+            )?;
         }
         match blocks.iter().any(|block| block.text() == Some("poison")) {
             true => tx.execute("INSERT INTO no_such_table VALUES (1)", []).map(drop),
@@ -183,8 +230,13 @@ impl LogObserver for Picky {
         Ok(())
     }
 
-    fn deleted(&mut self, tx: &rusqlite::Connection, id: &annals_core::ids::ConversationId) -> rusqlite::Result<()> {
-        tx.execute("DELETE FROM seen WHERE conversation = ?1", [id.as_str()]).map(drop)
+    fn deleted(
+        &mut self,
+        tx: &rusqlite::Connection,
+        id: &annals_core::ids::ConversationId,
+    ) -> rusqlite::Result<()> {
+        tx.execute("DELETE FROM seen WHERE conversation = ?1", [id.as_str()])
+            .map(drop)
     }
 }
 
@@ -213,22 +265,35 @@ async fn one_failing_append_of_a_group_does_not_fail_the_others() {
         }
     }
     let seen = rusqlite::Connection::open(&path).unwrap();
-    let count: i64 = seen.query_row("SELECT count(*) FROM seen", [], |row| row.get(0)).unwrap();
-    assert_eq!(count, 19 * 5, "what was derived is there exactly when the blocks are");
+    let count: i64 = seen
+        .query_row("SELECT count(*) FROM seen", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(
+        count,
+        19 * 5,
+        "what was derived is there exactly when the blocks are"
+    );
 }
 
 const HOLDER_PATH: &str = "ANNALS_TEST_HOLDER_PATH";
 
 fn holder(path: &Path) -> std::process::Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_other_process_that_holds_a_conversation", "--nocapture"])
+        .args([
+            "--exact",
+            "the_other_process_that_holds_a_conversation",
+            "--nocapture",
+        ])
         .env(HOLDER_PATH, path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    assert!(lines.map_while(Result::ok).any(|line| line.ends_with("HELD")), "the other process holds it");
+    assert!(
+        lines.map_while(Result::ok).any(|line| line.ends_with("HELD")),
+        "the other process holds it"
+    );
     child
 }
 
@@ -237,7 +302,9 @@ fn holder(path: &Path) -> std::process::Child {
 async fn the_other_process_that_holds_a_conversation() {
     if let Ok(path) = std::env::var(HOLDER_PATH) {
         let log = open(path.as_ref()).unwrap();
-        log.acquire(&conversation("c"), "annals", at(0), Duration::from_secs(1 << 30)).await.unwrap();
+        log.acquire(&conversation("c"), "annals", at(0), Duration::from_secs(1 << 30))
+            .await
+            .unwrap();
         writeln!(std::io::stdout(), "\nHELD").unwrap();
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).unwrap();
@@ -254,11 +321,33 @@ async fn two_processes_share_a_file_but_not_a_conversation() {
     let mut other = holder(&path);
     let id = conversation("c");
     // The same name does not make another process the same holder.
-    assert!(matches!(log.acquire(&id, "annals", at(5), TTL).await, Err(LogError::Held { .. })));
-    log.acquire(&conversation("free"), "annals", at(5), TTL).await.unwrap();
+    assert!(matches!(
+        log.acquire(&id, "annals", at(5), TTL).await,
+        Err(LogError::Held { .. })
+    ));
+    log.acquire(&conversation("free"), "annals", at(5), TTL)
+        .await
+        .unwrap();
     // Killed, it cannot give its lease back; its death is proof enough.
     other.kill().unwrap();
     other.wait().unwrap();
     let lease = log.acquire(&id, "annals", at(6), TTL).await.unwrap();
-    log.append(&lease, None, vec![text_block(1, "mine")]).await.unwrap();
+    log.append(&lease, None, vec![text_block(1, "mine")])
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn many_handles_may_open_a_new_file_at_once() {
+    for _ in 0..5 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("home/annals.db");
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| open(&path))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for log in opened {
+            log.unwrap().get(&conversation("c")).await.unwrap_err();
+        }
+    }
 }

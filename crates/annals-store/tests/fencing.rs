@@ -38,12 +38,17 @@ async fn interleave(handles: [Arc<dyn BlockLog>; 2], name: String, seed: u64) ->
         match (rng.below(4), leases[writer].clone()) {
             (0, _) | (_, None) => {
                 let name = format!("w{writer}");
-                let held = model.holder.is_some_and(|(holder, until)| holder != writer && until > now);
+                let held = model
+                    .holder
+                    .is_some_and(|(holder, until)| holder != writer && until > now);
                 match log.acquire(&id, &name, at(now), TTL).await {
                     Ok(lease) => {
                         assert!(!held, "acquired while the other's lease lasts");
                         assert!(lease.token() > model.token, "a token was given twice");
-                        let kept = model.holder.filter(|(holder, _)| *holder == writer).map_or(0, |(_, until)| until);
+                        let kept = model
+                            .holder
+                            .filter(|(holder, _)| *holder == writer)
+                            .map_or(0, |(_, until)| until);
                         model.token = lease.token();
                         model.holder = Some((writer, kept.max(now + 10)));
                         leases[writer] = Some(lease);
@@ -75,7 +80,10 @@ async fn interleave(handles: [Arc<dyn BlockLog>; 2], name: String, seed: u64) ->
                         let seconds = (until.unix_micros() - at(0).unix_micros()) / 1_000_000;
                         model.holder = Some((writer, seconds));
                     }
-                    Err(LogError::Conflict { stale: Stale::Lease { .. }, .. }) => {
+                    Err(LogError::Conflict {
+                        stale: Stale::Lease { .. },
+                        ..
+                    }) => {
                         assert_ne!(lease.token(), model.token, "the rightful writer was fenced");
                         fenced += 1;
                     }
@@ -103,7 +111,10 @@ async fn run_many(handles: [Arc<dyn BlockLog>; 2], count: u64) {
             written += good;
         }
     }
-    assert!(fenced > count / 10 && written > count, "too tame: {fenced} fenced, {written} written");
+    assert!(
+        fenced > count / 10 && written > count,
+        "too tame: {fenced} fenced, {written} written"
+    );
 }
 
 #[tokio::test]

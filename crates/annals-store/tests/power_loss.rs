@@ -25,11 +25,16 @@ const NAMES: [&str; 3] = ["c0", "c1", "c2"];
 async fn workload(folder: &Path) {
     let path = folder.join("annals.db");
     for session in 0..2 {
-        let options = SqliteOptions::default().vfs(broken_disk::NAME).checkpoint_pages(12);
+        let options = SqliteOptions::default()
+            .vfs(broken_disk::NAME)
+            .checkpoint_pages(12);
         let before = disk::recorded_steps().len();
         let log = Arc::new(SqliteLog::open(&path, options).unwrap());
         let synced = Step::SyncedFolder(folder.to_path_buf());
-        assert!(disk::recorded_steps()[before..].contains(&synced), "opening syncs the folder");
+        assert!(
+            disk::recorded_steps()[before..].contains(&synced),
+            "opening syncs the folder"
+        );
         broken_disk::folder_synced(folder);
         let writers = NAMES.map(|name| {
             let log = Arc::clone(&log);
@@ -38,11 +43,16 @@ async fn workload(folder: &Path) {
                 if session == 0 {
                     log.create(new_conversation(name)).await.unwrap();
                 }
-                let lease = log.acquire(&id, "w", at(0), Duration::from_secs(60)).await.unwrap();
+                let lease = log
+                    .acquire(&id, "w", at(0), Duration::from_secs(60))
+                    .await
+                    .unwrap();
                 let mut tail = log.tail(&id).await.unwrap();
                 for round in 0..12 {
                     let first = tail.map_or(1, |tail| tail.get() + 1);
-                    let blocks = (first..=first + round % 3).map(|number| expected(name, number)).collect();
+                    let blocks = (first..=first + round % 3)
+                        .map(|number| expected(name, number))
+                        .collect();
                     let last = log.append(&lease, tail, blocks).await.unwrap();
                     broken_disk::acknowledge(name, last.get());
                     tail = Some(last);
@@ -70,9 +80,16 @@ async fn keeps_its_promises(image: &Image) -> Result<(), String> {
             read => read.map_err(|error| error.to_string())?,
         };
         if (blocks.len() as u64) < promised {
-            return Err(format!("{name}: {promised} were acknowledged, {} are there", blocks.len()));
+            return Err(format!(
+                "{name}: {promised} were acknowledged, {} are there",
+                blocks.len()
+            ));
         }
-        if blocks.iter().zip(1..).any(|(block, number)| *block != expected(name, number)) {
+        if blocks
+            .iter()
+            .zip(1..)
+            .any(|(block, number)| *block != expected(name, number))
+        {
             return Err(format!("{name}: a torn block"));
         }
     }
@@ -98,7 +115,10 @@ async fn the_log_keeps_what_it_acknowledged_when_power_is_lost_at_any_moment() {
         let count = record.ops.len() * (moment + 1) / MOMENTS;
         let image = record.image(count, Syncs::Honoured, &mut |end| rng.below(end));
         if let Err(why) = keeps_its_promises(&image).await {
-            panic!("power lost after {count} of {} operations: {why}", record.ops.len());
+            panic!(
+                "power lost after {count} of {} operations: {why}",
+                record.ops.len()
+            );
         }
     }
 
@@ -109,7 +129,10 @@ async fn the_log_keeps_what_it_acknowledged_when_power_is_lost_at_any_moment() {
         let image = record.image(count, Syncs::Ignored, &mut |end| rng.below(end));
         lost += u64::from(keeps_its_promises(&image).await.is_err());
     }
-    assert!(lost > 0, "a disk that ignores syncs lost nothing: the layer does not work");
+    assert!(
+        lost > 0,
+        "a disk that ignores syncs lost nothing: the layer does not work"
+    );
 }
 
 /// What a disk holds when only synced names and bytes are sure.
@@ -141,7 +164,11 @@ impl Folders {
                 self.synced.insert(to.clone(), synced);
             }
             Step::SyncedFolder(folder) => {
-                let names = self.present.iter().filter(|path| path.parent() == Some(folder)).cloned();
+                let names = self
+                    .present
+                    .iter()
+                    .filter(|path| path.parent() == Some(folder))
+                    .cloned();
                 self.durable.extend(names.collect::<Vec<_>>());
             }
         }
@@ -150,7 +177,11 @@ impl Folders {
     /// Whether the file and every folder above it, below `root`, are durable.
     fn keeps(&self, path: &Path, root: &Path) -> bool {
         let whole = self.synced.get(path) == Some(&true);
-        whole && path.ancestors().take_while(|above| *above != root).all(|above| self.durable.contains(above))
+        whole
+            && path
+                .ancestors()
+                .take_while(|above| *above != root)
+                .all(|above| self.durable.contains(above))
     }
 }
 
@@ -178,11 +209,18 @@ async fn an_artifact_is_durable_with_every_folder_above_it_before_it_is_acknowle
         if let Step::Renamed(from, to) = step
             && ours(to)
         {
-            assert_eq!(folders.synced.get(from), Some(&true), "renamed before its bytes were synced");
+            assert_eq!(
+                folders.synced.get(from),
+                Some(&true),
+                "renamed before its bytes were synced"
+            );
         }
         folders.step(step);
         for (steps, digest, path) in acknowledged.iter().filter(|(steps, ..)| *steps == done + 1) {
-            assert!(folders.keeps(path, &root), "{digest} was acknowledged after {steps} steps, but is not safe");
+            assert!(
+                folders.keeps(path, &root),
+                "{digest} was acknowledged after {steps} steps, but is not safe"
+            );
         }
     }
 }

@@ -35,7 +35,10 @@ fn noise(count: usize) -> Vec<u8> {
 fn pdf(pages: usize) -> Vec<u8> {
     let mut text = format!("%PDF-1.4\n1 0 obj <</Type /Pages /Count {pages} /Kids []>> endobj\n");
     for page in 0..pages {
-        text.push_str(&format!("{} 0 obj <</Type/Page/Parent 1 0 R>> endobj\n", page + 2));
+        text.push_str(&format!(
+            "{} 0 obj <</Type/Page/Parent 1 0 R>> endobj\n",
+            page + 2
+        ));
     }
     text.into_bytes()
 }
@@ -43,7 +46,10 @@ fn pdf(pages: usize) -> Vec<u8> {
 #[test]
 fn the_content_decides_the_type_and_the_name_only_tells_texts_apart() {
     let png = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &noise(40)].concat();
-    let docx = archive(&[("[Content_Types].xml", b"<x/>".to_vec()), ("word/document.xml", b"<x/>".to_vec())]);
+    let docx = archive(&[
+        ("[Content_Types].xml", b"<x/>".to_vec()),
+        ("word/document.xml", b"<x/>".to_vec()),
+    ]);
     let shown: Vec<String> = [
         ("a.png", png.clone()),
         ("a.txt", png),
@@ -55,7 +61,10 @@ fn the_content_decides_the_type_and_the_name_only_tells_texts_apart() {
         ("a.docx", docx),
         ("noise", noise(100)),
         ("empty", Vec::new()),
-        ("script.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec()),
+        (
+            "script.svg",
+            b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec(),
+        ),
         ("mention.txt", b"a text that mentions %PDF-1.7 somewhere".to_vec()),
     ]
     .into_iter()
@@ -85,7 +94,13 @@ fn names_must_be_safe() {
     assert_eq!(check_attachment("", b"x"), Err(AttachmentRefused::NoName));
     assert_eq!(check_attachment(" \t", b"x"), Err(AttachmentRefused::NoName));
     for bad in ["../x", "/etc/passwd", "a\0b", "a\\b", "a//b"] {
-        assert!(matches!(check_attachment(bad, b"x"), Err(AttachmentRefused::BadName { .. })), "{bad:?}");
+        assert!(
+            matches!(
+                check_attachment(bad, b"x"),
+                Err(AttachmentRefused::BadName { .. })
+            ),
+            "{bad:?}"
+        );
     }
 }
 
@@ -114,9 +129,16 @@ fn an_archive_that_lies_about_its_size_is_counted_not_believed() {
     let mut bomb = archive(&[("zeros", vec![0; 20_000_000])]);
     // The size stands in the local header and in the central directory.
     let size = 20_000_000_u32.to_le_bytes();
-    let places: Vec<usize> = bomb.windows(4).enumerate().filter(|(_, w)| *w == size).map(|(at, _)| at).collect();
+    let places: Vec<usize> = bomb
+        .windows(4)
+        .enumerate()
+        .filter(|(_, w)| *w == size)
+        .map(|(at, _)| at)
+        .collect();
     assert!(!places.is_empty());
-    places.into_iter().for_each(|at| bomb[at..at + 4].copy_from_slice(&100_u32.to_le_bytes()));
+    places
+        .into_iter()
+        .for_each(|at| bomb[at..at + 4].copy_from_slice(&100_u32.to_le_bytes()));
     assert!(check_attachment("liar.zip", &bomb).is_err());
 }
 
@@ -125,22 +147,40 @@ fn a_broken_archive_is_refused_and_breaks_nothing() {
     let good = archive(&[("a.txt", noise(500))]);
     for cut in [5, 30, good.len() / 2, good.len() - 5] {
         let refused = check_attachment("cut.zip", &good[..cut]);
-        assert!(matches!(refused, Err(AttachmentRefused::BrokenArchive { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(AttachmentRefused::BrokenArchive { .. })),
+            "{refused:?}"
+        );
     }
 }
 
 #[test]
 fn macros_are_refused_by_name_and_by_content() {
-    let with_macros = archive(&[("word/document.xml", b"<x/>".to_vec()), ("word/vbaProject.bin", noise(50))]);
+    let with_macros = archive(&[
+        ("word/document.xml", b"<x/>".to_vec()),
+        ("word/vbaProject.bin", noise(50)),
+    ]);
     insta::assert_snapshot!(refused("innocent.docx", &with_macros), @"attachment `innocent.docx` holds macros: save it in a format without them, such as `.docx` or `.xlsx`");
     let old_sheet = archive(&[("xl/macrosheets/sheet1.xml", b"<x/>".to_vec())]);
-    assert!(matches!(check_attachment("a.xlsx", &old_sheet), Err(AttachmentRefused::Macros { .. })));
-    assert!(matches!(check_attachment("a.DOCM", b"anything"), Err(AttachmentRefused::Macros { .. })));
+    assert!(matches!(
+        check_attachment("a.xlsx", &old_sheet),
+        Err(AttachmentRefused::Macros { .. })
+    ));
+    assert!(matches!(
+        check_attachment("a.DOCM", b"anything"),
+        Err(AttachmentRefused::Macros { .. })
+    ));
     let mut compound = [0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1].to_vec();
     compound.extend(noise(600));
-    assert!(!matches!(check_attachment("a.doc", &compound), Err(AttachmentRefused::Macros { .. })));
+    assert!(!matches!(
+        check_attachment("a.doc", &compound),
+        Err(AttachmentRefused::Macros { .. })
+    ));
     compound.extend("_VBA_PROJECT".encode_utf16().flat_map(u16::to_le_bytes));
-    assert!(matches!(check_attachment("a.doc", &compound), Err(AttachmentRefused::Macros { .. })));
+    assert!(matches!(
+        check_attachment("a.doc", &compound),
+        Err(AttachmentRefused::Macros { .. })
+    ));
 }
 
 #[test]
@@ -149,12 +189,16 @@ fn pages_are_counted_also_in_packed_objects() {
     insta::assert_snapshot!(refused("a.pdf", &pdf(501)), @"attachment `a.pdf` has 501 pages, at most 500 are accepted: split it");
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
     packed.write_all(&pdf(700)[9..]).unwrap();
-    let mut file = b"%PDF-1.5\n5 0 obj <</Type /ObjStm /N 3 /Filter /FlateDecode /Length 9>>\nstream\r\n".to_vec();
+    let mut file =
+        b"%PDF-1.5\n5 0 obj <</Type /ObjStm /N 3 /Filter /FlateDecode /Length 9>>\nstream\r\n".to_vec();
     file.extend(packed.finish().unwrap());
     file.extend(b"\nendstream endobj");
     assert_eq!(
         check_attachment("a.pdf", &file),
-        Err(AttachmentRefused::TooManyPages { name: "a.pdf".to_owned(), pages: 700 })
+        Err(AttachmentRefused::TooManyPages {
+            name: "a.pdf".to_owned(),
+            pages: 700
+        })
     );
     let hidden = check_attachment("a.pdf", b"%PDF-1.7\n\x00\x01 encrypted").unwrap();
     assert_eq!((hidden.kind, hidden.pages), (AttachmentKind::Pdf, None));

@@ -20,7 +20,11 @@ struct Side {
 fn side() -> Side {
     let folder = tempfile::tempdir().unwrap();
     let artifacts = ArtifactStore::open(folder.path()).unwrap();
-    Side { log: MemoryLog::default(), artifacts, _folder: folder }
+    Side {
+        log: MemoryLog::default(),
+        artifacts,
+        _folder: folder,
+    }
 }
 
 fn large() -> Vec<u8> {
@@ -34,29 +38,54 @@ async fn full() -> (Side, Vec<Block>) {
     side.artifacts.put(&b"whole"[..]).await.unwrap();
     side.artifacts.put(large()).await.unwrap();
     let mut blocks = varied_blocks();
-    blocks.push(Block { body: Body::Blob(Blob::of(&large())), ..text_block(10, "") });
-    blocks.push(Block { body: Body::Blob(Blob::of(b"\x89PNG")), ..text_block(11, "") });
-    side.log.create(new_conversation("c").title("A title")).await.unwrap();
-    let lease = side.log.acquire(&conversation("c"), "a", at(0), Duration::from_secs(9)).await.unwrap();
+    blocks.push(Block {
+        body: Body::Blob(Blob::of(&large())),
+        ..text_block(10, "")
+    });
+    blocks.push(Block {
+        body: Body::Blob(Blob::of(b"\x89PNG")),
+        ..text_block(11, "")
+    });
+    side.log
+        .create(new_conversation("c").title("A title"))
+        .await
+        .unwrap();
+    let lease = side
+        .log
+        .acquire(&conversation("c"), "a", at(0), Duration::from_secs(9))
+        .await
+        .unwrap();
     side.log.append(&lease, None, blocks.clone()).await.unwrap();
     (side, blocks)
 }
 
 async fn exported(side: &Side) -> Vec<u8> {
     let mut file = Vec::new();
-    let done = export_conversation(&side.log, &side.artifacts, &conversation("c"), &mut file).await.unwrap();
-    assert_eq!((done.blocks, done.artifacts, done.size_bytes), (11, 3, file.len() as u64));
+    let done = export_conversation(&side.log, &side.artifacts, &conversation("c"), &mut file)
+        .await
+        .unwrap();
+    assert_eq!(
+        (done.blocks, done.artifacts, done.size_bytes),
+        (11, 3, file.len() as u64)
+    );
     file
 }
 
 async fn import(side: &Side, file: &[u8]) -> Result<Imported, ImportError> {
     let scope = Scope::parse("new/owner/here").unwrap();
-    let import_as = ImportAs { id: Some(conversation("copy")), scope, now: at(0) };
+    let import_as = ImportAs {
+        id: Some(conversation("copy")),
+        scope,
+        now: at(0),
+    };
     import_conversation(&side.log, &side.artifacts, &mut Cursor::new(file), import_as).await
 }
 
 async fn is_untouched(side: &Side) -> bool {
-    matches!(side.log.get(&conversation("copy")).await, Err(LogError::NotFound { .. }))
+    matches!(
+        side.log.get(&conversation("copy")).await,
+        Err(LogError::NotFound { .. })
+    )
 }
 
 #[tokio::test]
@@ -71,10 +100,21 @@ async fn an_exported_conversation_comes_back_with_its_artifacts() {
         assert!(target.artifacts.get(&digest).await.is_ok(), "{digest}");
     }
     let info = target.log.get(&conversation("copy")).await.unwrap();
-    assert_eq!((info.title.as_deref(), info.scope.user(), info.holding), (Some("A title"), "here", None));
-    let [ancestor] = &info.lineage[..] else { panic!("{:?}", info.lineage) };
-    assert_eq!((ancestor.operator, ancestor.at), (Operator::Import, Seq::try_new(11).ok()));
-    assert!(matches!(import(&target, &file).await, Err(ImportError::Log(LogError::Exists { .. }))));
+    assert_eq!(
+        (info.title.as_deref(), info.scope.user(), info.holding),
+        (Some("A title"), "here", None)
+    );
+    let [ancestor] = &info.lineage[..] else {
+        panic!("{:?}", info.lineage)
+    };
+    assert_eq!(
+        (ancestor.operator, ancestor.at),
+        (Operator::Import, Seq::try_new(11).ok())
+    );
+    assert!(matches!(
+        import(&target, &file).await,
+        Err(ImportError::Log(LogError::Exists { .. }))
+    ));
 }
 
 #[tokio::test]
@@ -87,7 +127,15 @@ async fn every_line_is_json_and_says_what_it_is() {
             let value: serde_json::Value = serde_json::from_str(line).unwrap();
             let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
             match keys[0].as_str() {
-                "seq" => format!("block {}{}", value["seq"], if value["base64"].is_null() { "" } else { " with bytes" }),
+                "seq" => format!(
+                    "block {}{}",
+                    value["seq"],
+                    if value["base64"].is_null() {
+                        ""
+                    } else {
+                        " with bytes"
+                    }
+                ),
                 "artifact" => format!("artifact piece at {}", value["offset"]),
                 other => other.to_owned(),
             }
@@ -143,15 +191,24 @@ async fn a_truncated_export_adds_nothing() {
 #[tokio::test]
 async fn other_files_are_told_apart_from_exports() {
     for other in [&b"PK\x03\x04"[..], b"{\"a\":1}\n", b"\n", b""] {
-        assert!(matches!(import(&side(), other).await, Err(ImportError::NotAnExport)));
+        assert!(matches!(
+            import(&side(), other).await,
+            Err(ImportError::NotAnExport)
+        ));
     }
     let newer = b"{\"annals_export\":7,\"anything\":true}\n";
-    assert!(matches!(import(&side(), newer).await, Err(ImportError::NewerFormat { found: 7, known: 1 })));
+    assert!(matches!(
+        import(&side(), newer).await,
+        Err(ImportError::NewerFormat { found: 7, known: 1 })
+    ));
 }
 
 /// A file written by another hand, with its last line made to fit.
 fn sealed(lines: &[&str]) -> Vec<u8> {
-    let mut file: Vec<u8> = lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
+    let mut file: Vec<u8> = lines
+        .iter()
+        .flat_map(|line| [line.as_bytes(), b"\n"].concat())
+        .collect();
     let digest = Blob::of(&file).digest;
     let blocks = lines.len() - 1;
     let end = format!("{{\"end\":{{\"blocks\":{blocks},\"artifacts\":0,\"sha256\":\"{digest}\"}}}}\n");
@@ -170,12 +227,22 @@ fn block_line(text: &str) -> String {
 #[tokio::test]
 async fn odd_characters_of_the_source_survive_or_are_refused_by_line() {
     let target = side();
-    import(&target, &sealed(&[HEADER, &block_line("nul \\u0000 line \u{2028} pair \\ud83d\\ude00")])).await.unwrap();
+    import(
+        &target,
+        &sealed(&[
+            HEADER,
+            &block_line("nul \\u0000 line \u{2028} pair \\ud83d\\ude00"),
+        ]),
+    )
+    .await
+    .unwrap();
     let blocks = target.log.read_all(&conversation("copy")).await.unwrap();
     assert_eq!(blocks[0].text(), Some("nul \0 line \u{2028} pair 😀"));
 
     let target = side();
-    let error = import(&target, &sealed(&[HEADER, &block_line("lone \\ud83d surrogate")])).await.unwrap_err();
+    let error = import(&target, &sealed(&[HEADER, &block_line("lone \\ud83d surrogate")]))
+        .await
+        .unwrap_err();
     assert!(matches!(error, ImportError::Line { line: 2, .. }), "{error}");
     assert!(is_untouched(&target).await);
 }
@@ -184,11 +251,20 @@ async fn odd_characters_of_the_source_survive_or_are_refused_by_line() {
 async fn blocks_out_of_place_and_bytes_that_are_missing_are_refused() {
     let target = side();
     let second = block_line("x").replace("\"seq\":1", "\"seq\":2");
-    assert!(matches!(import(&target, &sealed(&[HEADER, &second])).await, Err(ImportError::Line { line: 2, .. })));
+    assert!(matches!(
+        import(&target, &sealed(&[HEADER, &second])).await,
+        Err(ImportError::Line { line: 2, .. })
+    ));
     let digest = Blob::of(b"nowhere").digest;
-    let naming = block_line("x").replace("\"text\":\"x\"", &format!("\"blob\":{{\"digest\":\"{digest}\",\"size_bytes\":7}}"));
+    let naming = block_line("x").replace(
+        "\"text\":\"x\"",
+        &format!("\"blob\":{{\"digest\":\"{digest}\",\"size_bytes\":7}}"),
+    );
     let error = import(&target, &sealed(&[HEADER, &naming])).await.unwrap_err();
-    assert!(matches!(error, ImportError::MissingBytes { line: 2, .. }), "{error}");
+    assert!(
+        matches!(error, ImportError::MissingBytes { line: 2, .. }),
+        "{error}"
+    );
     assert!(is_untouched(&target).await);
 }
 

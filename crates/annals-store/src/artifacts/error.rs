@@ -16,7 +16,9 @@ pub enum ArtifactError {
         digest: BlobDigest,
     },
     /// What is kept is not what was put.
-    #[error("the bytes kept for `{digest}` are damaged: they hash to `{actual}`; put the original again to heal them")]
+    #[error(
+        "the bytes kept for `{digest}` are damaged: they hash to `{actual}`; put the original again to heal them"
+    )]
     Corrupt {
         /// The digest asked for.
         digest: BlobDigest,
@@ -62,19 +64,30 @@ impl ArtifactError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 ArtifactError::DiskFull { place }
             }
-            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => ArtifactError::ReadOnly { place },
-            _ => ArtifactError::Storage { place, detail: error.to_string() },
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                ArtifactError::ReadOnly { place }
+            }
+            _ => ArtifactError::Storage {
+                place,
+                detail: error.to_string(),
+            },
         }
     }
 
     pub(super) fn open(error: object_store::Error) -> Self {
-        ArtifactError::Storage { place: "artifacts".to_owned(), detail: error.to_string() }
+        ArtifactError::Storage {
+            place: "artifacts".to_owned(),
+            detail: error.to_string(),
+        }
     }
 
     pub(super) fn object(digest: BlobDigest, error: object_store::Error) -> Self {
         match error {
             object_store::Error::NotFound { .. } => ArtifactError::Missing { digest },
-            error => ArtifactError::Storage { place: digest.to_string(), detail: error.to_string() },
+            error => ArtifactError::Storage {
+                place: digest.to_string(),
+                detail: error.to_string(),
+            },
         }
     }
 }

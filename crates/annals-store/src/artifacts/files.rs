@@ -45,7 +45,10 @@ impl Files {
 
     /// Holds off garbage collection (shared) or everybody (exclusive) until the file is dropped.
     pub(super) fn lock(&self, operation: FlockOperation) -> io::Result<File> {
-        let file = File::options().create(true).append(true).open(self.folder.join(".lock"))?;
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join(".lock"))?;
         flock(&file, operation)?;
         Ok(file)
     }
@@ -77,7 +80,10 @@ impl Files {
             size_bytes += part.len() as u64;
             file.write_all(&part).map_err(failed)?;
         }
-        let blob = Blob { digest: parts.digest(), size_bytes };
+        let blob = Blob {
+            digest: parts.digest(),
+            size_bytes,
+        };
         if !self.keep_present(blob).map_err(failed)? {
             self.publish(file, temp, blob).map_err(failed)?;
         }
@@ -96,8 +102,14 @@ impl Files {
         if file.metadata()?.len() != blob.size_bytes || hash(&mut file)? != blob {
             return Ok(false);
         }
-        let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
-        let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
+        let now = rustix::fs::Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_NOW,
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
         rustix::fs::futimens(&file, &times)?;
         // Whoever put it first may not have synced the name yet.
         disk::sync_folder(parent(&place))?;
@@ -105,7 +117,10 @@ impl Files {
     }
 
     fn create(&self) -> io::Result<(File, TempPath)> {
-        let (file, path) = tempfile::Builder::new().prefix("put-").tempfile_in(&self.tmp)?.into_parts();
+        let (file, path) = tempfile::Builder::new()
+            .prefix("put-")
+            .tempfile_in(&self.tmp)?
+            .into_parts();
         disk::trace(|| Step::Created(path.to_path_buf()));
         failpoint("artifact.created");
         Ok((file, path))
@@ -126,7 +141,11 @@ impl Files {
     }
 
     /// Removes a digest unless it was put or used again since `older_than_micros`; gives the bytes freed.
-    pub(super) fn remove_if_older(&self, digest: &BlobDigest, older_than_micros: i64) -> io::Result<Option<u64>> {
+    pub(super) fn remove_if_older(
+        &self,
+        digest: &BlobDigest,
+        older_than_micros: i64,
+    ) -> io::Result<Option<u64>> {
         let _exclusive = self.lock(FlockOperation::LockExclusive)?;
         remove_if_older(&self.place(digest), older_than_micros)
     }
@@ -140,7 +159,10 @@ pub(super) fn remove_if_older(path: &Path, older_than_micros: i64) -> io::Result
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let modified_micros = meta.mtime().saturating_mul(1_000_000).saturating_add(meta.mtime_nsec() / 1_000);
+    let modified_micros = meta
+        .mtime()
+        .saturating_mul(1_000_000)
+        .saturating_add(meta.mtime_nsec() / 1_000);
     if modified_micros >= older_than_micros {
         return Ok(None);
     }
@@ -162,7 +184,10 @@ pub(crate) fn hash(file: &mut File) -> io::Result<Blob> {
         let read = file.read(&mut piece)?;
         if read == 0 {
             file.seek(SeekFrom::Start(0))?;
-            return Ok(Blob { digest: BlobDigest(hash.finalize().into()), size_bytes });
+            return Ok(Blob {
+                digest: BlobDigest(hash.finalize().into()),
+                size_bytes,
+            });
         }
         hash.update(&piece[..read]);
         size_bytes += read as u64;
@@ -178,7 +203,11 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn new(file: File) -> Self {
-        Parts { file, hash: Sha256::new(), begun: false }
+        Parts {
+            file,
+            hash: Sha256::new(),
+            begun: false,
+        }
     }
 
     /// The next piece; none at the end.

@@ -43,7 +43,9 @@ impl ArtifactStore {
         let mut objects = self.objects.list(Some(&prefix));
         while let Some(object) = objects.try_next().await.map_err(ArtifactError::open)? {
             // A name of another form is not ours to remove.
-            let Some(digest) = digest_of_key(object.location.as_ref()) else { continue };
+            let Some(digest) = digest_of_key(object.location.as_ref()) else {
+                continue;
+            };
             swept.seen += 1;
             if live.contains(&digest) || !is_older(&object, older_than) {
                 continue;
@@ -80,14 +82,17 @@ impl ArtifactStore {
 
     /// Removes temporary files that a crash left.
     async fn remove_abandoned(&self, older_than: Timestamp) -> Result<u64, ArtifactError> {
-        let Some(files) = self.files.clone() else { return Ok(0) };
+        let Some(files) = self.files.clone() else {
+            return Ok(0);
+        };
         blocking(move || {
             let failed = |error| ArtifactError::local(files.tmp(), error);
             let mut freed_bytes = 0;
             for entry in std::fs::read_dir(files.tmp()).map_err(failed)? {
                 let path = entry.map_err(failed)?.path();
-                freed_bytes +=
-                    files::remove_if_older(&path, older_than.unix_micros()).map_err(failed)?.unwrap_or(0);
+                freed_bytes += files::remove_if_older(&path, older_than.unix_micros())
+                    .map_err(failed)?
+                    .unwrap_or(0);
             }
             Ok(freed_bytes)
         })

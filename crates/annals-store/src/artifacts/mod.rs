@@ -68,31 +68,44 @@ fn digest_of_key(key: &str) -> Option<BlobDigest> {
 impl ArtifactStore {
     /// Opens the store in a local folder, making it if it is missing.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ArtifactError> {
-        let files = Files::open(folder.as_ref()).map_err(|error| ArtifactError::local(folder.as_ref(), error))?;
+        let files =
+            Files::open(folder.as_ref()).map_err(|error| ArtifactError::local(folder.as_ref(), error))?;
         let base_uri = format!("file://{}/", files.folder().display()).into();
         let objects = LocalFileSystem::new_with_prefix(files.folder()).map_err(ArtifactError::open)?;
-        Ok(ArtifactStore { objects: Arc::new(objects), base_uri, files: Some(Arc::new(files)) })
+        Ok(ArtifactStore {
+            objects: Arc::new(objects),
+            base_uri,
+            files: Some(Arc::new(files)),
+        })
     }
 
     /// Opens the store that a URL names: `file:<folder>`, or a plain folder.
     pub fn open_url(url: &str) -> Result<Self, ArtifactError> {
         match url.split_once(':') {
             Some(("file", folder)) => Self::open(folder.strip_prefix("//").unwrap_or(folder)),
-            Some((scheme, rest)) if rest.starts_with("//") => {
-                Err(ArtifactError::UnknownScheme { scheme: scheme.to_owned() })
-            }
+            Some((scheme, rest)) if rest.starts_with("//") => Err(ArtifactError::UnknownScheme {
+                scheme: scheme.to_owned(),
+            }),
             _ => Self::open(url),
         }
     }
 
     /// A store over any object store whose puts are durable when they return; `base_uri` ends with a slash.
     pub fn over(objects: Arc<dyn ObjectStore>, base_uri: &str) -> Self {
-        ArtifactStore { objects, base_uri: base_uri.into(), files: None }
+        ArtifactStore {
+            objects,
+            base_uri: base_uri.into(),
+            files: None,
+        }
     }
 
     fn stored(&self, blob: Blob) -> Stored {
         let key = key(&blob.digest);
-        Stored { blob, uri: format!("{}{key}", self.base_uri), key }
+        Stored {
+            blob,
+            uri: format!("{}{key}", self.base_uri),
+            key,
+        }
     }
 
     /// Keeps bytes; durable when this returns. Bytes that are kept already are not written again.
@@ -119,7 +132,9 @@ impl ArtifactStore {
     /// Keeps the content of a file, without holding it in memory.
     pub async fn put_file(&self, path: &Path) -> Result<Stored, ArtifactError> {
         let source = path.to_owned();
-        let file = blocking(move || std::fs::File::open(&source).map_err(|error| ArtifactError::local(&source, error)));
+        let file = blocking(move || {
+            std::fs::File::open(&source).map_err(|error| ArtifactError::local(&source, error))
+        });
         self.put_open_file(file.await?).await
     }
 
@@ -173,7 +188,11 @@ impl ArtifactStore {
     pub async fn get(&self, digest: &BlobDigest) -> Result<Bytes, ArtifactError> {
         let digest = *digest;
         let failed = |error| ArtifactError::object(digest, error);
-        let found = self.objects.get(&ObjectPath::from(key(&digest))).await.map_err(failed)?;
+        let found = self
+            .objects
+            .get(&ObjectPath::from(key(&digest)))
+            .await
+            .map_err(failed)?;
         let bytes = found.bytes().await.map_err(failed)?;
         let actual = blob_of(&bytes).await.digest;
         if actual != digest {
@@ -190,8 +209,16 @@ impl ArtifactStore {
     ) -> Result<BoxStream<'static, Result<Bytes, ArtifactError>>, ArtifactError> {
         let digest = *digest;
         let failed = move |error| ArtifactError::object(digest, error);
-        let found = self.objects.get(&ObjectPath::from(key(&digest))).await.map_err(failed)?;
-        let pieces = found.into_stream().map_err(failed).map(Some).chain(futures::stream::once(async { None }));
+        let found = self
+            .objects
+            .get(&ObjectPath::from(key(&digest)))
+            .await
+            .map_err(failed)?;
+        let pieces = found
+            .into_stream()
+            .map_err(failed)
+            .map(Some)
+            .chain(futures::stream::once(async { None }));
         let verified = pieces.scan(Sha256::new(), move |hash, piece| {
             let item = match piece {
                 Some(Ok(piece)) => {
@@ -257,6 +284,9 @@ async fn blocking<T: Send + 'static>(
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(error) => Err(ArtifactError::local(Path::new("artifacts"), io::Error::other(error))),
+        Err(error) => Err(ArtifactError::local(
+            Path::new("artifacts"),
+            io::Error::other(error),
+        )),
     }
 }

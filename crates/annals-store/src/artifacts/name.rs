@@ -16,7 +16,10 @@ mod tests {
     #[test]
     fn a_resource_name_tells_who_owns_what() {
         let scope = Scope::parse("acme/lab/ann").unwrap();
-        let (conversation, turn) = (ConversationId::parse("c1").unwrap(), TurnId::parse("turn_1").unwrap());
+        let (conversation, turn) = (
+            ConversationId::parse("c1").unwrap(),
+            TurnId::parse("turn_1").unwrap(),
+        );
         let name = resource_name(&scope, &conversation, &turn, "reports/a:b.md");
         assert_eq!(name, "annals:acme:lab:ann:c1:turn_1:artifact:reports/a:b.md");
     }

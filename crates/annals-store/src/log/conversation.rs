@@ -53,7 +53,13 @@ pub struct NewConversation {
 impl NewConversation {
     /// A conversation without title or parents.
     pub fn new(id: ConversationId, scope: Scope, created: Timestamp) -> Self {
-        NewConversation { id, scope, title: None, created, lineage: Vec::new() }
+        NewConversation {
+            id,
+            scope,
+            title: None,
+            created,
+            lineage: Vec::new(),
+        }
     }
 
     /// With this title.
@@ -109,7 +115,9 @@ impl FromStr for Cursor {
     type Err = CursorError;
 
     fn from_str(text: &str) -> Result<Self, CursorError> {
-        u64::from_str_radix(text, 16).map(Cursor).map_err(|_| CursorError(text.chars().take(40).collect()))
+        u64::from_str_radix(text, 16)
+            .map(Cursor)
+            .map_err(|_| CursorError(text.chars().take(40).collect()))
     }
 }
 

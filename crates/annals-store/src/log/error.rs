@@ -143,10 +143,18 @@ impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Stale::Lease { token, current } => {
-                write!(f, "the writer's lease (token {token}) was taken over (token {current})")
+                write!(
+                    f,
+                    "the writer's lease (token {token}) was taken over (token {current})"
+                )
             }
             Stale::Tail { expected, actual } => {
-                write!(f, "the writer expected the last block to be {}, it is {}", shown(*expected), shown(*actual))
+                write!(
+                    f,
+                    "the writer expected the last block to be {}, it is {}",
+                    shown(*expected),
+                    shown(*actual)
+                )
             }
         }
     }

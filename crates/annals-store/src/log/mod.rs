@@ -136,7 +136,10 @@ pub(crate) fn needed_by(block: &Block) -> Vec<BlobDigest> {
     let meta = block.meta();
     let body = block.blob().map(|blob| blob.digest);
     let file = meta.file.as_ref().and_then(|file| file.content_digest);
-    body.into_iter().chain(file).chain(meta.cut.iter().map(|cut| cut.blob)).collect()
+    body.into_iter()
+        .chain(file)
+        .chain(meta.cut.iter().map(|cut| cut.blob))
+        .collect()
 }
 
 /// Adds every `sha256:<64 hex>` of the text.
@@ -144,7 +147,9 @@ pub(crate) fn digests_in(text: &str, found: &mut Vec<BlobDigest>) {
     const PREFIX: &str = "sha256:";
     const HEX_DIGITS: usize = 64;
     for (start, _) in text.match_indices(PREFIX) {
-        let digest = text.get(start..start + PREFIX.len() + HEX_DIGITS).and_then(|text| text.parse().ok());
+        let digest = text
+            .get(start..start + PREFIX.len() + HEX_DIGITS)
+            .and_then(|text| text.parse().ok());
         if let Some(digest) = digest
             && !found.contains(&digest)
         {
@@ -162,7 +167,11 @@ pub(crate) fn check_order<'b>(
     let mut expected = tail.map_or(Seq::FIRST, Seq::next);
     for block in blocks {
         if block.seq != expected {
-            return Err(LogError::OutOfOrder { id: id.clone(), expected, given: block.seq });
+            return Err(LogError::OutOfOrder {
+                id: id.clone(),
+                expected,
+                given: block.seq,
+            });
         }
         expected = expected.next();
     }

@@ -18,26 +18,43 @@ pub(super) fn is_zip(bytes: &[u8]) -> bool {
 
 /// Refuses an archive that is too much or holds macros.
 pub(super) fn check(name: &str, bytes: &[u8]) -> Result<(), AttachmentRefused> {
-    let broken = |error: String| AttachmentRefused::BrokenArchive { name: name.to_owned(), reason: error };
+    let broken = |error: String| AttachmentRefused::BrokenArchive {
+        name: name.to_owned(),
+        reason: error,
+    };
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| broken(error.to_string()))?;
     let entries = archive.len();
     if entries > ZIP_MAX_ENTRIES {
-        return Err(AttachmentRefused::TooManyEntries { name: name.to_owned(), entries });
+        return Err(AttachmentRefused::TooManyEntries {
+            name: name.to_owned(),
+            entries,
+        });
     }
-    if archive.file_names().any(|entry| entry.is_ok_and(|entry| is_macro_entry(&entry))) {
-        return Err(AttachmentRefused::Macros { name: name.to_owned() });
+    if archive
+        .file_names()
+        .any(|entry| entry.is_ok_and(|entry| is_macro_entry(&entry)))
+    {
+        return Err(AttachmentRefused::Macros {
+            name: name.to_owned(),
+        });
     }
     // A small archive of a long, dull text is not a bomb: the ratio counts for the whole.
     let ratio_max_bytes = (bytes.len() as u64).saturating_mul(ZIP_MAX_RATIO);
     let mut unpacked = 0_u64;
     for index in 0..entries {
-        let entry = archive.by_index_raw(index).map_err(|error| broken(error.to_string()))?;
+        let entry = archive
+            .by_index_raw(index)
+            .map_err(|error| broken(error.to_string()))?;
         unpacked = unpacked.saturating_add(unpacked_bytes(entry, ZIP_UNPACKED_MAX_BYTES - unpacked));
         if unpacked > ZIP_UNPACKED_MAX_BYTES {
-            return Err(AttachmentRefused::UnpacksTooLarge { name: name.to_owned() });
+            return Err(AttachmentRefused::UnpacksTooLarge {
+                name: name.to_owned(),
+            });
         }
         if unpacked > ratio_max_bytes {
-            return Err(AttachmentRefused::UnpacksTooMuch { name: name.to_owned() });
+            return Err(AttachmentRefused::UnpacksTooMuch {
+                name: name.to_owned(),
+            });
         }
     }
     Ok(())
@@ -46,17 +63,32 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Result<(), AttachmentRefused> {
 /// The office format that an archive is, by the folder of its parts.
 pub(super) fn office_mime(bytes: &[u8]) -> Option<&'static str> {
     const FORMATS: &[(&str, &str)] = &[
-        ("word/", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
-        ("xl/", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
-        ("ppt/", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
+        (
+            "word/",
+            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        ),
+        (
+            "xl/",
+            "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        ),
+        (
+            "ppt/",
+            "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+        ),
     ];
     let archive = ZipArchive::new(Cursor::new(bytes)).ok()?;
-    let names: Vec<String> = archive.file_names().filter_map(|name| Some(name.ok()?.into_owned())).collect();
+    let names: Vec<String> = archive
+        .file_names()
+        .filter_map(|name| Some(name.ok()?.into_owned()))
+        .collect();
     if !names.iter().any(|name| name == "[Content_Types].xml") {
         return None;
     }
     let has = |folder: &str| names.iter().any(|name| name.starts_with(folder));
-    FORMATS.iter().find(|(folder, _)| has(folder)).map(|(_, mime)| *mime)
+    FORMATS
+        .iter()
+        .find(|(folder, _)| has(folder))
+        .map(|(_, mime)| *mime)
 }
 
 /// What an entry unpacks to, counting no further than one byte past `left`. Where it cannot be unpacked (locked,

@@ -44,8 +44,9 @@ const TEXT_TYPES: &[(&str, &str)] = &[
 ];
 
 /// Office formats that exist to carry macros.
-const MACRO_EXTENSIONS: &[&str] =
-    &["docm", "dotm", "potm", "ppam", "ppsm", "pptm", "sldm", "xlam", "xlm", "xlsm", "xltm"];
+const MACRO_EXTENSIONS: &[&str] = &[
+    "docm", "dotm", "potm", "ppam", "ppsm", "pptm", "sldm", "xlam", "xlm", "xlsm", "xltm",
+];
 
 fn extension(name: &RelPath) -> String {
     name.extension().unwrap_or_default().to_ascii_lowercase()
@@ -86,23 +87,31 @@ pub(super) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 pub(super) fn judge(name: &RelPath, bytes: &[u8]) -> (String, AttachmentKind) {
     // The marker may come after some bytes of rubbish, as readers of PDF allow.
     const PDF_MARKER_WITHIN_BYTES: usize = 1024;
-    if find(&bytes[..bytes.len().min(PDF_MARKER_WITHIN_BYTES)], b"%PDF-").is_some_and(|at| at == 0 || !is_text(bytes)) {
+    if find(&bytes[..bytes.len().min(PDF_MARKER_WITHIN_BYTES)], b"%PDF-")
+        .is_some_and(|at| at == 0 || !is_text(bytes))
+    {
         return ("application/pdf".to_owned(), AttachmentKind::Pdf);
     }
     // A text that merely mentions the marker of a PDF is a text.
-    let is_magic = |found: &infer::Type| !found.mime_type().starts_with("text/") && found.extension() != "pdf";
+    let is_magic =
+        |found: &infer::Type| !found.mime_type().starts_with("text/") && found.extension() != "pdf";
     if let Some(found) = infer::get(bytes).filter(is_magic) {
         let kind = match found.matcher_type() {
             infer::MatcherType::Image => AttachmentKind::Image,
             _ => AttachmentKind::Other,
         };
-        let office = archive::is_zip(bytes).then(|| archive::office_mime(bytes)).flatten();
+        let office = archive::is_zip(bytes)
+            .then(|| archive::office_mime(bytes))
+            .flatten();
         return (office.unwrap_or(found.mime_type()).to_owned(), kind);
     }
     if is_text(bytes) {
         let extension = extension(name);
         let known = TEXT_TYPES.iter().find(|(ending, _)| *ending == extension);
-        return (known.map_or("text/plain", |(_, mime)| mime).to_owned(), AttachmentKind::Text);
+        return (
+            known.map_or("text/plain", |(_, mime)| mime).to_owned(),
+            AttachmentKind::Text,
+        );
     }
     ("application/octet-stream".to_owned(), AttachmentKind::Other)
 }

@@ -87,7 +87,9 @@ pub enum AttachmentRefused {
         name: String,
     },
     /// Its archive is packed suspiciously well.
-    #[error("attachment `{name}` unpacks to more than {ZIP_MAX_RATIO} times its size: it looks like a zip bomb")]
+    #[error(
+        "attachment `{name}` unpacks to more than {ZIP_MAX_RATIO} times its size: it looks like a zip bomb"
+    )]
     UnpacksTooMuch {
         /// Its name.
         name: String,
@@ -113,12 +115,18 @@ pub fn check_attachment(name: &str, bytes: &[u8]) -> Result<Checked, AttachmentR
     if name.trim().is_empty() {
         return Err(AttachmentRefused::NoName);
     }
-    let rel = RelPath::parse(name)
-        .map_err(|error| AttachmentRefused::BadName { name: shown(name), reason: error.to_string() })?;
+    let rel = RelPath::parse(name).map_err(|error| AttachmentRefused::BadName {
+        name: shown(name),
+        reason: error.to_string(),
+    })?;
     let name = shown(name);
     let size_bytes = bytes.len() as u64;
     if size_bytes > ATTACHMENT_MAX_BYTES {
-        return Err(AttachmentRefused::TooLarge { name, size_bytes, max_bytes: ATTACHMENT_MAX_BYTES });
+        return Err(AttachmentRefused::TooLarge {
+            name,
+            size_bytes,
+            max_bytes: ATTACHMENT_MAX_BYTES,
+        });
     }
     if content::has_macro_name(&rel) || content::has_ole_macros(bytes) {
         return Err(AttachmentRefused::Macros { name });
@@ -127,7 +135,11 @@ pub fn check_attachment(name: &str, bytes: &[u8]) -> Result<Checked, AttachmentR
     let mut pages = None;
     match kind {
         AttachmentKind::Text if size_bytes > TEXT_ATTACHMENT_MAX_BYTES => {
-            return Err(AttachmentRefused::TextTooLarge { name, size_bytes, max_bytes: TEXT_ATTACHMENT_MAX_BYTES });
+            return Err(AttachmentRefused::TextTooLarge {
+                name,
+                size_bytes,
+                max_bytes: TEXT_ATTACHMENT_MAX_BYTES,
+            });
         }
         AttachmentKind::Pdf => {
             pages = pdf::count_pages(bytes);
@@ -138,11 +150,19 @@ pub fn check_attachment(name: &str, bytes: &[u8]) -> Result<Checked, AttachmentR
         _ if archive::is_zip(bytes) => archive::check(&name, bytes)?,
         _ => {}
     }
-    Ok(Checked { name: rel, mime, kind, pages })
+    Ok(Checked {
+        name: rel,
+        mime,
+        kind,
+        pages,
+    })
 }
 
 /// A name as it may stand in a message.
 fn shown(name: &str) -> String {
     const SHOWN_MAX_CHARS: usize = 80;
-    name.chars().take(SHOWN_MAX_CHARS).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    name.chars()
+        .take(SHOWN_MAX_CHARS)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }

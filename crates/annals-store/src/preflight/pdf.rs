@@ -76,19 +76,27 @@ impl Tally {
 }
 
 fn skip_space(bytes: &[u8]) -> &[u8] {
-    let space = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0).count();
+    let space = bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_whitespace() || **byte == 0)
+        .count();
     &bytes[space..]
 }
 
 /// Whether the bytes begin with this name and not with a longer one.
 fn is_name(bytes: &[u8], name: &[u8]) -> bool {
-    bytes.strip_prefix(name).is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphanumeric))
+    bytes
+        .strip_prefix(name)
+        .is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphanumeric))
 }
 
 /// `/Count n` in the dictionary around `here`, which may stand before or after the type.
 fn count_near(bytes: &[u8], here: usize) -> Option<u32> {
     const KEY: &[u8] = b"/Count";
-    let start = bytes[..here].windows(2).rposition(|pair| pair == b"<<").unwrap_or(0);
+    let start = bytes[..here]
+        .windows(2)
+        .rposition(|pair| pair == b"<<")
+        .unwrap_or(0);
     let end = here + find(&bytes[here..], b">>")?;
     let dictionary = &bytes[start..end];
     let value = skip_space(&dictionary[find(dictionary, KEY)? + KEY.len()..]);

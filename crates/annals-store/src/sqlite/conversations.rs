@@ -30,11 +30,16 @@ pub(super) fn find(tx: &Connection, id: &ConversationId) -> Result<Place, Fault>
 
 /// Finds a conversation by its key, also one that was deleted while forks still share its blocks.
 pub(super) fn by_key(tx: &Connection, key: i64) -> rusqlite::Result<Place> {
-    tx.prepare_cached("SELECT key, base, cut FROM conversation WHERE key = ?1")?.query_row([key], place)
+    tx.prepare_cached("SELECT key, base, cut FROM conversation WHERE key = ?1")?
+        .query_row([key], place)
 }
 
 fn place(row: &Row<'_>) -> rusqlite::Result<Place> {
-    Ok(Place { key: row.get(0)?, base: row.get(1)?, cut: row.get::<_, i64>(2)?.unsigned_abs() })
+    Ok(Place {
+        key: row.get(0)?,
+        base: row.get(1)?,
+        cut: row.get::<_, i64>(2)?.unsigned_abs(),
+    })
 }
 
 /// The last block's place; what is shared counts.
@@ -100,10 +105,16 @@ fn stored_lease(tx: &Connection, key: i64) -> rusqlite::Result<Stored> {
                 }
                 _ => None,
             };
-            Ok(Stored { token: row.get::<_, i64>(0)?.unsigned_abs(), holding })
+            Ok(Stored {
+                token: row.get::<_, i64>(0)?.unsigned_abs(),
+                holding,
+            })
         })
         .optional()?;
-    Ok(stored.unwrap_or(Stored { token: 0, holding: None }))
+    Ok(stored.unwrap_or(Stored {
+        token: 0,
+        holding: None,
+    }))
 }
 
 /// Gives out a new lease, unless another holder's lasts.
@@ -120,7 +131,12 @@ pub(super) fn acquire(
     if let Some((holding, process)) = stored.holding {
         let own = holding.by == holder && process == process::this();
         if !own && holding.until > now && !process::is_gone(&process) {
-            return Err(LogError::Held { id: id.clone(), by: holding.by, until: holding.until }.into());
+            return Err(LogError::Held {
+                id: id.clone(),
+                by: holding.by,
+                until: holding.until,
+            }
+            .into());
         }
         if own {
             until = until.max(holding.until);
@@ -132,7 +148,13 @@ pub(super) fn acquire(
     )?
     .execute(params![place.key, token as i64, holder, process::this(), until.unix_micros()])?;
     let conversation = id.clone();
-    Ok(Lease { conversation, holder: holder.to_owned(), made: place.key.unsigned_abs(), token, ttl })
+    Ok(Lease {
+        conversation,
+        holder: holder.to_owned(),
+        made: place.key.unsigned_abs(),
+        token,
+        ttl,
+    })
 }
 
 /// The conversation of a lease, if no other has been given out since; with its expiry.
@@ -140,16 +162,25 @@ pub(super) fn held(tx: &Connection, lease: &Lease) -> Result<(Place, Option<Time
     let place = find(tx, lease.conversation())?;
     let stored = stored_lease(tx, place.key)?;
     if (place.key.unsigned_abs(), stored.token) != (lease.made, lease.token) {
-        let stale = Stale::Lease { token: lease.token, current: stored.token };
-        return Err(LogError::Conflict { id: lease.conversation().clone(), stale }.into());
+        let stale = Stale::Lease {
+            token: lease.token,
+            current: stored.token,
+        };
+        return Err(LogError::Conflict {
+            id: lease.conversation().clone(),
+            stale,
+        }
+        .into());
     }
     Ok((place, stored.holding.map(|(holding, _)| holding.until)))
 }
 
 /// Moves a lease's expiry forward, never back.
 pub(super) fn keep(tx: &Connection, key: i64, until: Timestamp) -> rusqlite::Result<()> {
-    tx.prepare_cached("UPDATE lease SET until = max(until, ?2) WHERE conversation = ?1 AND until IS NOT NULL")?
-        .execute(params![key, until.unix_micros()])?;
+    tx.prepare_cached(
+        "UPDATE lease SET until = max(until, ?2) WHERE conversation = ?1 AND until IS NOT NULL",
+    )?
+    .execute(params![key, until.unix_micros()])?;
     Ok(())
 }
 
@@ -164,8 +195,10 @@ pub(super) fn free(tx: &Connection, key: i64) -> rusqlite::Result<()> {
 
 /// Removes a conversation. What forks share stays, under a row without id, until the last of them is gone.
 pub(super) fn delete(tx: &Connection, place: Place) -> rusqlite::Result<()> {
-    tx.prepare_cached("UPDATE conversation SET id = NULL WHERE key = ?1")?.execute([place.key])?;
-    tx.prepare_cached("DELETE FROM lease WHERE conversation = ?1")?.execute([place.key])?;
+    tx.prepare_cached("UPDATE conversation SET id = NULL WHERE key = ?1")?
+        .execute([place.key])?;
+    tx.prepare_cached("DELETE FROM lease WHERE conversation = ?1")?
+        .execute([place.key])?;
     let mut orphan = Some(place.key);
     while let Some(key) = orphan {
         let shared: Option<i64> = tx
@@ -177,8 +210,10 @@ pub(super) fn delete(tx: &Connection, place: Place) -> rusqlite::Result<()> {
             return Ok(());
         }
         let base = by_key(tx, key)?.base;
-        tx.prepare_cached("DELETE FROM named WHERE conversation = ?1")?.execute([key])?;
-        tx.prepare_cached("DELETE FROM conversation WHERE key = ?1")?.execute([key])?;
+        tx.prepare_cached("DELETE FROM named WHERE conversation = ?1")?
+            .execute([key])?;
+        tx.prepare_cached("DELETE FROM conversation WHERE key = ?1")?
+            .execute([key])?;
         orphan = match base {
             None => None,
             Some(base) => tx
@@ -190,11 +225,16 @@ pub(super) fn delete(tx: &Connection, place: Place) -> rusqlite::Result<()> {
     Ok(())
 }
 
-const INFO: &str = "SELECT c.key, c.id, c.scope, c.title, c.created, c.lineage, c.base, c.cut, l.holder, l.until
+const INFO: &str =
+    "SELECT c.key, c.id, c.scope, c.title, c.created, c.lineage, c.base, c.cut, l.holder, l.until
     FROM conversation c LEFT JOIN lease l ON l.conversation = c.key";
 
 /// What is known of one conversation.
-pub(super) fn info(tx: &Connection, database: &Database, id: &ConversationId) -> Result<ConversationInfo, Fault> {
+pub(super) fn info(
+    tx: &Connection,
+    database: &Database,
+    id: &ConversationId,
+) -> Result<ConversationInfo, Fault> {
     tx.prepare_cached(&format!("{INFO} WHERE c.id = ?1"))?
         .query_row([id.as_str()], |row| Ok(read_info(tx, database, row)))
         .optional()?
@@ -230,13 +270,20 @@ pub(super) fn list(
 }
 
 fn read_info(tx: &Connection, database: &Database, row: &Row<'_>) -> Result<(i64, ConversationInfo), Fault> {
-    let place = Place { key: row.get(0)?, base: row.get(6)?, cut: row.get::<_, i64>(7)?.unsigned_abs() };
+    let place = Place {
+        key: row.get(0)?,
+        base: row.get(6)?,
+        cut: row.get::<_, i64>(7)?.unsigned_abs(),
+    };
     let id: String = row.get(1)?;
     let malformed = |what: &str| database.damaged(format!("conversation `{id}` has a malformed {what}"));
     let scope: String = row.get(2)?;
     let lineage: Option<String> = row.get(5)?;
     let holding = match (row.get(8)?, row.get::<_, Option<i64>>(9)?) {
-        (Some(by), Some(until)) => Some(Holding { by, until: Timestamp::from_unix_micros(until) }),
+        (Some(by), Some(until)) => Some(Holding {
+            by,
+            until: Timestamp::from_unix_micros(until),
+        }),
         _ => None,
     };
     let tail = tail(tx, place)?;

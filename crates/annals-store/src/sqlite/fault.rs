@@ -12,7 +12,9 @@ pub(super) struct Database {
 
 impl Database {
     pub(super) fn new(path: &std::path::Path) -> Self {
-        Database { name: path.display().to_string().into() }
+        Database {
+            name: path.display().to_string().into(),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -30,7 +32,9 @@ impl Database {
         const SHORT_READ: i32 = rusqlite::ffi::SQLITE_IOERR_SHORT_READ;
         match failure.code {
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => LogError::Corrupt { log, detail },
-            ErrorCode::SystemIoFailure if failure.extended_code == SHORT_READ => LogError::Corrupt { log, detail },
+            ErrorCode::SystemIoFailure if failure.extended_code == SHORT_READ => {
+                LogError::Corrupt { log, detail }
+            }
             ErrorCode::DiskFull => LogError::DiskFull { log },
             ErrorCode::ReadOnly => LogError::ReadOnly { log },
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => LogError::Busy { log },
@@ -40,7 +44,10 @@ impl Database {
 
     /// Stored data that contradict themselves.
     pub(super) fn damaged(&self, detail: impl Into<String>) -> LogError {
-        LogError::Corrupt { log: self.name.to_string(), detail: detail.into() }
+        LogError::Corrupt {
+            log: self.name.to_string(),
+            detail: detail.into(),
+        }
     }
 }
 

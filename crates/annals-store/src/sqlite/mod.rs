@@ -48,7 +48,11 @@ pub struct SqliteOptions {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        SqliteOptions { observers: Vec::new(), vfs: None, checkpoint_pages: CHECKPOINT_PAGES }
+        SqliteOptions {
+            observers: Vec::new(),
+            vfs: None,
+            checkpoint_pages: CHECKPOINT_PAGES,
+        }
     }
 }
 
@@ -92,11 +96,18 @@ impl SqliteLog {
         let path = path.as_ref();
         let database = Database::new(path);
         let storage = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::StorageFull => LogError::DiskFull { log: database.name().to_owned() },
+            std::io::ErrorKind::StorageFull => LogError::DiskFull {
+                log: database.name().to_owned(),
+            },
             std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
-                LogError::ReadOnly { log: database.name().to_owned() }
+                LogError::ReadOnly {
+                    log: database.name().to_owned(),
+                }
             }
-            _ => LogError::Storage { log: database.name().to_owned(), detail: error.to_string() },
+            _ => LogError::Storage {
+                log: database.name().to_owned(),
+                detail: error.to_string(),
+            },
         };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             crate::disk::make_folders(folder).map_err(storage)?;
@@ -104,11 +115,18 @@ impl SqliteLog {
         let fault = |error| database.error(error);
         let mut connection = connect(path, options.vfs.as_deref()).map_err(fault)?;
         schema::prepare(&mut connection, &database)?;
-        connection.pragma_update(None, "synchronous", "FULL").map_err(fault)?;
-        connection.pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages).map_err(fault)?;
+        connection
+            .pragma_update(None, "synchronous", "FULL")
+            .map_err(fault)?;
+        connection
+            .pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages)
+            .map_err(fault)?;
         let mut observers = std::mem::take(&mut options.observers);
         let tx = connection.transaction().map_err(fault)?;
-        observers.iter_mut().try_for_each(|observer| observer.prepare(&tx)).map_err(fault)?;
+        observers
+            .iter_mut()
+            .try_for_each(|observer| observer.prepare(&tx))
+            .map_err(fault)?;
         tx.commit().map_err(fault)?;
         // SQLite syncs the folder for its write-ahead log; this holds also when that file was there before.
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -141,12 +159,16 @@ fn connect(path: &Path, vfs: Option<&str>) -> rusqlite::Result<Connection> {
 #[async_trait]
 impl BlockLog for SqliteLog {
     async fn create(&self, new: NewConversation) -> Result<(), LogError> {
-        self.writer.write(move |work| conversations::insert(work.tx, &new, None).map(drop)).await
+        self.writer
+            .write(move |work| conversations::insert(work.tx, &new, None).map(drop))
+            .await
     }
 
     async fn get(&self, id: &ConversationId) -> Result<ConversationInfo, LogError> {
         let id = id.clone();
-        self.readers.read(move |_, tx, database| conversations::info(tx, database, &id)).await
+        self.readers
+            .read(move |_, tx, database| conversations::info(tx, database, &id))
+            .await
     }
 
     async fn list(&self, scope: &Scope, cursor: Option<Cursor>, limit: usize) -> Result<Listing, LogError> {
@@ -164,7 +186,9 @@ impl BlockLog for SqliteLog {
         ttl: Duration,
     ) -> Result<Lease, LogError> {
         let (id, holder) = (id.clone(), holder.to_owned());
-        self.writer.write(move |work| conversations::acquire(work.tx, &id, &holder, now, ttl)).await
+        self.writer
+            .write(move |work| conversations::acquire(work.tx, &id, &holder, now, ttl))
+            .await
     }
 
     async fn renew(&self, lease: &Lease, now: Timestamp) -> Result<(), LogError> {
@@ -195,7 +219,9 @@ impl BlockLog for SqliteLog {
         blocks: Vec<Block>,
     ) -> Result<Seq, LogError> {
         let lease = lease.clone();
-        self.writer.write(move |work| append(work, &lease, expected_tail, &blocks)).await
+        self.writer
+            .write(move |work| append(work, &lease, expected_tail, &blocks))
+            .await
     }
 
     async fn read(&self, id: &ConversationId, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
@@ -212,7 +238,12 @@ impl BlockLog for SqliteLog {
                 let place = conversations::find(work.tx, &parent)?;
                 let tail = conversations::tail(work.tx, place)?;
                 if tail.is_none_or(|tail| tail < at) {
-                    return Err(LogError::NoSuchBlock { id: parent.clone(), at, tail }.into());
+                    return Err(LogError::NoSuchBlock {
+                        id: parent.clone(),
+                        at,
+                        tail,
+                    }
+                    .into());
                 }
                 let owner = conversations::owner(work.tx, place, at)?;
                 conversations::insert(work.tx, &new, Some((owner, at)))?;
@@ -242,17 +273,16 @@ impl BlockLog for SqliteLog {
     }
 }
 
-fn append(
-    work: &mut Work<'_>,
-    lease: &Lease,
-    expected: Option<Seq>,
-    blocks: &[Block],
-) -> Result<Seq, Fault> {
+fn append(work: &mut Work<'_>, lease: &Lease, expected: Option<Seq>, blocks: &[Block]) -> Result<Seq, Fault> {
     let id = lease.conversation();
     let (place, until) = conversations::held(work.tx, lease)?;
     let actual = conversations::tail(work.tx, place)?;
     if actual != expected {
-        return Err(LogError::Conflict { id: id.clone(), stale: Stale::Tail { expected, actual } }.into());
+        return Err(LogError::Conflict {
+            id: id.clone(),
+            stale: Stale::Tail { expected, actual },
+        }
+        .into());
     }
     let last = check_order(id, actual, blocks)?;
     // Everything is checked: from here on only the storage can fail.

@@ -19,7 +19,12 @@ pub trait LogObserver: Send {
     fn appended(&mut self, tx: &Connection, id: &ConversationId, blocks: &[Block]) -> rusqlite::Result<()>;
 
     /// A conversation came to share another's blocks up to a cut.
-    fn forked(&mut self, tx: &Connection, parent: &ConversationId, id: &ConversationId) -> rusqlite::Result<()>;
+    fn forked(
+        &mut self,
+        tx: &Connection,
+        parent: &ConversationId,
+        id: &ConversationId,
+    ) -> rusqlite::Result<()>;
 
     /// A conversation was removed.
     fn deleted(&mut self, tx: &Connection, id: &ConversationId) -> rusqlite::Result<()>;

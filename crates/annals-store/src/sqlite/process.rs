@@ -6,10 +6,19 @@
 use std::fs;
 use std::sync::OnceLock;
 
-/// `<boot>:<pid namespace>:<pid>:<start time>`, or the empty text where the kernel does not tell.
+/// `<boot>:<pid namespace>:<pid>:<start time>`; where the kernel does not tell, a text that no other process has.
 pub(super) fn this() -> &'static str {
     static THIS: OnceLock<String> = OnceLock::new();
-    THIS.get_or_init(|| identity().unwrap_or_default())
+    THIS.get_or_init(|| identity().unwrap_or_else(unknown))
+}
+
+fn unknown() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    format!(
+        "unknown-{}-{:016x}",
+        std::process::id(),
+        RandomState::new().hash_one(())
+    )
 }
 
 fn identity() -> Option<String> {
@@ -18,7 +27,12 @@ fn identity() -> Option<String> {
 }
 
 fn boot() -> Option<String> {
-    Some(fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
+    Some(
+        fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .ok()?
+            .trim()
+            .to_owned(),
+    )
 }
 
 fn namespace() -> Option<String> {
@@ -46,7 +60,12 @@ fn is_gone_as_seen_from(process: &str, this: &str) -> bool {
     let parts = |text: &str| -> Option<(String, String, u32, u64)> {
         let mut parts = text.split(':');
         let (boot, namespace) = (parts.next()?.to_owned(), parts.next()?.to_owned());
-        Some((boot, namespace, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+        Some((
+            boot,
+            namespace,
+            parts.next()?.parse().ok()?,
+            parts.next()?.parse().ok()?,
+        ))
     };
     let (Some((boot, namespace, pid, start)), Some(ours)) = (parts(process), parts(this)) else {
         return false;
@@ -71,18 +90,36 @@ mod tests {
     fn only_what_is_certain_counts_as_gone() {
         let this = this();
         let parts: Vec<&str> = this.split(':').collect();
-        let [boot, namespace, pid, start] = parts[..] else { panic!("{this}") };
+        let [boot, namespace, pid, start] = parts[..] else {
+            panic!("{this}")
+        };
         let later_start = start.parse::<u64>().unwrap() + 1;
-        assert!(is_gone(&format!("{boot}:{namespace}:{pid}:{later_start}")), "the pid was used again");
-        assert!(is_gone(&format!("other:{namespace}:{pid}:{start}")), "the machine was started again");
-        assert!(!is_gone(&format!("{boot}:1:{pid}:{later_start}")), "another container cannot be judged");
+        assert!(
+            is_gone(&format!("{boot}:{namespace}:{pid}:{later_start}")),
+            "the pid was used again"
+        );
+        assert!(
+            is_gone(&format!("other:{namespace}:{pid}:{start}")),
+            "the machine was started again"
+        );
+        assert!(
+            !is_gone(&format!("{boot}:1:{pid}:{later_start}")),
+            "another container cannot be judged"
+        );
         assert!(!is_gone(""), "an unknown process cannot be judged");
+        assert!(!is_gone(&unknown()), "an unknown process cannot be judged");
+        assert_ne!(unknown(), unknown());
     }
 
     #[test]
     fn a_process_that_ended_is_gone_even_before_it_is_reaped() {
-        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let [boot, namespace, ..] = this().split(':').collect::<Vec<_>>()[..] else { panic!() };
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let [boot, namespace, ..] = this().split(':').collect::<Vec<_>>()[..] else {
+            panic!()
+        };
         let pid = child.id();
         let name = format!("{boot}:{namespace}:{pid}:{}", started(pid).unwrap());
         assert!(!is_gone(&name));

@@ -36,7 +36,12 @@ pub(super) struct Reader {
 
 impl Readers {
     pub(super) fn new(path: &Path, options: &SqliteOptions, database: Database) -> Self {
-        Readers { path: path.to_owned(), vfs: options.vfs.clone(), database, idle: Mutex::default() }
+        Readers {
+            path: path.to_owned(),
+            vfs: options.vfs.clone(),
+            database,
+            idle: Mutex::default(),
+        }
     }
 
     /// Runs `work` on a thread that may block, over one consistent state of the database.
@@ -77,7 +82,10 @@ impl Readers {
     fn open(&self) -> rusqlite::Result<Reader> {
         let connection = connect(&self.path, self.vfs.as_deref())?;
         connection.pragma_update(None, "query_only", true)?;
-        Ok(Reader { connection, words: Words::default() })
+        Ok(Reader {
+            connection,
+            words: Words::default(),
+        })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
@@ -95,8 +103,14 @@ pub(super) fn blocks(
     limit: usize,
 ) -> Result<Vec<Block>, Fault> {
     let place = conversations::find(tx, id)?;
-    let Some(tail) = conversations::tail(tx, place)? else { return Ok(Vec::new()) };
-    let to = from.get().saturating_add(limit as u64).saturating_sub(1).min(tail.get());
+    let Some(tail) = conversations::tail(tx, place)? else {
+        return Ok(Vec::new());
+    };
+    let to = from
+        .get()
+        .saturating_add(limit as u64)
+        .saturating_sub(1)
+        .min(tail.get());
     let mut found = Vec::with_capacity((to + 1).saturating_sub(from.get()) as usize);
     let mut reader = RowReader::new(tx, words);
     for (key, from, to) in strands(tx, place, from.get(), to)? {
@@ -117,7 +131,9 @@ pub(super) fn blocks(
             found.push(block);
         }
         if expected != to + 1 {
-            return Err(database.damaged(format!("conversation `{id}`: block {expected} is missing")).into());
+            return Err(database
+                .damaged(format!("conversation `{id}`: block {expected} is missing"))
+                .into());
         }
     }
     Ok(found)

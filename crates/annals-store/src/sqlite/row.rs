@@ -16,7 +16,8 @@ use super::words::{WordKeys, Words};
 use crate::log::digests_in;
 
 /// Columns in the order that [`RowReader::block`] reads them.
-pub(super) const COLUMNS: &str = "seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum";
+pub(super) const COLUMNS: &str =
+    "seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum";
 
 const DIGEST_BYTES: usize = 32;
 const BLOB_BODY_BYTES: usize = DIGEST_BYTES + 8;
@@ -34,7 +35,10 @@ pub(super) fn insert(
         words.key(tx, block.turn.as_str())?,
         words.key(tx, &block.mime)?,
     ];
-    let path = block.path.as_ref().map(|path| without_turn(path.as_str(), block.turn.as_str()));
+    let path = block
+        .path
+        .as_ref()
+        .map(|path| without_turn(path.as_str(), block.turn.as_str()));
     let call = block.meta().call.as_ref().map(CallId::as_str);
     let step = block.meta().step.map(i64::from);
     let meta = block.meta.as_deref().and_then(further);
@@ -51,8 +55,22 @@ pub(super) fn insert(
     let seq = block.seq.get() as i64;
     let (ts, tokens) = (block.ts.unix_micros(), i64::from(block.tokens));
     let sum = checksum(
-        &[seq, keys[0], keys[1], keys[2], keys[3], ts, tokens, step.unwrap_or(-1)],
-        &[text_bytes(path.as_deref()), text_bytes(call), text_bytes(meta.as_deref()), bytes_of(body)],
+        &[
+            seq,
+            keys[0],
+            keys[1],
+            keys[2],
+            keys[3],
+            ts,
+            tokens,
+            step.unwrap_or(-1),
+        ],
+        &[
+            text_bytes(path.as_deref()),
+            text_bytes(call),
+            text_bytes(meta.as_deref()),
+            bytes_of(body),
+        ],
     );
     tx.prepare_cached(
         "INSERT INTO block (conversation, seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum)
@@ -85,14 +103,21 @@ pub(super) fn insert(
 
 /// Metadata beyond the call and the step, as compact JSON.
 fn further(meta: &Meta) -> Option<String> {
-    let rest = Meta { call: None, step: None, ..meta.clone() };
+    let rest = Meta {
+        call: None,
+        step: None,
+        ..meta.clone()
+    };
     (!rest.is_empty()).then(|| serde_json::Value::Object(rest.to_map()).to_string())
 }
 
 /// Most paths begin with their block's own turn, which has a column: `tc:<turn>.x.call` is kept as `tc:.x.call`.
 /// No canonical path has a dot there, so this reads back in one way.
 fn without_turn<'p>(path: &'p str, turn: &str) -> std::borrow::Cow<'p, str> {
-    match path.split_at_checked(FAMILY_BYTES).map(|(family, rest)| (family, rest.strip_prefix(turn))) {
+    match path
+        .split_at_checked(FAMILY_BYTES)
+        .map(|(family, rest)| (family, rest.strip_prefix(turn)))
+    {
         Some((family, Some(rest))) if rest.starts_with('.') => format!("{family}{rest}").into(),
         _ => path.into(),
     }
@@ -114,7 +139,9 @@ fn bytes_of(value: ValueRef<'_>) -> Option<&[u8]> {
 /// CRC-32 of every column; each text is preceded by its length, so that none can lend bytes to the next.
 fn checksum(numbers: &[i64], texts: &[Option<&[u8]>]) -> i64 {
     let mut sum = crc32fast::Hasher::new();
-    numbers.iter().for_each(|number| sum.update(&number.to_le_bytes()));
+    numbers
+        .iter()
+        .for_each(|number| sum.update(&number.to_le_bytes()));
     for text in texts {
         let length = text.map_or(u64::MAX, |text| text.len() as u64);
         sum.update(&length.to_le_bytes());
@@ -149,7 +176,12 @@ pub(super) struct RowReader<'c> {
 
 impl<'c> RowReader<'c> {
     pub(super) fn new(connection: &'c Connection, words: &'c mut Words) -> Self {
-        RowReader { connection, words, call: None, path: String::new() }
+        RowReader {
+            connection,
+            words,
+            call: None,
+            path: String::new(),
+        }
     }
 
     /// The block of a row that selects [`COLUMNS`].
@@ -160,15 +192,29 @@ impl<'c> RowReader<'c> {
         let (path, call, meta) = (row.get_ref(8)?, row.get_ref(9)?, row.get_ref(10)?);
         let body = row.get_ref(11)?;
         let sum = checksum(
-            &[seq, keys[0], keys[1], keys[2], keys[3], ts, tokens, step.unwrap_or(-1)],
+            &[
+                seq,
+                keys[0],
+                keys[1],
+                keys[2],
+                keys[3],
+                ts,
+                tokens,
+                step.unwrap_or(-1),
+            ],
             &[bytes_of(path), bytes_of(call), bytes_of(meta), bytes_of(body)],
         );
         if sum != number(12)? {
-            return Err(RowFault::Damaged(format!("block {seq} does not match its checksum")));
+            return Err(RowFault::Damaged(format!(
+                "block {seq} does not match its checksum"
+            )));
         }
         // Past the checksum a malformed field can only come from a writer of another hand.
         let damaged = |what: &str| RowFault::Damaged(format!("block {seq} has a malformed {what}"));
-        let turn = self.words.turn(self.connection, keys[2])?.ok_or_else(|| damaged("turn"))?;
+        let turn = self
+            .words
+            .turn(self.connection, keys[2])?
+            .ok_or_else(|| damaged("turn"))?;
         let path = match text(path).map_err(|_| damaged("path"))? {
             None => None,
             Some(stored) => Some(self.path(stored, &turn).ok_or_else(|| damaged("path"))?),
@@ -180,7 +226,11 @@ impl<'c> RowReader<'c> {
         let step = step.map(u32::try_from).transpose().map_err(|_| damaged("step"))?;
         let meta = match text(meta).map_err(|_| damaged("meta"))? {
             None if call.is_none() && step.is_none() => None,
-            None => Some(Box::new(Meta { call, step, ..Meta::EMPTY })),
+            None => Some(Box::new(Meta {
+                call,
+                step,
+                ..Meta::EMPTY
+            })),
             Some(json) => {
                 let map = serde_json::from_str(json).map_err(|_| damaged("meta"))?;
                 let meta = Meta::from_map(map);
@@ -189,7 +239,10 @@ impl<'c> RowReader<'c> {
             }
         };
         Ok(Block {
-            seq: u64::try_from(seq).ok().and_then(|seq| Seq::try_new(seq).ok()).ok_or_else(|| damaged("seq"))?,
+            seq: u64::try_from(seq)
+                .ok()
+                .and_then(|seq| Seq::try_new(seq).ok())
+                .ok_or_else(|| damaged("seq"))?,
             kind: self.words.kind(self.connection, keys[0])?,
             author: self.words.text(self.connection, keys[1])?,
             turn,
@@ -237,9 +290,11 @@ fn body_of(value: ValueRef<'_>) -> Option<Body> {
         ValueRef::Blob(bytes) => {
             let (digest, size) = bytes.split_at_checked(DIGEST_BYTES)?;
             let digest = BlobDigest(digest.try_into().ok()?);
-            Some(Body::Blob(Blob { digest, size_bytes: u64::from_le_bytes(size.try_into().ok()?) }))
+            Some(Body::Blob(Blob {
+                digest,
+                size_bytes: u64::from_le_bytes(size.try_into().ok()?),
+            }))
         }
         ValueRef::Integer(_) | ValueRef::Real(_) => None,
     }
 }
-

@@ -80,20 +80,31 @@ pub(super) fn prepare(connection: &mut Connection, database: &Database) -> Resul
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(fault)?;
     if objects > 0 && application != APPLICATION_ID {
-        return Err(LogError::Foreign { log: database.name().to_owned() });
+        return Err(LogError::Foreign {
+            log: database.name().to_owned(),
+        });
     }
     if version > KNOWN {
-        return Err(LogError::NewerSchema { log: database.name().to_owned(), found: version, known: KNOWN });
+        return Err(LogError::NewerSchema {
+            log: database.name().to_owned(),
+            found: version,
+            known: KNOWN,
+        });
     }
     if objects == 0 {
-        connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(fault)?;
+        connection
+            .pragma_update(None, "page_size", PAGE_BYTES)
+            .map_err(fault)?;
     }
     let mode: String = connection
         .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
         .map_err(fault)?;
     if mode != "wal" {
         let detail = format!("its file system does not allow a write-ahead log (journal mode `{mode}`)");
-        return Err(LogError::Storage { log: database.name().to_owned(), detail });
+        return Err(LogError::Storage {
+            log: database.name().to_owned(),
+            detail,
+        });
     }
     migrate(connection).map_err(|fault| fault.into_log(database))
 }

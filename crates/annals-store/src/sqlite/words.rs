@@ -29,7 +29,8 @@ impl WordKeys {
         let key = match known {
             Some(key) => key,
             None => {
-                tx.prepare_cached("INSERT INTO word (text) VALUES (?1)")?.execute([text])?;
+                tx.prepare_cached("INSERT INTO word (text) VALUES (?1)")?
+                    .execute([text])?;
                 tx.last_insert_rowid()
             }
         };
@@ -72,7 +73,11 @@ impl Words {
                     .query_row([key], |row| row.get(0))?;
                 let kind = BlockKind::from_tag(&text);
                 let turn = TurnId::parse(&text).ok();
-                Ok(free.insert(Word { text: text.into(), kind, turn }))
+                Ok(free.insert(Word {
+                    text: text.into(),
+                    kind,
+                    turn,
+                }))
             }
         }
     }

@@ -80,11 +80,20 @@ impl Writer {
         observers: Vec<Box<dyn LogObserver>>,
     ) -> std::io::Result<Self> {
         let (jobs, queue) = channel();
-        let committer = Committer { connection, database, observers, words: WordKeys::default(), last_group: 1 };
+        let committer = Committer {
+            connection,
+            database,
+            observers,
+            words: WordKeys::default(),
+            last_group: 1,
+        };
         let thread = std::thread::Builder::new()
             .name("annals-log".to_owned())
             .spawn(move || committer.serve(&queue))?;
-        Ok(Writer { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Writer {
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
     }
 
     /// Runs `work` inside a transaction and gives its value once that is durable. It may run more than once, each
@@ -94,7 +103,11 @@ impl Writer {
         work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, LogError> {
         let (reply, answer) = oneshot::channel();
-        let request = Request { run: work, outcome: None, reply };
+        let request = Request {
+            run: work,
+            outcome: None,
+            reply,
+        };
         let jobs = self.jobs.as_ref().ok_or(LogError::Closed)?;
         jobs.send(Box::new(request)).map_err(|_| LogError::Closed)?;
         answer.await.unwrap_or(Err(LogError::Closed))
@@ -179,7 +192,11 @@ impl Committer {
         // Dropped without a commit, the transaction rolls back.
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for job in group {
-            job.run(&mut Work { tx: &tx, words, observers })?;
+            job.run(&mut Work {
+                tx: &tx,
+                words,
+                observers,
+            })?;
             failpoint("log.written");
         }
         failpoint("log.commit");

@@ -1,9 +1,14 @@
 //! The contract of [`BlockLog`](crate::BlockLog) as functions: a backend is right when every one of them returns.
 //!
-//! ```ignore
-//! for case in annals_store::testing::CASES {
-//!     (case.run)(Arc::new(MyLog::open_empty().await)).await;
+//! ```
+//! use std::sync::Arc;
+//! use annals_store::{MemoryLog, testing::CASES};
+//!
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! for case in CASES {
+//!     (case.run)(Arc::new(MemoryLog::default())).await;
 //! }
+//! # });
 //! ```
 
 mod cases;

@@ -40,7 +40,10 @@ pub fn text_block(number: u64, text: &str) -> Block {
         path: Some(LogicalPath::result(&turn, &call)),
         turn,
         body: Body::Text(text.into()),
-        meta: Some(Box::new(Meta { step: Some(2), ..Meta::of_call(&call) })),
+        meta: Some(Box::new(Meta {
+            step: Some(2),
+            ..Meta::of_call(&call)
+        })),
         tokens: text.len() as u32 / 4,
     }
 }
@@ -73,7 +76,10 @@ pub fn varied_blocks() -> Vec<Block> {
     };
     vec![
         plain(1, BlockKind::TurnHeader),
-        Block { body: Body::Text("".into()), ..plain(2, BlockKind::UserPrompt) },
+        Block {
+            body: Body::Text("".into()),
+            ..plain(2, BlockKind::UserPrompt)
+        },
         Block {
             body: Body::Text("nul \0 line \u{2028} para \u{2029} bom \u{feff} emoji 🜚 crlf \r\n end".into()),
             tokens: u32::MAX,
@@ -83,7 +89,10 @@ pub fn varied_blocks() -> Vec<Block> {
             path: Some(LogicalPath::file(&turn, &rel)),
             mime: "image/png".into(),
             body: Body::Blob(blob),
-            meta: Some(Box::new(Meta { file: Some(Box::new(file)), ..Meta::EMPTY })),
+            meta: Some(Box::new(Meta {
+                file: Some(Box::new(file)),
+                ..Meta::EMPTY
+            })),
             ..plain(4, BlockKind::ToolResult)
         },
         Block {
@@ -95,10 +104,18 @@ pub fn varied_blocks() -> Vec<Block> {
             ..plain(6, BlockKind::Notice)
         },
         Block {
-            meta: Some(Box::new(Meta::EMPTY.with("nested", serde_json::json!({"a": [1, "\0", null], "z": 1.5})))),
+            meta: Some(Box::new(
+                Meta::EMPTY.with("nested", serde_json::json!({"a": [1, "\0", null], "z": 1.5})),
+            )),
             ..plain(7, BlockKind::from_tag("a.newer.version"))
         },
-        Block { body: Body::Text("[\"json\", \"text\"]".into()), ..plain(8, BlockKind::Plan) },
-        Block { ts: at(-1_000_000), ..plain(9, BlockKind::ReactCompletion) },
+        Block {
+            body: Body::Text("[\"json\", \"text\"]".into()),
+            ..plain(8, BlockKind::Plan)
+        },
+        Block {
+            ts: at(-1_000_000),
+            ..plain(9, BlockKind::ReactCompletion)
+        },
     ]
 }

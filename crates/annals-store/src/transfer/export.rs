@@ -38,13 +38,32 @@ pub async fn export_conversation(
 ) -> Result<Exported, ExportError> {
     let info = log.get(id).await?;
     let tail = info.tail.map_or(0, Seq::get);
-    let about =
-        About { id: info.id, scope: info.scope, title: info.title, created: info.created, lineage: info.lineage };
-    let mut export = Export { artifacts, writer, hash: Sha256::new(), size_bytes: 0, written: HashSet::new() };
-    export.line(&Header { annals_export: FORMAT, conversation: about, blocks: tail }).await?;
+    let about = About {
+        id: info.id,
+        scope: info.scope,
+        title: info.title,
+        created: info.created,
+        lineage: info.lineage,
+    };
+    let mut export = Export {
+        artifacts,
+        writer,
+        hash: Sha256::new(),
+        size_bytes: 0,
+        written: HashSet::new(),
+    };
+    export
+        .line(&Header {
+            annals_export: FORMAT,
+            conversation: about,
+            blocks: tail,
+        })
+        .await?;
     let mut next = Seq::FIRST;
     while next.get() <= tail {
-        let page = usize::try_from(tail - next.get() + 1).unwrap_or(PAGE_BLOCKS).min(PAGE_BLOCKS);
+        let page = usize::try_from(tail - next.get() + 1)
+            .unwrap_or(PAGE_BLOCKS)
+            .min(PAGE_BLOCKS);
         let blocks = log.read(id, next, page).await?;
         let Some(last) = blocks.last() else { break };
         next = last.seq.next();
@@ -54,9 +73,21 @@ pub async fn export_conversation(
     }
     let artifacts = export.written.len() as u64;
     let sha256 = BlobDigest(export.hash.clone().finalize().into());
-    export.line(&End { end: Totals { blocks: tail, artifacts, sha256 } }).await?;
+    export
+        .line(&End {
+            end: Totals {
+                blocks: tail,
+                artifacts,
+                sha256,
+            },
+        })
+        .await?;
     export.writer.flush().await?;
-    Ok(Exported { blocks: tail, artifacts, size_bytes: export.size_bytes })
+    Ok(Exported {
+        blocks: tail,
+        artifacts,
+        size_bytes: export.size_bytes,
+    })
 }
 
 struct Export<'e> {
@@ -78,7 +109,10 @@ impl Export<'_> {
 
     /// A block, after the bytes that it is the first to name.
     async fn block(&mut self, block: &Block) -> Result<(), ExportError> {
-        let inline = block.blob().filter(|blob| blob.size_bytes <= PIECE_BYTES as u64).copied();
+        let inline = block
+            .blob()
+            .filter(|blob| blob.size_bytes <= PIECE_BYTES as u64)
+            .copied();
         let inline = inline.filter(|blob| !self.written.contains(&blob.digest));
         let needed = needed_by(block);
         for digest in named_by(block) {
@@ -100,8 +134,11 @@ impl Export<'_> {
     }
 
     async fn artifact(&mut self, digest: BlobDigest) -> Result<(), ExportError> {
-        let size_bytes =
-            self.artifacts.size_bytes(&digest).await?.ok_or(ArtifactError::Missing { digest })?;
+        let size_bytes = self
+            .artifacts
+            .size_bytes(&digest)
+            .await?
+            .ok_or(ArtifactError::Missing { digest })?;
         let mut hash = Sha256::new();
         let mut offset = 0;
         loop {
@@ -112,7 +149,13 @@ impl Export<'_> {
             };
             hash.update(&bytes);
             let base64 = STANDARD.encode(&bytes);
-            self.line(&Piece { artifact: digest, size_bytes, offset, base64 }).await?;
+            self.line(&Piece {
+                artifact: digest,
+                size_bytes,
+                offset,
+                base64,
+            })
+            .await?;
             offset = end;
             if offset >= size_bytes {
                 break;

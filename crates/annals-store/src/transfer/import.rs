@@ -69,7 +69,11 @@ pub async fn import_conversation(
         log.append(&lease, None, blocks).await?;
         log.release(&lease).await?;
     }
-    Ok(Imported { id, blocks: totals.blocks, artifacts: totals.artifacts })
+    Ok(Imported {
+        id,
+        blocks: totals.blocks,
+        artifacts: totals.artifacts,
+    })
 }
 
 /// Makes the conversation, or goes on with one that an import which died had just made.
@@ -106,11 +110,21 @@ struct Open {
 
 impl<'i> Import<'i> {
     fn new(artifacts: &'i ArtifactStore, reader: &'i mut (dyn AsyncBufRead + Unpin + Send)) -> Self {
-        Import { artifacts, reader, line: 0, hash: Sha256::new(), open: None, kept: HashSet::new() }
+        Import {
+            artifacts,
+            reader,
+            line: 0,
+            hash: Sha256::new(),
+            open: None,
+            kept: HashSet::new(),
+        }
     }
 
     fn bad(&self, reason: impl Into<String>) -> ImportError {
-        ImportError::Line { line: self.line, reason: reason.into() }
+        ImportError::Line {
+            line: self.line,
+            reason: reason.into(),
+        }
     }
 
     /// The next line without its end; none at the end of the file. A line without end counts as cut off.
@@ -154,7 +168,10 @@ impl<'i> Import<'i> {
     fn check_end(&self, header: &Header, blocks: u64, end: Totals) -> Result<(), ImportError> {
         let actual = BlobDigest(self.hash.clone().finalize().into());
         if actual != end.sha256 {
-            return Err(ImportError::Damaged { expected: end.sha256, actual });
+            return Err(ImportError::Damaged {
+                expected: end.sha256,
+                actual,
+            });
         }
         let counts = (blocks, blocks, self.kept.len() as u64);
         if counts != (header.blocks, end.blocks, end.artifacts) || self.open.is_some() {
@@ -167,21 +184,29 @@ impl<'i> Import<'i> {
         let json: BlockJson = serde_json::from_slice(line).map_err(|e| self.bad(e.to_string()))?;
         let (block, bytes) = json.into_block().map_err(|e| self.bad(e.to_string()))?;
         if block.seq.get() != expected {
-            return Err(self.bad(format!("block {} stands where block {expected} must be", block.seq)));
+            return Err(self.bad(format!(
+                "block {} stands where block {expected} must be",
+                block.seq
+            )));
         }
         if let Some(bytes) = bytes {
             self.kept.insert(self.artifacts.put(bytes).await?.blob.digest);
         }
         for digest in needed_by(&block) {
             if !self.kept.contains(&digest) {
-                return Err(ImportError::MissingBytes { line: self.line, digest });
+                return Err(ImportError::MissingBytes {
+                    line: self.line,
+                    digest,
+                });
             }
         }
         Ok(block)
     }
 
     async fn piece(&mut self, piece: Piece) -> Result<(), ImportError> {
-        let bytes = STANDARD.decode(&piece.base64).map_err(|e| self.bad(e.to_string()))?;
+        let bytes = STANDARD
+            .decode(&piece.base64)
+            .map_err(|e| self.bad(e.to_string()))?;
         let mut open = match self.open.take() {
             None if piece.offset == 0 => Open {
                 digest: piece.artifact,
@@ -189,8 +214,12 @@ impl<'i> Import<'i> {
                 received: 0,
                 file: tempfile::tempfile()?,
             },
-            Some(open) if (open.digest, open.size_bytes, open.received)
-                == (piece.artifact, piece.size_bytes, piece.offset) => open,
+            Some(open)
+                if (open.digest, open.size_bytes, open.received)
+                    == (piece.artifact, piece.size_bytes, piece.offset) =>
+            {
+                open
+            }
             _ => return Err(self.bad("a piece of an artifact is out of place")),
         };
         open.received += bytes.len() as u64;
@@ -219,7 +248,13 @@ fn read_header(line: &[u8]) -> Result<Header, ImportError> {
     }
     let format: Format = serde_json::from_slice(line).map_err(|_| ImportError::NotAnExport)?;
     if format.annals_export > FORMAT {
-        return Err(ImportError::NewerFormat { found: format.annals_export, known: FORMAT });
+        return Err(ImportError::NewerFormat {
+            found: format.annals_export,
+            known: FORMAT,
+        });
     }
-    serde_json::from_slice(line).map_err(|e| ImportError::Line { line: 1, reason: e.to_string() })
+    serde_json::from_slice(line).map_err(|e| ImportError::Line {
+        line: 1,
+        reason: e.to_string(),
+    })
 }

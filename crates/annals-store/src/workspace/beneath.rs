@@ -16,14 +16,25 @@ use rustix::io::Errno;
 /// Files that are being written begin with this.
 pub(super) const DRAFT_PREFIX: &str = ".annals-draft-";
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// A FIFO that executed code left must not block whoever opens it.
-const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOCTTY);
 
 /// The handle that everything goes through.
 pub(super) fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
-    openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    openat(
+        CWD,
+        path,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 /// Opens a file for reading, following only symlinks that stay beneath `root`.
@@ -47,7 +58,7 @@ fn open_file_strictly(root: &OwnedFd, path: &str) -> Result<File, Errno> {
 
 /// The folder that a path's last part lies in, and that part. No part on the way may be a symlink.
 pub(super) fn open_parent<'p>(root: &OwnedFd, path: &'p str) -> Result<(OwnedFd, &'p str), Errno> {
-    walk(root, path, |folder, part| open_folder(folder, part))
+    walk(root, path, open_folder)
 }
 
 /// The same, making folders that are missing.
@@ -113,7 +124,13 @@ impl Draft {
                 Err(errno) => return Err(errno),
                 Ok(file) => {
                     let name = name.to_owned();
-                    return Ok(Draft { file: file.into(), folder, draft_name, name, published: false });
+                    return Ok(Draft {
+                        file: file.into(),
+                        folder,
+                        draft_name,
+                        name,
+                        published: false,
+                    });
                 }
             }
         }

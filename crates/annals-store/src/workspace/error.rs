@@ -65,7 +65,10 @@ pub enum WorkspaceError {
 
 impl WorkspaceError {
     pub(super) fn folder(folder: &Path, source: io::Error) -> Self {
-        WorkspaceError::Folder { folder: folder.display().to_string(), source }
+        WorkspaceError::Folder {
+            folder: folder.display().to_string(),
+            source,
+        }
     }
 
     pub(super) fn file(path: &PhysicalPath, source: io::Error) -> Self {
@@ -74,7 +77,9 @@ impl WorkspaceError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 WorkspaceError::DiskFull { path }
             }
-            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => WorkspaceError::ReadOnly { path },
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                WorkspaceError::ReadOnly { path }
+            }
             _ => WorkspaceError::File { path, source },
         }
     }

@@ -57,7 +57,9 @@ impl Workspace {
         std::fs::create_dir_all(given).map_err(failed)?;
         let path = given.canonicalize().map_err(failed)?;
         let folder = beneath::open_root(&path).map_err(|errno| failed(errno.into()))?;
-        Ok(Workspace { root: Arc::new(Root { path, folder }) })
+        Ok(Workspace {
+            root: Arc::new(Root { path, folder }),
+        })
     }
 
     /// Where the tree lies on this machine. For sandboxes; never for models.
@@ -68,7 +70,10 @@ impl Workspace {
     /// Writes a file: whole or not at all, replacing what was there. Folders are made as needed.
     pub fn write(&self, path: &PhysicalPath, bytes: &[u8]) -> Result<(), WorkspaceError> {
         let mut draft = self.draft(path)?;
-        draft.file.write_all(bytes).map_err(|error| WorkspaceError::file(path, error))?;
+        draft
+            .file
+            .write_all(bytes)
+            .map_err(|error| WorkspaceError::file(path, error))?;
         self.publish(path, draft)
     }
 
@@ -78,7 +83,9 @@ impl Workspace {
 
     fn publish(&self, path: &PhysicalPath, draft: Draft) -> Result<(), WorkspaceError> {
         failpoint("workspace.written");
-        draft.publish().map_err(|errno| WorkspaceError::write(path, errno))?;
+        draft
+            .publish()
+            .map_err(|errno| WorkspaceError::write(path, errno))?;
         failpoint("workspace.renamed");
         Ok(())
     }
@@ -87,7 +94,9 @@ impl Workspace {
     pub fn open_file(&self, path: &PhysicalPath) -> Result<File, WorkspaceError> {
         let file = beneath::open_file(&self.root.folder, path.as_str())
             .map_err(|errno| WorkspaceError::read(path, errno))?;
-        let meta = file.metadata().map_err(|error| WorkspaceError::file(path, error))?;
+        let meta = file
+            .metadata()
+            .map_err(|error| WorkspaceError::file(path, error))?;
         if !meta.is_file() {
             return Err(WorkspaceError::NotAFile { path: path.clone() });
         }
@@ -97,7 +106,9 @@ impl Workspace {
     /// The content of a file.
     pub fn read(&self, path: &PhysicalPath) -> Result<Vec<u8>, WorkspaceError> {
         let mut bytes = Vec::new();
-        self.open_file(path)?.read_to_end(&mut bytes).map_err(|error| WorkspaceError::file(path, error))?;
+        self.open_file(path)?
+            .read_to_end(&mut bytes)
+            .map_err(|error| WorkspaceError::file(path, error))?;
         Ok(bytes)
     }
 
@@ -122,7 +133,8 @@ impl Workspace {
     /// Takes away the right to change a file in place. A later [`write`](Self::write) still replaces it.
     pub fn set_read_only(&self, path: &PhysicalPath) -> Result<(), WorkspaceError> {
         let file = self.open_file(path)?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444)).map_err(|errno| WorkspaceError::write(path, errno))
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444))
+            .map_err(|errno| WorkspaceError::write(path, errno))
     }
 
     /// Files whose path begins with `prefix` (`""`: all of them), sorted by path. What is no regular file, or has
@@ -146,7 +158,10 @@ impl Workspace {
         let mut pieces = artifacts.stream(digest).await?;
         let mut draft = self.draft(path)?;
         while let Some(piece) = pieces.try_next().await? {
-            draft.file.write_all(&piece).map_err(|error| WorkspaceError::file(path, error))?;
+            draft
+                .file
+                .write_all(&piece)
+                .map_err(|error| WorkspaceError::file(path, error))?;
         }
         // The stream ended without an error, so the bytes are those of the digest.
         self.publish(path, draft)?;
@@ -154,7 +169,9 @@ impl Workspace {
     }
 
     async fn has(&self, path: &PhysicalPath, digest: &BlobDigest) -> Result<bool, WorkspaceError> {
-        let Ok(mut file) = self.open_file(path) else { return Ok(false) };
+        let Ok(mut file) = self.open_file(path) else {
+            return Ok(false);
+        };
         let hashed = tokio::task::spawn_blocking(move || hash(&mut file)).await;
         match hashed {
             Ok(Ok(blob)) => Ok(blob.digest == *digest),

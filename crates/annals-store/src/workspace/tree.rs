@@ -36,20 +36,34 @@ pub(super) fn list(root: &OwnedFd, prefix: &str) -> Result<Vec<FileEntry>, Errno
         };
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
             if name == "." || name == ".." || name.starts_with(DRAFT_PREFIX) {
                 continue;
             }
-            let whole = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-            let Ok(stat) = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let whole = if path.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{path}/{name}")
+            };
+            let Ok(stat) = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory if is_on_the_way(&whole, prefix) => waiting.push(whole),
                 FileType::RegularFile if whole.starts_with(prefix) => {
-                    let Ok(path) = PhysicalPath::parse(&whole) else { continue };
-                    let micros = (stat.st_mtime as i64).saturating_mul(1_000_000);
+                    let Ok(path) = PhysicalPath::parse(&whole) else {
+                        continue;
+                    };
+                    let micros = stat.st_mtime.saturating_mul(1_000_000);
                     let modified_micros = micros.saturating_add(stat.st_mtime_nsec as i64 / 1_000);
                     let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
-                    found.push(FileEntry { path, size_bytes, modified_micros });
+                    found.push(FileEntry {
+                        path,
+                        size_bytes,
+                        modified_micros,
+                    });
                 }
                 _ => {}
             }

@@ -18,14 +18,31 @@ const SECTOR_BYTES: usize = 512;
 /// One thing that happened below SQLite, or beside it.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Write { file: String, offset: usize, bytes: Vec<u8> },
-    Truncate { file: String, size: usize },
-    Sync { file: String },
-    Delete { file: String, durably: bool },
+    Write {
+        file: String,
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    Truncate {
+        file: String,
+        size: usize,
+    },
+    Sync {
+        file: String,
+    },
+    Delete {
+        file: String,
+        durably: bool,
+    },
     /// The names in the folder reached the disk.
-    SyncFolder { folder: String },
+    SyncFolder {
+        folder: String,
+    },
     /// The test was told that block `seq` of this conversation is durable.
-    Acknowledged { conversation: String, seq: u64 },
+    Acknowledged {
+        conversation: String,
+        seq: u64,
+    },
 }
 
 /// How the disk fails.
@@ -61,17 +78,26 @@ pub(crate) fn set_fault(folder: &Path, fault: Option<Fault>) {
 
 fn fault_of(file: &str) -> Option<Fault> {
     let layer = layer();
-    layer.faults.iter().find(|(folder, _)| file.starts_with(folder.as_str())).map(|(_, fault)| *fault)
+    layer
+        .faults
+        .iter()
+        .find(|(folder, _)| file.starts_with(folder.as_str()))
+        .map(|(_, fault)| *fault)
 }
 
 /// Notes that a test was told of a durable block.
 pub(crate) fn acknowledge(conversation: &str, seq: u64) {
-    layer().ops.push(Op::Acknowledged { conversation: conversation.to_owned(), seq });
+    layer().ops.push(Op::Acknowledged {
+        conversation: conversation.to_owned(),
+        seq,
+    });
 }
 
 /// Notes that the log has synced its folder.
 pub(crate) fn folder_synced(folder: &Path) {
-    layer().ops.push(Op::SyncFolder { folder: folder.display().to_string() });
+    layer().ops.push(Op::SyncFolder {
+        folder: folder.display().to_string(),
+    });
 }
 
 /// Everything that happened to files below `folder`, with the acknowledgements between.
@@ -84,7 +110,9 @@ pub(crate) fn record(folder: &Path) -> Record {
         Op::SyncFolder { folder: synced } => *synced == folder,
         Op::Acknowledged { .. } => true,
     };
-    Record { ops: layer().ops.iter().filter(below).cloned().collect() }
+    Record {
+        ops: layer().ops.iter().filter(below).cloned().collect(),
+    }
 }
 
 /// What happened, in order.
@@ -126,7 +154,10 @@ impl FileState {
 
     fn delete(&mut self) {
         let ghost = self.is_name_durable.then(|| std::mem::take(&mut self.durable));
-        *self = FileState { ghost: ghost.or(self.ghost.take()), ..FileState::default() };
+        *self = FileState {
+            ghost: ghost.or(self.ghost.take()),
+            ..FileState::default()
+        };
     }
 
     fn sync_name(&mut self) {
@@ -197,13 +228,20 @@ impl Record {
                 image.insert(name, bytes);
             }
         }
-        Image { files: image, acknowledged }
+        Image {
+            files: image,
+            acknowledged,
+        }
     }
 }
 
 fn torn(op: Op, coin: &mut dyn FnMut(u64) -> u64) -> Op {
     match op {
-        Op::Write { file, offset, mut bytes } => {
+        Op::Write {
+            file,
+            offset,
+            mut bytes,
+        } => {
             let sectors = bytes.len().div_ceil(SECTOR_BYTES) as u64;
             bytes.truncate(coin(sectors + 1) as usize * SECTOR_BYTES);
             Op::Write { file, offset, bytes }
@@ -304,7 +342,10 @@ unsafe extern "C" fn delete(_vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sy
         let file = CStr::from_ptr(name).to_string_lossy().into_owned();
         let code = ((*real_vfs()).xDelete.unwrap())(real_vfs(), name, sync_folder);
         if code == ffi::SQLITE_OK {
-            layer().ops.push(Op::Delete { file, durably: sync_folder != 0 });
+            layer().ops.push(Op::Delete {
+                file,
+                durably: sync_folder != 0,
+            });
         }
         code
     }
@@ -319,7 +360,12 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     }
 }
 
-unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, data: *const c_void, amount: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut ffi::sqlite3_file,
+    data: *const c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
     // SAFETY: SQLite gives `amount` bytes at `data`.
     unsafe {
         let name = name_of(file);
@@ -331,7 +377,11 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, data: *const c_void, am
         let code = pass!(file, xWrite, data, amount, offset);
         if code == ffi::SQLITE_OK {
             let bytes = std::slice::from_raw_parts(data.cast::<u8>(), amount as usize).to_vec();
-            layer().ops.push(Op::Write { file: name.clone(), offset: offset as usize, bytes });
+            layer().ops.push(Op::Write {
+                file: name.clone(),
+                offset: offset as usize,
+                bytes,
+            });
         }
         code
     }
@@ -341,7 +391,10 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
     // SAFETY: an open file of ours.
     unsafe {
         let code = pass!(file, xTruncate, size);
-        layer().ops.push(Op::Truncate { file: name_of(file).clone(), size: size as usize });
+        layer().ops.push(Op::Truncate {
+            file: name_of(file).clone(),
+            size: size as usize,
+        });
         code
     }
 }
@@ -354,7 +407,9 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
         }
         let code = pass!(file, xSync, flags);
         if code == ffi::SQLITE_OK {
-            layer().ops.push(Op::Sync { file: name_of(file).clone() });
+            layer().ops.push(Op::Sync {
+                file: name_of(file).clone(),
+            });
         }
         code
     }

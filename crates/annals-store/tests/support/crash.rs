@@ -68,7 +68,11 @@ pub(crate) fn expected(name: &str, number: u64) -> Block {
 
 /// Appends to all conversations at once, and says so only of what the log acknowledged.
 pub(crate) fn write(home: &Path, seed: u64) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let home = Home::new(home);
     runtime.block_on(async {
         let log = Arc::new(home.open_log(SqliteOptions::default()).unwrap());
@@ -76,7 +80,12 @@ pub(crate) fn write(home: &Path, seed: u64) {
         let out = Arc::new(Mutex::new(std::io::stdout()));
         let mut writers = Vec::new();
         for index in 0..CONVERSATIONS {
-            let (log, artifacts, home, out) = (Arc::clone(&log), artifacts.clone(), home.clone(), Arc::clone(&out));
+            let (log, artifacts, home, out) = (
+                Arc::clone(&log),
+                artifacts.clone(),
+                home.clone(),
+                Arc::clone(&out),
+            );
             let mut rng = Rng(seed ^ (index as u64) << 32);
             writers.push(tokio::spawn(async move {
                 let name = name(index);
@@ -86,17 +95,23 @@ pub(crate) fn write(home: &Path, seed: u64) {
                     Err(error) => panic!("{error}"),
                 }
                 // The last writer was killed and its lease never expires: it must be known to be gone.
-                let lease = log.acquire(&id, "writer", at(0), Duration::from_secs(1 << 30)).await.unwrap();
+                let lease = log
+                    .acquire(&id, "writer", at(0), Duration::from_secs(1 << 30))
+                    .await
+                    .unwrap();
                 let workspace = home.open_workspace(&id).unwrap();
                 let mut tail = log.tail(&id).await.unwrap();
                 for _ in 0..APPENDS {
                     let first = tail.map_or(1, |tail: Seq| tail.get() + 1);
-                    let blocks: Vec<Block> =
-                        (first..=first + rng.below(4)).map(|number| expected(&name, number)).collect();
+                    let blocks: Vec<Block> = (first..=first + rng.below(4))
+                        .map(|number| expected(&name, number))
+                        .collect();
                     for block in blocks.iter().filter(|block| block.blob().is_some()) {
                         artifacts.put(artifact(&name, block.seq.get())).await.unwrap();
                     }
-                    workspace.write(&file(), content(&name, first).as_bytes()).unwrap();
+                    workspace
+                        .write(&file(), content(&name, first).as_bytes())
+                        .unwrap();
                     let last = log.append(&lease, tail, blocks).await.unwrap();
                     writeln!(out.lock().unwrap(), "ACK {name} {last}").unwrap();
                     tail = Some(last);
@@ -166,7 +181,11 @@ fn kill_one(mut command: Command, end: &End, acknowledged: &mut HashMap<String, 
     if let End::At(point, count) = end {
         command.env("ANNALS_FAILPOINT", format!("{point}:{count}"));
     }
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
     let mut spoken = 0;
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let Ok(line) = line else { break };
@@ -174,7 +193,9 @@ fn kill_one(mut command: Command, end: &End, acknowledged: &mut HashMap<String, 
         if words.next() != Some("ACK") {
             continue;
         }
-        let (Some(name), Some(Ok(last))) = (words.next(), words.next().map(str::parse)) else { continue };
+        let (Some(name), Some(Ok(last))) = (words.next(), words.next().map(str::parse)) else {
+            continue;
+        };
         acknowledged.insert(name.to_owned(), last);
         spoken += 1;
         if matches!(end, End::After(count) if spoken > *count) {
@@ -184,16 +205,24 @@ fn kill_one(mut command: Command, end: &End, acknowledged: &mut HashMap<String, 
     let status = child.wait().unwrap();
     use std::os::unix::process::ExitStatusExt as _;
     let killed = status.signal() == Some(9);
-    assert!(killed || status.success(), "the writer failed by itself: {status} ({end:?})");
+    assert!(
+        killed || status.success(),
+        "the writer failed by itself: {status} ({end:?})"
+    );
     killed
 }
 
 /// Reopens the home and looks at everything.
 fn judge(home: &Path, acknowledged: &HashMap<String, u64>, end: &End) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let home = Home::new(home);
     runtime.block_on(async {
-        let log = home.open_log(SqliteOptions::default()).unwrap_or_else(|e| panic!("reopens after {end:?}: {e}"));
+        let log = home
+            .open_log(SqliteOptions::default())
+            .unwrap_or_else(|e| panic!("reopens after {end:?}: {e}"));
         let artifacts = home.open_artifacts().unwrap();
         for index in 0..CONVERSATIONS {
             let name = name(index);
@@ -204,18 +233,28 @@ fn judge(home: &Path, acknowledged: &HashMap<String, u64>, end: &End) {
             };
             let promised = acknowledged.get(&name).copied().unwrap_or(0);
             let found = blocks.len() as u64;
-            assert!(found >= promised, "{name}: {promised} blocks were acknowledged, {found} are there ({end:?})");
+            assert!(
+                found >= promised,
+                "{name}: {promised} blocks were acknowledged, {found} are there ({end:?})"
+            );
             for (block, number) in blocks.iter().zip(1..) {
                 assert_eq!(*block, expected(&name, number), "a torn block after {end:?}");
                 if let Some(blob) = block.blob() {
-                    let bytes = artifacts.get(&blob.digest).await.unwrap_or_else(|e| panic!("{e} ({end:?})"));
+                    let bytes = artifacts
+                        .get(&blob.digest)
+                        .await
+                        .unwrap_or_else(|e| panic!("{e} ({end:?})"));
                     assert_eq!(bytes, artifact(&name, number));
                 }
             }
             let workspace = home.open_workspace(&conversation(&name)).unwrap();
             if let Ok(bytes) = workspace.read(&file()) {
                 let text = String::from_utf8(bytes).unwrap();
-                let number = text.split(['-', ' ']).nth(1).and_then(|n| n.parse().ok()).unwrap();
+                let number = text
+                    .split(['-', ' '])
+                    .nth(1)
+                    .and_then(|n| n.parse().ok())
+                    .unwrap();
                 assert_eq!(text, content(&name, number), "a torn file after {end:?}");
             }
         }
