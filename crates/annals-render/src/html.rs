@@ -10,8 +10,6 @@ mod element;
 mod picture;
 mod table;
 
-use std::time::{Duration, Instant};
-
 use html5ever::tendril::TendrilSink as _;
 use html5ever::{ParseOpts, parse_document};
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
@@ -21,15 +19,17 @@ use crate::doc::{Block, Document, Inline, Length};
 pub(crate) use browser::prepare as prepare_for_browser;
 
 const PARSE_PIECE_BYTES: usize = 16 << 10;
-const PARSE_LIMIT: Duration = Duration::from_secs(5);
+/// Elements within elements the parser goes on with: its work grows with the square of the depth. Browsers stop
+/// at 512.
+pub const MAX_OPEN_ELEMENTS: usize = 1000;
 
-/// HTML built to be slow to parse: tens of thousands of elements within each other.
+/// The HTML nests its elements beyond [`MAX_OPEN_ELEMENTS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the HTML took too long to parse")]
-pub struct TooSlow;
+#[error("the HTML nests more than `{MAX_OPEN_ELEMENTS}` elements within each other")]
+pub struct TooDeep;
 
 /// Reads a whole HTML document.
-pub fn read(content: &str) -> Result<Document, TooSlow> {
+pub fn read(content: &str) -> Result<Document, TooDeep> {
     let dom = parse(content)?;
     let mut sheet = css::Sheet::default();
     let mut title = None;
@@ -46,7 +46,7 @@ pub fn read(content: &str) -> Result<Document, TooSlow> {
 pub fn fragment(content: &str) -> Vec<Block> {
     match read(content) {
         Ok(document) => document.blocks,
-        Err(TooSlow) => vec![Block::Code {
+        Err(TooDeep) => vec![Block::Code {
             lang: None,
             text: content.to_owned(),
         }],
@@ -89,10 +89,9 @@ pub fn length(value: &str) -> Option<Length> {
     }
 }
 
-/// The parser's work grows with the square of the depth: it is fed in pieces and watched.
-fn parse(content: &str) -> Result<RcDom, TooSlow> {
+/// Fed in pieces, so that a tree that grows too deep is noticed before it costs minutes.
+fn parse(content: &str) -> Result<RcDom, TooDeep> {
     let mut parser = parse_document(RcDom::default(), ParseOpts::default());
-    let started = Instant::now();
     let mut rest = content;
     while !rest.is_empty() {
         let mut end = rest.len().min(PARSE_PIECE_BYTES);
@@ -101,11 +100,17 @@ fn parse(content: &str) -> Result<RcDom, TooSlow> {
         }
         parser.process(rest[..end].into());
         rest = &rest[end..];
-        if started.elapsed() > PARSE_LIMIT {
-            return Err(TooSlow);
+        if open_elements(&parser.tokenizer.sink.sink.document) > MAX_OPEN_ELEMENTS {
+            return Err(TooDeep);
         }
     }
     Ok(parser.finish())
+}
+
+/// How deep the parser stands: its open elements are the last children of each other.
+fn open_elements(root: &Handle) -> usize {
+    let last = |node: &Handle| node.children.borrow().last().cloned();
+    std::iter::successors(last(root), last).count()
 }
 
 /// Collects style sheets and the title; both may stand anywhere.

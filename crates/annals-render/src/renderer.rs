@@ -203,9 +203,7 @@ impl Renderer {
         }
         let mut document = match request.format {
             Format::Markdown => markdown::read(request.content),
-            Format::Html => html::read(request.content).map_err(|_| RenderError::Deadline {
-                limit: limits.deadline,
-            })?,
+            Format::Html => html::read(request.content)?,
         };
         if let Some(title) = request.title.map(str::trim).filter(|title| !title.is_empty()) {
             document.title = Some(prose::collapse(title));

@@ -324,6 +324,9 @@ pub enum RenderError {
         /// What it may take.
         limit: Duration,
     },
+    /// Elements within elements without end.
+    #[error(transparent)]
+    TooDeep(#[from] crate::html::TooDeep),
     /// Too many abandoned calls are still running.
     #[error("too many documents are being rendered: try again later")]
     Busy,

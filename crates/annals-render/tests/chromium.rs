@@ -5,7 +5,7 @@ mod common;
 use std::io::Read as _;
 use std::net::TcpListener;
 
-use annals_render::{Engine, Renderer, Request, UsedEngine};
+use annals_render::{Engine, Request, UsedEngine};
 use common::{DASHBOARD, assets, pdf_pages, sources, squeeze};
 
 #[allow(clippy::print_stdout, reason = "a skipped check says so")]
@@ -40,7 +40,7 @@ fn the_browser_prints_the_document_and_touches_nothing_else() {
         engine: Engine::Chromium,
         ..Request::html(&html)
     };
-    let renderer = Renderer::new();
+    let renderer = common::patient_renderer();
     let pdf = renderer.pdf(&request).unwrap();
     assert_eq!(pdf.engine, UsedEngine::Chromium);
     let text = pdf_pages(&pdf.bytes).concat();

@@ -11,7 +11,7 @@ use crate::citation;
 use crate::doc::{Inline, Source, is_clickable};
 use crate::request::shorten;
 
-use super::{TooSlow, attr, parse};
+use super::{TooDeep, attr, parse};
 
 const DROPPED: [&str; 14] = [
     "script", "noscript", "iframe", "frame", "frameset", "object", "embed", "applet", "link", "base",
@@ -29,7 +29,7 @@ pub(crate) fn prepare(
     content: &str,
     sources: &[Source],
     picture: &dyn Fn(&str) -> Option<String>,
-) -> Result<String, TooSlow> {
+) -> Result<String, TooDeep> {
     let dom = parse(content)?;
     let mut writer = Writer {
         out: String::new(),

@@ -77,13 +77,14 @@ fn citations_come_as_tokens_and_as_marked_up_numbers() {
 }
 
 #[test]
-fn a_tree_of_any_depth_is_read_without_losing_its_text() {
-    let html = format!("{}deep{}", "<div>".repeat(2_000), "</div>".repeat(2_000));
-    let blocks = read(&html).unwrap().blocks;
+fn a_deep_tree_keeps_its_text_and_an_endless_one_is_refused() {
+    let nested = |depth: usize| format!("{}deep{}", "<div>".repeat(depth), "</div>".repeat(depth));
+    let blocks = read(&nested(900)).unwrap().blocks;
     let [Block::Paragraph(inlines)] = blocks.as_slice() else {
         panic!("{} blocks", blocks.len())
     };
     assert_eq!(plain_text(inlines), "deep");
+    assert_eq!(read(&nested(200_000)), Err(TooDeep));
 }
 
 #[test]

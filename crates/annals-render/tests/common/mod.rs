@@ -4,11 +4,20 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use annals_render::{Renderer, Source};
+use annals_render::{Limits, Renderer, Source};
 
-/// One renderer for all tests of a file: fonts are parsed once.
-pub static RENDERER: LazyLock<Renderer> = LazyLock::new(Renderer::new);
+/// One renderer for all tests of a file: fonts are parsed once. A busy machine must not make a test fail.
+pub static RENDERER: LazyLock<Renderer> = LazyLock::new(patient_renderer);
+
+/// A renderer without hurry.
+pub fn patient_renderer() -> Renderer {
+    Renderer::with_limits(Limits {
+        deadline: Duration::from_secs(600),
+        ..Limits::default()
+    })
+}
 
 /// A five-page report: headings, a wide table over a page break, a chart, code, other scripts, citations.
 pub const REPORT: &str = include_str!("../report/report.md");
