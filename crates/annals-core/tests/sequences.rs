@@ -490,8 +490,10 @@ fn a_hide_is_refused_in_the_cached_prefix_and_far_from_the_tail() {
         scene.returns(&id, outcome);
     }
     let check = |name: &str, limit: u32| {
-        let mut settings = annals_core::settings::CacheSettings::default();
-        settings.editable_tail_size_in_tokens = limit;
+        let settings = annals_core::settings::CacheSettings {
+            editable_tail_size_in_tokens: limit,
+            ..Default::default()
+        };
         scene.timeline.hide_check(&scene.file(name), &settings)
     };
     assert_eq!(check("0.md", 2_000), HideCheck::BeforeCache);

@@ -713,7 +713,7 @@ fn the_tail_comes_last_and_is_never_cached() {
         timezone: Zone::parse("Europe/Berlin").unwrap(),
     };
     let tail = Tail::of(&scene.timeline, &announce);
-    assert_snapshot!(tail.texts().concat(), @r"
+    assert_snapshot!(tail.texts().concat().trim_start(), @r"
     [SOURCES POOL] cite as [[S:n]]; read whole with react.read(so:sources_pool[n])
     [S:1] A | https://a.example/
       about a and more
