@@ -55,7 +55,7 @@ pub(super) fn insert(
     let seq = block.seq.get() as i64;
     let (ts, tokens) = (block.ts.unix_micros(), i64::from(block.tokens));
     let sum = checksum(
-        &[
+        [
             seq,
             keys[0],
             keys[1],
@@ -65,7 +65,7 @@ pub(super) fn insert(
             tokens,
             step.unwrap_or(-1),
         ],
-        &[
+        [
             text_bytes(path.as_deref()),
             text_bytes(call),
             text_bytes(meta.as_deref()),
@@ -136,19 +136,23 @@ fn bytes_of(value: ValueRef<'_>) -> Option<&[u8]> {
     }
 }
 
-/// CRC-32 of every column; each text is preceded by its length, so that none can lend bytes to the next.
-fn checksum(numbers: &[i64], texts: &[Option<&[u8]>]) -> i64 {
-    let mut sum = crc32fast::Hasher::new();
-    numbers
-        .iter()
-        .for_each(|number| sum.update(&number.to_le_bytes()));
-    for text in texts {
-        let length = text.map_or(u64::MAX, |text| text.len() as u64);
-        sum.update(&length.to_le_bytes());
-        sum.update(text.unwrap_or_default());
+/// CRC-32 of every column: numbers and lengths first, so that no text can lend bytes to the next.
+fn checksum(numbers: [i64; NUMBERS], texts: [Option<&[u8]>; TEXTS]) -> i64 {
+    const WORD_BYTES: usize = size_of::<u64>();
+    let mut head = [0; (NUMBERS + TEXTS) * WORD_BYTES];
+    let lengths = texts.map(|text| text.map_or(u64::MAX, |text| text.len() as u64));
+    let words = numbers.into_iter().map(|number| number as u64).chain(lengths);
+    for (place, word) in head.chunks_exact_mut(WORD_BYTES).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
     }
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&head);
+    texts.into_iter().flatten().for_each(|text| sum.update(text));
     i64::from(sum.finalize())
 }
+
+const NUMBERS: usize = 8;
+const TEXTS: usize = 4;
 
 /// Why a row is no block.
 #[derive(Debug)]
@@ -192,7 +196,7 @@ impl<'c> RowReader<'c> {
         let (path, call, meta) = (row.get_ref(8)?, row.get_ref(9)?, row.get_ref(10)?);
         let body = row.get_ref(11)?;
         let sum = checksum(
-            &[
+            [
                 seq,
                 keys[0],
                 keys[1],
@@ -202,7 +206,7 @@ impl<'c> RowReader<'c> {
                 tokens,
                 step.unwrap_or(-1),
             ],
-            &[bytes_of(path), bytes_of(call), bytes_of(meta), bytes_of(body)],
+            [bytes_of(path), bytes_of(call), bytes_of(meta), bytes_of(body)],
         );
         if sum != number(12)? {
             return Err(RowFault::Damaged(format!(
