@@ -92,7 +92,9 @@ impl Markdown {
                 self.toggle(self.is_code, paint::NAME, out);
             }
             '*' if !styled_line && !self.is_code => {
-                if std::mem::replace(&mut self.star, !self.star) {
+                let is_second = self.star;
+                self.star = !is_second;
+                if is_second {
                     self.is_bold = !self.is_bold;
                     self.toggle(self.is_bold, paint::BOLD, out);
                 }

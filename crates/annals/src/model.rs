@@ -6,11 +6,12 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use annals_model::{EventStream, Model as AnyModel, ModelError, Price, Request, ScriptModel, Window};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 pub use annals_model::script::{Script, ScriptCall, Step};
+/// The trait that every model implements.
+pub use annals_model::Model as AnyModel;
 pub use annals_model::*;
 
 /// Where the key of an OpenAI-compatible server is looked for.

@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLock};
 use annals::core::ids::{ConversationId, SkillName};
 use annals::core::skill::Skill;
 use annals::core::timeline::Timeline;
-use annals::model::{self, EventStream, Model as AnyModel, ModelError, OpenError, Request, Window};
+use annals::model::{self, AnyModel, EventStream, ModelError, OpenError, Request, Window};
 use annals::render::Renderer;
 use annals::runtime::RunError;
 use annals::sandbox::{Backend, Registry};

@@ -1,0 +1,57 @@
+//! A stage of one's own: it notes what the person is interested in when a turn begins, refuses one tool, and
+//! suggests what to ask next when the turn ends. What it contributes is on the timeline like everything else.
+
+#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+
+use annals::prelude::*;
+
+#[tool(name = "delete_everything", description = "Delete everything")]
+async fn delete_everything(_cx: &ToolCx) -> ToolResult {
+    Ok(json!("gone"))
+}
+
+struct Careful;
+
+#[async_trait]
+impl Hooks for Careful {
+    async fn turn_started(&self, turn: &TurnId, _timeline: &Timeline) -> Vec<NewBlock> {
+        let path = LogicalPath::stage(turn, "coordinator").expect("a plain name");
+        vec![NewBlock::new(BlockKind::StageCoordinator, turn, path).text("text/plain", "prefers small steps")]
+    }
+
+    async fn before_call(&self, _call: &annals::core::ids::CallId, tool: &str, _args: &Value) -> Verdict {
+        match tool {
+            "delete_everything" => Verdict::Refuse("nothing is deleted here: ask a person".to_owned()),
+            _ => Verdict::Allow,
+        }
+    }
+
+    async fn turn_ending(&self, turn: &TurnId, _timeline: &Timeline) -> Vec<NewBlock> {
+        let path = LogicalPath::stage(turn, "suggested_followups").expect("a plain name");
+        vec![NewBlock::new(BlockKind::StageSuggestedFollowups, turn, path).json(&json!(["What is left to do?"]))]
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let data = tempfile::tempdir()?;
+    let script = Script::of([
+        Step::call("tc_1", "delete_everything", json!({})),
+        Step { expect: vec!["prefers small steps".to_owned()], ..Step::text("I was not allowed to, and that is good.") },
+    ]);
+    let agent = Agent::builder()
+        .model(Model::script("stage", script))
+        .tool(delete_everything)
+        .hooks(Careful)
+        .home(data.path())
+        .build()
+        .await?;
+    let session = agent.run(agent.session("conv_1").await?, "Clean up").await?;
+    println!("{}", session.answer());
+    session.timeline(|timeline| {
+        for block in timeline.blocks().iter().filter(|block| block.kind.tag().starts_with("stage.")) {
+            println!("{}: {}", block.kind, block.text().unwrap_or_default());
+        }
+    });
+    Ok(session.close().await?)
+}

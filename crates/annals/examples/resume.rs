@@ -1,0 +1,32 @@
+//! A conversation gone on with by another process: nothing is kept but the folder, and everything is there.
+
+#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+
+use annals::prelude::*;
+
+fn agent_of(script: Script) -> AgentBuilder {
+    Agent::builder().model(Model::script("resume", script)).tools(annals::tools::react::all())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let data = tempfile::tempdir()?;
+    let note = json!({"path": "note.md", "channel": "canvas", "content": "The key is under the mat.\n", "kind": "file"});
+    let script = Script::of([Step::call("tc_1", "react.write", note), Step::text("Noted.")]);
+    let agent = agent_of(script).home(data.path()).build().await?;
+    let request = TurnRequest::new("Note: the key is under the mat").turn_id(TurnId::parse("turn_1")?);
+    let session = agent.run(agent.session("conv_1").await?, request).await?;
+    println!("{}", session.answer());
+    session.close().await?;
+    drop(agent);
+
+    // OUT_DIR is a cache: what is lost with it comes back.
+    std::fs::remove_dir_all(data.path().join("workspace"))?;
+
+    let read = Step::call("tc_2", "react.read", json!({"paths": ["fi:turn_1.files/note.md"]}));
+    let recall = Step { expect: vec!["under the mat".to_owned()], ..Step::text("Under the mat.") };
+    let agent = agent_of(Script::of([read, recall])).home(data.path()).build().await?;
+    let session = agent.run(agent.session("conv_1").await?, "Where is the key?").await?;
+    println!("{}", session.answer());
+    Ok(session.close().await?)
+}

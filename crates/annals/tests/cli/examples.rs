@@ -1,0 +1,27 @@
+//! The examples run, and say what they should.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Cargo builds examples beside the binary before it runs the tests.
+fn example(name: &str) -> PathBuf {
+    let beside = PathBuf::from(env!("CARGO_BIN_EXE_annals"));
+    beside.parent().unwrap().join("examples").join(name)
+}
+
+#[test]
+fn every_example_says_what_it_should() {
+    for (name, text) in [
+        ("custom_tool", "41 + 1 is 42."),
+        ("own_stage", "stage.suggested_followups: [\"What is left to do?\"]"),
+        ("streaming", "the turn ended: complete"),
+        ("resume", "Under the mat."),
+        ("replay", "replayed the same"),
+        ("openai_endpoint", "Hello from this machine."),
+    ] {
+        let output = Command::new(example(name)).env_remove("OPENAI_API_KEY").output().unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(stdout.contains(text), "{name}: {stdout}");
+    }
+}

@@ -1,0 +1,134 @@
+//! `run` and `resume`.
+
+use std::io::{BufRead as _, BufReader};
+
+use serde_json::json;
+
+use super::annals::{Annals, filters, types};
+
+#[test]
+fn the_answer_alone_is_on_standard_output_and_the_new_conversation_on_standard_error() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [{"text": "Forty-two."}]}));
+    let ran = annals.run(&["run", "What is it?", "--model", &model]);
+    filters().bind(|| {
+        insta::assert_snapshot!(ran.shown(), @r"
+        exit 0
+        --- stdout
+        Forty-two.
+        --- stderr
+        conversation [CONV]
+        ");
+    });
+}
+
+#[test]
+fn the_prompt_may_come_from_standard_input_and_the_turn_id_from_the_caller() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [{"expect": ["from a pipe"], "text": "yes"}]}));
+    let args = ["run", "-", "--model", &model, "--conversation", "c1", "--turn-id", "turn_a", "--json"];
+    let blocks = annals.run_with(&args, "this came from a pipe").good().json_lines();
+    assert!(blocks.iter().all(|block| block["turn_id"] == "turn_a"));
+    insta::assert_snapshot!(types(&blocks), @r"
+    turn.header
+    user.prompt
+    agent.log.header
+    assistant.completion
+    react.completion
+    ");
+}
+
+#[test]
+fn json_prints_every_block_in_order_and_the_completion_last() {
+    let annals = Annals::new();
+    let write = json!({"path": "report.md", "channel": "canvas", "content": "# Report", "kind": "display"});
+    let model = annals.script(&json!({"steps": [
+        {"text": "Drafting summary", "tool_calls": [{"id": "tc_a1", "tool": "react.write", "params": write}]},
+        {"expect": ["[TOOL RESULT tc_a1].summary react.write"], "text": "Done", "usage": {"input_tokens": 10, "output_tokens": 5}},
+    ]}));
+    let ran = annals.run(&["run", "Write it", "--model", &model, "--json", "--conversation", "c1"]).good();
+    let blocks = ran.json_lines();
+    let seqs: Vec<u64> = blocks.iter().map(|block| block["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, (1..=blocks.len() as u64).collect::<Vec<_>>());
+    assert_eq!(blocks.last().unwrap()["type"], "react.completion");
+    let stored = annals.run(&["timeline", "blocks", "c1"]).good();
+    assert_eq!(ran.stdout, stored.stdout, "what was shown is what is kept");
+}
+
+#[test]
+fn every_block_that_was_printed_survives_a_kill() {
+    let annals = Annals::new();
+    let write = |n: u32| json!({"path": format!("{n}.md"), "channel": "canvas", "content": "# Report", "kind": "display"});
+    let step = |n: u32| json!({"delay_ms": 20, "tool_calls": [{"id": format!("tc_{n}"), "tool": "react.write", "params": write(n)}]});
+    let steps: Vec<_> = (0..14).map(step).collect();
+    let model = annals.script(&json!({"steps": steps}));
+    let mut child = annals.spawn(&["run", "Write", "--model", &model, "--json", "--conversation", "c1"]);
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut seen: Vec<String> = lines.take(12).map(Result::unwrap).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let kept = annals.run(&["timeline", "blocks", "c1"]).good();
+    let kept: Vec<&str> = kept.stdout.lines().collect();
+    assert!(kept.len() >= seen.len());
+    seen.iter_mut().zip(kept).for_each(|(seen, kept)| assert_eq!(seen, kept));
+}
+
+#[test]
+fn resume_goes_on_with_the_turn_that_a_kill_left_open() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [
+        {"tool_calls": [{"id": "tc_1", "tool": "react.plan", "params": {"mode": "new", "steps": ["one"]}}]},
+        {"delay_ms": 60_000, "text": "never"},
+    ]}));
+    let mut child = annals.spawn(&["run", "Plan", "--model", &model, "--json", "--conversation", "c1"]);
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The plan's blocks are there; the next model call waits for a minute.
+    let plan = lines.map(Result::unwrap).find(|line| line.contains("\"react.plan\""));
+    assert!(plan.is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let model = annals.script(&json!({"steps": [{"expect": ["one"], "text": "Planned."}]}));
+    let ran = annals.run(&["resume", "c1", "--model", &model]).good();
+    assert_eq!(ran.stdout, "Planned.\n");
+    let again = annals.run(&["resume", "c1", "--model", &model]);
+    assert_eq!(again.code, 2, "{}", again.shown());
+}
+
+#[test]
+fn a_failed_expectation_ends_with_code_one_and_says_which_text_is_missing() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [{"expect": ["never there"], "text": "x"}]}));
+    let ran = annals.run(&["run", "Hi", "--model", &model, "--conversation", "c1"]);
+    insta::assert_snapshot!(ran.shown(), @r"
+    exit 1
+    --- stdout
+    --- stderr
+    error: `script:script` gave no answer: expectation_failed: step 1 of the script expects `never there` in the view, it is not there
+    ");
+}
+
+#[test]
+fn a_clarifying_question_is_an_answer() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [
+        {"tool_calls": [{"id": "tc_1", "tool": "react.clarify", "params": {"questions": ["Which year?"]}}]},
+    ]}));
+    let ran = annals.run(&["run", "Sum it up", "--model", &model, "--conversation", "c1"]).good();
+    assert_eq!(ran.stdout, "Which year?\n");
+}
+
+#[test]
+fn an_attachment_is_read_back_byte_for_byte() {
+    let annals = Annals::new();
+    let bytes = b"a,b\r\n1,\xc3\xa9\r\n";
+    let file = annals.file("table.csv", bytes);
+    let model = annals.script(&json!({"steps": [{"expect": ["table.csv"], "text": "ok"}]}));
+    let args = ["run", "Look", "--model", &model, "--conversation", "c1", "--turn-id", "turn_1", "--attach", file.to_str().unwrap()];
+    annals.run(&args).good();
+    let read = annals.run(&["read", "c1", "fi:turn_1.user.attachments/table.csv"]).good();
+    assert_eq!(read.bytes, bytes);
+    let line = annals.run(&["read", "c1", "fi:turn_1.user.attachments/table.csv#L2"]).good();
+    assert_eq!(line.bytes, b"1,\xc3\xa9\r\n");
+    let row = annals.run(&["read", "c1", "so:sources_pool[1]"]).good().json();
+    assert_eq!(row[0]["source_type"], "attachment");
+}

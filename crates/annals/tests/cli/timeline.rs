@@ -1,0 +1,141 @@
+//! `conversations`, `timeline` and `feedback`.
+
+use serde_json::json;
+
+use super::annals::{Annals, filters, types};
+
+/// A conversation of two turns, the first with a file.
+fn talked() -> Annals {
+    let annals = Annals::new();
+    let write = json!({"path": "report.md", "channel": "canvas", "content": "# Report\n\nAll is well.\n", "kind": "file"});
+    for (turn, steps) in [
+        ("turn_1", json!([{"text": "Writing.", "tool_calls": [{"id": "tc_1", "tool": "react.write", "params": write}]}, {"text": "It is written."}])),
+        ("turn_2", json!([{"expect": ["It is written."], "text": "Yes [[S:1]]."}])),
+    ] {
+        let model = annals.script(&json!({"steps": steps}));
+        annals.run(&["run", "Report, please", "--model", &model, "--conversation", "c1", "--turn-id", turn]).good();
+    }
+    annals
+}
+
+#[test]
+fn a_timeline_is_shown_as_a_tree_of_turns_and_rounds() {
+    let ran = talked().run(&["timeline", "show", "c1"]).good();
+    filters().bind(|| insta::assert_snapshot!("tree", ran.stdout));
+}
+
+#[test]
+fn blocks_can_be_sliced_by_turn_and_by_moment() {
+    let annals = talked();
+    let all = annals.run(&["timeline", "blocks", "c1"]).good().json_lines();
+    let second = annals.run(&["timeline", "blocks", "c1", "--turn", "turn_2"]).good().json_lines();
+    assert!(second.iter().all(|block| block["turn_id"] == "turn_2"));
+    let early = annals.run(&["timeline", "blocks", "c1", "--at", "3"]).good().json_lines();
+    assert_eq!(early, all[..3]);
+    insta::assert_snapshot!(types(&second), @r"
+    turn.header
+    user.prompt
+    agent.log.header
+    assistant.completion
+    react.completion
+    ");
+}
+
+#[test]
+fn the_view_is_rendered_with_its_cache_points_and_again_the_same() {
+    let annals = talked();
+    let ran = annals.run(&["timeline", "render", "c1"]).good();
+    filters().bind(|| insta::assert_snapshot!("view", ran.stdout));
+    assert_eq!(annals.run(&["timeline", "render", "c1"]).good().stdout, ran.stdout);
+}
+
+#[test]
+fn the_view_as_json_has_the_parts_of_the_text() {
+    let annals = talked();
+    let text = annals.run(&["timeline", "render", "c1"]).good().stdout;
+    let json = annals.run(&["timeline", "render", "c1", "--json"]).good().json();
+    let names: Vec<&String> = json.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["system", "parts", "cache_points", "tokens"]);
+    for part in json["parts"].as_array().unwrap() {
+        assert_eq!(part["type"], "text");
+        assert!(text.contains(part["text"].as_str().unwrap()));
+        assert!(part.get("block_seq").is_some() && part["tokens"].is_u64());
+    }
+    let marked: Vec<u64> = json["parts"].as_array().unwrap().iter().filter_map(|part| part["cache_point"].as_u64()).collect();
+    assert!(marked.contains(&1) && marked.contains(&3), "{marked:?}");
+}
+
+#[test]
+fn what_was_rendered_up_to_the_tail_point_stays_a_prefix() {
+    let annals = talked();
+    let last = annals.run(&["timeline", "blocks", "c1"]).good().json_lines().len();
+    let whole = annals.run(&["timeline", "render", "c1"]).good().stdout.replace("\n=>[1]", "").replace("\n=>[2]", "").replace("\n=>[3]", "");
+    for at in 1..=last {
+        let view = annals.run(&["timeline", "render", "c1", "--at", &at.to_string()]).good().stdout;
+        let Some((prefix, _)) = view.rsplit_once("\n=>[3]") else { continue };
+        let prefix = prefix.replace("\n=>[1]", "").replace("\n=>[2]", "");
+        assert!(whole.starts_with(&prefix), "at {at}");
+    }
+}
+
+#[test]
+fn a_fork_shares_the_history_up_to_its_cut_and_goes_its_own_way() {
+    let annals = talked();
+    let fork = annals.run(&["timeline", "fork", "c1", "--at", "4"]).good().stdout.trim().to_owned();
+    let of = |id: &str| annals.run(&["timeline", "blocks", id]).good().stdout;
+    assert_eq!(of(&fork).lines().collect::<Vec<_>>(), of("c1").lines().take(4).collect::<Vec<_>>());
+    let rows = annals.run(&["conversations", "--json"]).good().json();
+    let row = rows.as_array().unwrap().iter().find(|row| row["id"] == fork.as_str()).unwrap();
+    assert_eq!(row["lineage"], json!([{"parent": "c1", "at": 4, "operator": "fork"}]));
+}
+
+#[test]
+fn an_export_read_in_another_home_is_the_same_conversation() {
+    let annals = talked();
+    let file = annals.path().join("c1.jsonl");
+    let file = file.to_str().unwrap();
+    annals.run(&["timeline", "export", "c1", "-o", file]).good();
+    let other = Annals::new();
+    assert_eq!(other.run(&["timeline", "import", file]).good().stdout, "c1\n");
+    let of = |annals: &Annals| annals.run(&["timeline", "blocks", "c1"]).good().stdout;
+    assert_eq!(of(&annals), of(&other));
+    let read = other.run(&["read", "c1", "fi:turn_1.files/report.md"]).good();
+    assert_eq!(read.stdout, "# Report\n\nAll is well.\n");
+}
+
+#[test]
+fn feedback_is_on_the_timeline_and_the_model_sees_it() {
+    let annals = talked();
+    annals.run(&["feedback", "c1", "turn_1", "--reaction", "down", "--text", "too short"]).good();
+    let blocks = annals.run(&["timeline", "blocks", "c1"]).good().json_lines();
+    let last = blocks.last().unwrap();
+    assert_eq!((last["type"].as_str(), last["path"].as_str()), (Some("stage.feedback"), Some("ar:turn_1.stage.feedback")));
+    assert_eq!(last["text"], r#"{"reaction":"down","text":"too short"}"#);
+    assert!(annals.run(&["timeline", "render", "c1"]).good().stdout.contains("too short"));
+}
+
+#[test]
+fn conversations_are_listed_newest_first_and_only_of_the_own_scope() {
+    let annals = talked();
+    let model = annals.script(&json!({"steps": [{"text": "ok"}]}));
+    annals.run(&["run", "Another thing", "--model", &model]).good();
+    let ids = |args: &[&str]| annals.run(args).good().json().as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let mine = ids(&["conversations", "--json"]);
+    assert_eq!((mine.len(), mine[1].as_str()), (2, "c1"));
+    assert!(ids(&["conversations", "--json", "--scope", "a/b/c"]).is_empty());
+    let theirs = annals.run(&["timeline", "show", "c1", "--scope", "a/b/c"]);
+    assert_eq!(theirs.code, 2, "{}", theirs.shown());
+    let shown = annals.run(&["conversations"]).good().stdout;
+    filters().bind(|| insta::assert_snapshot!(shown, @r"
+    [CONV]  [TIME]  5 blocks  Another thing
+    c1  [TIME]  14 blocks  
+    "));
+}
+
+#[test]
+fn a_file_is_written_where_it_is_asked_for() {
+    let annals = talked();
+    let out = annals.path().join("out.md");
+    annals.run(&["read", "c1", "fi:turn_1.files/report.md", "ar:turn_1.assistant.completion", "-o", out.to_str().unwrap()]).good();
+    assert_eq!(std::fs::read_to_string(out).unwrap(), "# Report\n\nAll is well.\nIt is written.");
+}
