@@ -9,7 +9,7 @@ use crate::stage::{Stage, codes, error_code, json as answer};
 fn on_host() -> Stage {
     Stage::with(
         |cx, workspace| {
-            let backend = Arc::new(TrustedHost::default());
+            let backend = Arc::new(TrustedHost);
             cx.sandbox = Some(Arc::new(Target::new(backend, SandboxSpec::new(workspace.root()))));
         },
         vec![],
