@@ -5,8 +5,9 @@
 //! 1. [`tool`], [`spec`], [`cx`]: what a tool is, what it declares, what it may touch;
 //! 2. [`table`]: the tools of one agent;
 //! 3. [`validate`], [`reference`](mod@reference), [`execute`], [`serialise`]: one call, from raw arguments to an outcome;
-//! 4. [`content`], [`file`](mod@file), [`mime`], [`skills`]: what tools read and write;
-//! 5. [`react`], [`system`]: the tools themselves, one file each; [`patch`] is the diff engine of `react.patch`.
+//! 4. [`content`], [`file`](mod@file), [`mentioned`], [`mime`], [`skills`]: what tools read and write;
+//! 5. [`react`], [`system`], [`exec`], [`web`], `rendering` (feature `render`): the tools themselves, one file each;
+//!    [`patch`] is the diff engine of `react.patch`.
 
 pub mod cx;
 mod failure;
@@ -25,12 +26,17 @@ pub mod validate;
 pub mod content;
 mod disk;
 pub mod file;
+pub mod mentioned;
 pub mod mime;
 pub mod skills;
 
+pub mod exec;
 pub mod patch;
 pub mod react;
+#[cfg(feature = "render")]
+pub mod rendering;
 pub mod system;
+pub mod web;
 
 pub use annals_tool_macro::tool;
 pub use cx::{ConversationCx, ToolCx};

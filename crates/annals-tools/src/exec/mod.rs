@@ -1,0 +1,41 @@
+//! The exec tools: code that runs behind walls and promises files. One file a tool, named like it.
+//!
+//! Read in this order: [`contract`] (what is promised), [`kit`] and [`context`] (what code finds inside),
+//! [`run`] (one call), [`report`] (what the model is told), then the tools.
+
+mod context;
+mod contract;
+mod execute_code_bash;
+mod execute_code_javascript;
+mod execute_code_python;
+mod kit;
+mod produced;
+mod report;
+mod run;
+mod tool;
+
+use std::sync::Arc;
+
+use annals_sandbox::{Language, interpreters};
+
+pub use execute_code_bash::execute_code_bash;
+pub use execute_code_javascript::execute_code_javascript;
+pub use execute_code_python::execute_code_python;
+pub use tool::ExecuteCode;
+
+use crate::tool::Tool;
+
+/// The exec tools whose interpreter this machine has.
+pub fn all() -> Vec<Arc<dyn Tool>> {
+    let found = Language::ALL.into_iter().filter(|language| interpreters::find(*language).is_some());
+    found.map(|language| Arc::new(of(language)) as Arc<dyn Tool>).collect()
+}
+
+/// The exec tool of a language, whether or not its interpreter is here.
+pub fn of(language: Language) -> ExecuteCode {
+    match language {
+        Language::Python => execute_code_python(),
+        Language::Bash => execute_code_bash(),
+        Language::JavaScript => execute_code_javascript(),
+    }
+}

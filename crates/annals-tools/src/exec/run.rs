@@ -1,0 +1,121 @@
+//! One run of code: its surroundings made ready, the code run exactly as written, its end told.
+
+use std::time::Duration;
+
+use annals_core::block::ShownError;
+use annals_core::limits;
+use annals_core::path::{PhysicalPath, RelPath};
+use annals_sandbox::{Captured, CodeRun, Failure, FailureKind, Language, Op, OpResult, Target};
+
+use super::context::ContextService;
+use super::contract::Contract;
+use super::kit::Kit;
+use crate::cx::ToolCx;
+use crate::mentioned;
+
+/// How a run ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Ran {
+    /// Why it failed; none when the code ran to its end and said so.
+    pub(super) error: Option<ShownError>,
+    /// What it printed.
+    pub(super) stdout: Captured,
+    /// What it printed as errors.
+    pub(super) stderr: Captured,
+}
+
+impl Ran {
+    fn not(code: &str, message: impl Into<String>) -> Self {
+        Ran { error: Some(ShownError::new(code, message)), ..Ran::default() }
+    }
+}
+
+/// Runs code in a sandbox of its own, in which only the current turn's files can be written.
+pub(super) async fn run(cx: &ToolCx, language: Language, code: &str, timeout: Duration) -> Ran {
+    let Some(target) = cx.sandbox_target() else {
+        return Ran::not(
+            "sandbox_not_configured",
+            "this session has no sandbox, and no code runs without one: start it with a sandbox target",
+        );
+    };
+    // What the code names but nobody has is the code's to find out.
+    mentioned::bring(cx, code).await;
+    match inside(cx, target, language, code, timeout).await {
+        Ok(ran) => ran,
+        Err(error) => Ran { error: Some(error), ..Ran::default() },
+    }
+}
+
+async fn inside(
+    cx: &ToolCx,
+    target: &Target,
+    language: Language,
+    code: &str,
+    timeout: Duration,
+) -> Result<Ran, ShownError> {
+    let unavailable = |error: &dyn std::fmt::Display| ShownError::new("sandbox_not_available", error.to_string());
+    let mut spec = target.spec().clone();
+    let kit = Kit::lay_out(&spec, target.backend_name()).map_err(|error| unavailable(&error))?;
+    let _service = ContextService::start(cx, &kit.socket()).map_err(|error| unavailable(&error))?;
+    kit.add_to(&mut spec);
+    spec.workspace = cx.workspace().root().to_owned();
+    spec.writable_subdirs = Some(vec![format!("{}/files", cx.turn()).into()]);
+    spec.limits.cpu_seconds = spec.limits.cpu_seconds.max(timeout.as_secs());
+    let sandbox = target.open_another(spec).await.map_err(|error| unavailable(&error))?;
+    let out_dir = sandbox.capabilities().workspace.to_string_lossy().into_owned();
+    let mut op = CodeRun::new(language, code).timeout(timeout);
+    op.env = kit.env(language);
+    op.env.insert("FILES_DIR".into(), format!("{out_dir}/{}/files", cx.turn()));
+    op.env.insert("OUT_DIR".into(), out_dir);
+    let result = sandbox.dispatch(Op::CodeRun(op), cx.cancel()).await;
+    sandbox.close().await;
+    Ok(ended(result, timeout))
+}
+
+/// Makes the folders that the code may write its files to.
+pub(super) fn make_folders(cx: &ToolCx, contract: &Contract) -> Result<(), ShownError> {
+    // A file that appears and goes makes its folders on the way, through the handle that cannot be led astray.
+    let here = |below: &str| RelPath::parse(&format!("{below}.annals-{}", cx.call()));
+    let folders = contract.files.iter().filter_map(|path| {
+        let rel = path.rel();
+        rel.as_str().rsplit_once('/').map(|(folder, _)| format!("{folder}/"))
+    });
+    for folder in std::iter::once(String::new()).chain(folders) {
+        let Ok(rel) = here(&folder) else { continue };
+        let probe = PhysicalPath::file(cx.turn(), &rel);
+        let made = cx.workspace().write(&probe, b"").and_then(|()| cx.workspace().remove(&probe));
+        made.map_err(|error| ShownError::new("workspace_not_writable", error.to_string()))?;
+    }
+    Ok(())
+}
+
+fn ended(result: Result<OpResult, Failure>, timeout: Duration) -> Ran {
+    match result {
+        Ok(OpResult::Code(result)) => {
+            let error = result.error.map(|reason| {
+                let message = match reason.as_str() {
+                    reason if reason.contains("exit code") || reason.contains("signal") => reason.to_owned(),
+                    reason => format!("{reason} (exit code {})", result.exit_code),
+                };
+                ShownError::new("execution_failed", message)
+            });
+            Ran { error, stdout: result.stdout, stderr: result.stderr }
+        }
+        Ok(_) => Ran::not("sandbox_not_available", "the sandbox answered something else than a run"),
+        Err(failure) => stopped(failure, timeout),
+    }
+}
+
+fn stopped(failure: Failure, timeout: Duration) -> Ran {
+    let message = match failure.kind {
+        FailureKind::Timeout => {
+            let most = limits::EXEC_TIMEOUT_MAX_SECONDS;
+            let seconds = timeout.as_secs();
+            format!("the code did not end within {seconds} s and was ended with all it had started; timeout_s may be up to {most}")
+        }
+        _ => failure.message,
+    };
+    let partial = failure.partial.map(|partial| *partial).unwrap_or_default();
+    let error = Some(ShownError::new(failure.kind.as_str(), message));
+    Ran { error, stdout: partial.stdout, stderr: partial.stderr }
+}

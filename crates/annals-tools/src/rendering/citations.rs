@@ -1,0 +1,58 @@
+//! What a document cites: rows of the pool, and numbers that name none.
+
+use annals_core::ids::Sid;
+use annals_core::sources::{SourceRow, citation};
+use annals_core::turn::outcome::Notice;
+use annals_render::Source;
+
+use crate::cx::ToolCx;
+use crate::mentioned;
+
+/// The citations of one document, resolved.
+#[derive(Debug, Default)]
+pub(super) struct Citations {
+    /// What the document may print.
+    pub(super) sources: Vec<Source>,
+    /// The known ones, in the order of their first citation.
+    pub(super) used: Vec<Sid>,
+    /// What the model must be told.
+    pub(super) notices: Vec<Notice>,
+}
+
+/// Resolves what `content` cites. Files among the sources are brought into OUT_DIR.
+pub(super) async fn resolve(cx: &ToolCx, content: &str) -> Citations {
+    let mut citations = Citations::default();
+    let mut unknown = Vec::new();
+    for sid in citation::extract(content) {
+        let Some(row) = cx.timeline(|timeline| timeline.pool().get(sid).cloned()) else {
+            unknown.push(sid);
+            continue;
+        };
+        if let Some(path) = row.file_path() {
+            // A source whose file is gone can still be cited.
+            let _ = mentioned::bring_one(cx, &path).await;
+        }
+        citations.sources.push(source(sid, &row));
+        citations.used.push(sid);
+    }
+    if !unknown.is_empty() {
+        let numbers: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "the content cites sources that are not in the pool: {}; cite sources of the pool only",
+            numbers.join(", ")
+        );
+        let numbers: Vec<u32> = unknown.iter().map(|sid| sid.get()).collect();
+        citations.notices.push(Notice::new("tool_call_warning.missing_sources", message).with("missing", numbers));
+    }
+    citations
+}
+
+fn source(sid: Sid, row: &SourceRow) -> Source {
+    let url = (!row.url.is_empty()).then(|| row.url.to_string());
+    let name = || row.file_path().map(|path| path.rel().file_name().to_owned());
+    let title = match row.title.trim() {
+        "" => name().or_else(|| url.clone()).unwrap_or_else(|| format!("Source {sid}")),
+        title => title.to_owned(),
+    };
+    Source { sid: sid.get(), title, url }
+}

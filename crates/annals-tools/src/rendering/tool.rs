@@ -1,0 +1,321 @@
+//! What the rendering tools have in common: all but their format.
+
+use annals_core::block::{ArtifactKind, ShownError, Visibility};
+use annals_core::path::PhysicalPath;
+use annals_core::turn::outcome::{Notice, Outcome};
+use annals_render::{Engine, Format, Orientation, PageOptions, Paper, RenderError, Rendered, Renderer, Request};
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::assets::Shelf;
+use super::citations::{self, Citations};
+use crate::cx::ToolCx;
+use crate::disk;
+use crate::failure::ToolFailure;
+use crate::file::{self, Produced, TextShown};
+use crate::mentioned::{self, Brought};
+use crate::react::target::Target;
+use crate::serialise;
+use crate::spec::{Effect, Family, Produces, ToolSpec};
+use crate::tool::{ResourceKey, Tool};
+
+const COMMON: &str = " Tables, code, pictures, links, footnotes and non-Latin text are laid out; pictures are files of \
+    this conversation by name or path (nothing is fetched from the web); [[S:n]] become citations with a list of \
+    sources. `content` may be ref:fi:<turn>.files/<name> to render a file written before.";
+
+/// What a tool makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Pdf,
+    Png,
+    Docx,
+    Pptx,
+}
+
+impl Form {
+    fn extension(self) -> &'static str {
+        match self {
+            Form::Pdf => "pdf",
+            Form::Png => "png",
+            Form::Docx => "docx",
+            Form::Pptx => "pptx",
+        }
+    }
+
+    /// Whether the page and who lays it out can be chosen.
+    fn has_pages(self) -> bool {
+        matches!(self, Form::Pdf | Form::Png)
+    }
+}
+
+/// Writes documents of one form.
+pub struct WriteDocument {
+    spec: ToolSpec,
+    form: Form,
+    renderer: Renderer,
+}
+
+#[derive(Deserialize)]
+struct Args {
+    path: String,
+    content: String,
+    #[serde(default)]
+    format: Option<GivenFormat>,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    engine: GivenEngine,
+    #[serde(default)]
+    paper: GivenPaper,
+    #[serde(default)]
+    orientation: GivenOrientation,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum GivenFormat {
+    Markdown,
+    Html,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum GivenEngine {
+    #[default]
+    Auto,
+    Embedded,
+    Chromium,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum GivenPaper {
+    A3,
+    #[default]
+    A4,
+    A5,
+    Letter,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum GivenOrientation {
+    #[default]
+    Portrait,
+    Landscape,
+}
+
+impl Args {
+    fn format(&self) -> Format {
+        match self.format {
+            Some(GivenFormat::Markdown) => Format::Markdown,
+            Some(GivenFormat::Html) => Format::Html,
+            // A whole page announces itself; markdown may begin with a tag.
+            None => {
+                let head: String = self.content.trim_start().chars().take(9).collect::<String>().to_ascii_lowercase();
+                if head.starts_with("<!doctype") || head.starts_with("<html") { Format::Html } else { Format::Markdown }
+            }
+        }
+    }
+
+    fn engine(&self) -> Engine {
+        match self.engine {
+            GivenEngine::Auto => Engine::Auto,
+            GivenEngine::Embedded => Engine::Embedded,
+            GivenEngine::Chromium => Engine::Chromium,
+        }
+    }
+
+    fn page(&self) -> PageOptions {
+        let paper = match self.paper {
+            GivenPaper::A3 => Paper::A3,
+            GivenPaper::A4 => Paper::A4,
+            GivenPaper::A5 => Paper::A5,
+            GivenPaper::Letter => Paper::Letter,
+        };
+        let orientation = match self.orientation {
+            GivenOrientation::Portrait => Orientation::Portrait,
+            GivenOrientation::Landscape => Orientation::Landscape,
+        };
+        PageOptions { paper, orientation, ..PageOptions::default() }
+    }
+}
+
+fn parameters(form: Form) -> Value {
+    let mut properties = Map::new();
+    let mut put = |name: &str, schema: Value| properties.insert(name.to_owned(), schema);
+    let path = format!("FIRST FIELD. Relative path such as `report.{}`, below this turn's files.", form.extension());
+    put("path", json!({"type": "string", "description": path}));
+    put("content", json!({"type": "string", "description": "SECOND FIELD. The whole document."}));
+    put("format", json!({"type": "string", "enum": ["markdown", "html"], "description": "THIRD FIELD. Default: what the content looks like."}));
+    put("title", json!({"type": "string", "description": "FOURTH FIELD. Printed above the text and kept as metadata."}));
+    if form.has_pages() {
+        put("engine", json!({"type": "string", "enum": ["auto", "embedded", "chromium"], "description": "Who lays out HTML. Default auto."}));
+        put("paper", json!({"type": "string", "enum": ["a3", "a4", "a5", "letter"], "description": "Default a4."}));
+        put("orientation", json!({"type": "string", "enum": ["portrait", "landscape"], "description": "Default portrait."}));
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": ["path", "content"],
+        "additionalProperties": false,
+    })
+}
+
+impl WriteDocument {
+    pub(super) fn new(renderer: Renderer, form: Form, name: &str, description: &str) -> Self {
+        let spec = ToolSpec::builder(name)
+            .description(format!("{description}{COMMON}"))
+            .family(Family::External)
+            .effect(Effect::Replayable)
+            .produces(Produces::Artifacts)
+            .parameters(parameters(form))
+            .build()
+            .expect("a built-in's declaration is valid");
+        WriteDocument { spec, form, renderer }
+    }
+
+    async fn write(&self, cx: &ToolCx, args: Args, target: Target) -> Outcome {
+        let brought = mentioned::bring(cx, &args.content).await;
+        let citations = citations::resolve(cx, &args.content).await;
+        let mut notices: Vec<Notice> = target.notice.clone().into_iter().collect();
+        notices.extend(missing_assets(&brought));
+        notices.extend(citations.notices.iter().cloned());
+        let mut outcome = match self.render(cx, args, &citations).await {
+            Ok(rendered) => self.keep(cx, &target.path, rendered, &citations).await,
+            Err(error) => self.absent(&target.path, error),
+        };
+        outcome.notices.splice(0..0, notices);
+        outcome
+    }
+
+    /// Lays the document out on a thread that may block.
+    async fn render(&self, cx: &ToolCx, args: Args, citations: &Citations) -> Result<Rendered, ShownError> {
+        let shelf = Shelf { workspace: cx.workspace().as_ref().clone(), turn: cx.turn().clone() };
+        let (renderer, form, sources) = (self.renderer.clone(), self.form, citations.sources.clone());
+        let work = tokio::task::spawn_blocking(move || {
+            let request = Request {
+                content: &args.content,
+                format: args.format(),
+                title: args.title.as_deref(),
+                assets: &shelf,
+                sources: &sources,
+                engine: args.engine(),
+                page: args.page(),
+            };
+            match form {
+                Form::Pdf => renderer.pdf(&request),
+                Form::Png => renderer.png(&request),
+                Form::Docx => renderer.docx(&request),
+                Form::Pptx => renderer.pptx(&request),
+            }
+        });
+        tokio::select! {
+            done = work => match done {
+                Ok(Ok(rendered)) => Ok(rendered),
+                Ok(Err(error)) => Err(ShownError::new(code(&error), error.to_string())),
+                Err(_) => Err(ShownError::new("rendering_failed", "the layout engine broke on this document: simplify it")),
+            },
+            () = cx.cancel().cancelled() => Err(ShownError::new("cancelled", "rendering was cancelled")),
+        }
+    }
+
+    async fn keep(&self, cx: &ToolCx, path: &PhysicalPath, rendered: Rendered, citations: &Citations) -> Outcome {
+        let warnings: Vec<String> = rendered.warnings.iter().map(ToString::to_string).collect();
+        if let Err(error) = disk::write(cx.workspace(), path, rendered.bytes.clone()).await {
+            return self.absent(path, ShownError::new("write_failed", error.to_string()));
+        }
+        let produced = Produced {
+            path,
+            bytes: &rendered.bytes,
+            kind: ArtifactKind::File,
+            visibility: Visibility::External,
+            channel: None,
+        };
+        let mut recorded = produced.record(cx, self.spec.name().as_str(), TextShown::Whole).await;
+        let digest = &mut recorded.artifact.digest;
+        // The writer knows what it wrote better than the name or the first bytes can tell.
+        digest.mime = rendered.mime.to_owned();
+        digest.sources_used = citations.used.clone();
+        let small = digest.write_warning.take();
+        let all: Vec<String> = small.into_iter().chain(warnings).chain(self.odd_name(path)).collect();
+        digest.write_warning = (!all.is_empty()).then(|| all.join("; "));
+        Outcome {
+            notices: recorded.notices,
+            artifacts: vec![recorded.artifact],
+            sources: recorded.source.into_iter().collect(),
+            error: recorded.error,
+            ..Outcome::default()
+        }
+    }
+
+    /// Programs open files by their extension.
+    fn odd_name(&self, path: &PhysicalPath) -> Option<String> {
+        let extension = self.form.extension();
+        let is_usual = path.as_str().to_ascii_lowercase().ends_with(&format!(".{extension}"));
+        (!is_usual).then(|| format!("the name does not end in .{extension}"))
+    }
+
+    fn absent(&self, path: &PhysicalPath, error: ShownError) -> Outcome {
+        let notice = Notice::new("tool_result_error", error.message.clone())
+            .with("error", error.code.clone())
+            .with("tool_id", self.spec.name().as_str())
+            .with("artifact_path", path.logical().as_str());
+        Outcome {
+            notices: vec![notice],
+            artifacts: vec![file::absent(path, ArtifactKind::File, Visibility::External, error.clone())],
+            error: Some(error),
+            ..Outcome::default()
+        }
+    }
+
+    /// A call that cannot run.
+    fn refused(&self, failure: &ToolFailure) -> Outcome {
+        let notice = Notice::new("tool_call_error", failure.message.clone())
+            .with("error", failure.kind.clone())
+            .with("tool_id", self.spec.name().as_str());
+        Outcome { notices: vec![notice], ..serialise::failed(failure) }
+    }
+}
+
+fn missing_assets(brought: &Brought) -> Option<Notice> {
+    let missing: Vec<&str> = brought.missing.iter().map(|missing| missing.path.as_str()).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let message = format!("files that the content mentions are missing: {}; a placeholder stands for each picture", missing.join(", "));
+    Some(Notice::new("tool_call_error.missing_assets", message).with("missing", missing))
+}
+
+fn code(error: &RenderError) -> &'static str {
+    match error {
+        RenderError::ContentTooLarge { .. } | RenderError::TooManyPages { .. } => "document_too_large",
+        RenderError::Deadline { .. } => "timeout",
+        RenderError::Busy => "busy",
+        RenderError::Chromium { .. } => "chromium_not_available",
+        _ => "rendering_failed",
+    }
+}
+
+#[async_trait]
+impl Tool for WriteDocument {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn resource(&self, args: &Value) -> Option<ResourceKey> {
+        args.get("path").and_then(Value::as_str).map(ResourceKey::file)
+    }
+
+    async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {
+        let args = match crate::__private::typed::<Args>(args) {
+            Ok(args) => args,
+            Err(failure) => return self.refused(&failure),
+        };
+        match Target::parse(&args.path, cx.turn()) {
+            Ok(target) => self.write(cx, args, target).await,
+            Err(error) => self.refused(&ToolFailure::new(error.code, error.message)),
+        }
+    }
+}

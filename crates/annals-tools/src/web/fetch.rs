@@ -1,0 +1,306 @@
+//! One address, fetched within walls and caps and made into text.
+//!
+//! Follows redirects by hand, because each target must pass the [`walls`](super::walls) again. Counts bytes after
+//! decompression, because that is what memory pays for. It must not know about sources or blocks.
+
+use std::time::Duration;
+
+use annals_core::limits;
+use futures::StreamExt;
+use reqwest::Response;
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
+use url::Url;
+
+use super::body::{self, Coding, Unpacked, Unpacker};
+use super::quarantine::{self, Escaped};
+use super::walls::{self, Passed, Refusal, Walls};
+use super::{page, pdf};
+use crate::mime;
+
+/// Bounds of one fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchLimits {
+    /// Bytes of an answer after decompression.
+    pub body_bytes: usize,
+    /// Bytes of an answer on the wire. Packed answers that unpack to little still cost time.
+    pub wire_bytes: usize,
+    /// Redirects followed.
+    pub redirects: usize,
+    /// From the first request to the finished text.
+    pub time: Duration,
+}
+
+impl Default for FetchLimits {
+    fn default() -> Self {
+        let body_bytes = limits::WEB_FETCH_MAX_BYTES as usize;
+        FetchLimits {
+            body_bytes,
+            wire_bytes: body_bytes,
+            redirects: limits::WEB_FETCH_MAX_REDIRECTS,
+            time: Duration::from_secs(limits::WEB_FETCH_TIMEOUT_SECONDS),
+        }
+    }
+}
+
+/// A fetched page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Where it was found in the end.
+    pub url: Url,
+    /// What the server sent, without parameters.
+    pub mime: String,
+    /// Its title; empty when it has none.
+    pub title: String,
+    /// Its text; none for what has no text, such as an image.
+    pub text: Option<String>,
+    /// Bytes received, unpacked.
+    pub size_bytes: u64,
+}
+
+/// Why there is no page.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// The walls.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A chain of redirects without end.
+    #[error("more than {limit} redirects, the last to `{last}`: fetch the final address directly")]
+    TooManyRedirects {
+        /// The bound.
+        limit: usize,
+        /// The last target.
+        last: String,
+    },
+    /// A redirect to nowhere.
+    #[error("the server redirects without saying where")]
+    RedirectWithoutTarget,
+    /// The server said no.
+    #[error("the server answered {status}")]
+    Status {
+        /// The HTTP status.
+        status: u16,
+    },
+    /// It took too long.
+    #[error("no answer within {seconds} s: try again later or another source")]
+    Timeout {
+        /// The bound.
+        seconds: u64,
+    },
+    /// Too much, and a part of it would be useless.
+    #[error("the answer has more than {limit_bytes} bytes: find a smaller version of it")]
+    TooLarge {
+        /// The bound.
+        limit_bytes: usize,
+    },
+    /// Packed in a way that was not offered, or broken.
+    #[error("the answer could not be unpacked: {reason}")]
+    Unpackable {
+        /// What is wrong.
+        reason: String,
+    },
+    /// It could not be made into text.
+    #[error("the {mime} could not be read: {reason}")]
+    Unreadable {
+        /// What it claims to be.
+        mime: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The connection failed.
+    #[error("the server could not be reached: {reason}")]
+    Network {
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl FetchError {
+    /// A stable word for the kind of failure.
+    pub fn code(&self) -> &'static str {
+        match self {
+            FetchError::Refused(refusal) => refusal.code(),
+            FetchError::TooManyRedirects { .. } | FetchError::RedirectWithoutTarget => "too_many_redirects",
+            FetchError::Status { .. } => "http_status",
+            FetchError::Timeout { .. } => "timeout",
+            FetchError::TooLarge { .. } => "too_large",
+            FetchError::Unpackable { .. } | FetchError::Unreadable { .. } => "unreadable",
+            FetchError::Network { .. } => "network_error",
+        }
+    }
+}
+
+/// Fetches pages.
+#[derive(Clone)]
+pub struct Fetcher {
+    walls: Walls,
+    limits: FetchLimits,
+}
+
+/// A body as it arrived.
+struct Body {
+    url: Url,
+    mime: String,
+    charset: Option<String>,
+    unpacked: Unpacked,
+}
+
+impl Fetcher {
+    /// A fetcher behind these walls.
+    pub fn new(walls: Walls) -> Self {
+        Self::with_limits(walls, FetchLimits::default())
+    }
+
+    /// A fetcher with bounds of its own.
+    pub fn with_limits(walls: Walls, limits: FetchLimits) -> Self {
+        Fetcher { walls, limits }
+    }
+
+    /// Fetches one page. Dropping the future ends the connection.
+    pub async fn fetch(&self, address: &str) -> Result<Fetched, FetchError> {
+        let timeout = || FetchError::Timeout { seconds: self.limits.time.as_secs() };
+        let fetched = async {
+            let response = self.follow(self.walls.pass(address)?).await?;
+            read(self.body(response).await?).await
+        };
+        tokio::time::timeout(self.limits.time, fetched).await.unwrap_or_else(|_| Err(timeout()))
+    }
+
+    /// Asks, and asks again wherever the answer points to.
+    async fn follow(&self, mut at: Passed) -> Result<Response, FetchError> {
+        for _ in 0..=self.limits.redirects {
+            let response = ask(&at).await?;
+            if !response.status().is_redirection() {
+                return match response.status().as_u16() {
+                    200..=299 => Ok(response),
+                    status => Err(FetchError::Status { status }),
+                };
+            }
+            let target = response.headers().get(LOCATION).ok_or(FetchError::RedirectWithoutTarget)?;
+            let target = String::from_utf8_lossy(target.as_bytes());
+            let target = at.url.join(&target).map_err(|_| FetchError::RedirectWithoutTarget)?;
+            at = self.walls.pass_url(target)?;
+        }
+        Err(FetchError::TooManyRedirects { limit: self.limits.redirects, last: at.url.to_string() })
+    }
+
+    async fn body(&self, response: Response) -> Result<Body, FetchError> {
+        let url = response.url().clone();
+        let (mime, charset) = content_type(response.headers());
+        let coding = coding(response.headers())?;
+        let mut unpacker = Unpacker::new(coding, self.limits.body_bytes);
+        let mut wire_bytes = 0;
+        let mut stream = response.bytes_stream();
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|error| network(&error))?;
+            wire_bytes += chunk.len();
+            unpacker.push(&chunk).map_err(|error| FetchError::Unpackable { reason: error.to_string() })?;
+            if unpacker.is_full() || wire_bytes > self.limits.wire_bytes {
+                break;
+            }
+        }
+        let is_cut = wire_bytes > self.limits.wire_bytes;
+        let mut unpacked =
+            unpacker.finish().map_err(|error| FetchError::Unpackable { reason: error.to_string() })?;
+        unpacked.is_cut |= is_cut;
+        // Servers that say nothing, or only that it is bytes, are answered by the bytes themselves.
+        let mime = match mime.as_str() {
+            "" | "application/octet-stream" | "binary/octet-stream" => {
+                mime::of(last_segment(&url), &unpacked.bytes).to_owned()
+            }
+            _ => mime,
+        };
+        if unpacked.is_cut && mime == "application/pdf" {
+            return Err(FetchError::TooLarge { limit_bytes: self.limits.body_bytes });
+        }
+        Ok(Body { url, mime, charset, unpacked })
+    }
+}
+
+async fn ask(at: &Passed) -> Result<Response, FetchError> {
+    const WANTED: &str = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json,application/pdf,*/*;q=0.5";
+    let request = at.get().header(ACCEPT, WANTED).header(ACCEPT_LANGUAGE, "en,*;q=0.5");
+    request.header(ACCEPT_ENCODING, "gzip, deflate").send().await.map_err(|error| network(&error))
+}
+
+fn network(error: &reqwest::Error) -> FetchError {
+    if let Some(refusal) = walls::refusal(error) {
+        return FetchError::Refused(refusal);
+    }
+    // The innermost cause says what happened; the outer ones say that something did.
+    let mut reason: &dyn std::error::Error = error;
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    FetchError::Network { reason: reason.to_string() }
+}
+
+/// The media type in lower case, and the charset parameter.
+fn content_type(headers: &HeaderMap) -> (String, Option<String>) {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut parts = value.split(';').map(str::trim);
+    let mime = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let charset = parts.find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+    });
+    (mime, charset)
+}
+
+fn coding(headers: &HeaderMap) -> Result<Coding, FetchError> {
+    let value = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match value.trim().to_ascii_lowercase().as_str() {
+        "" | "identity" => Ok(Coding::Plain),
+        "gzip" | "x-gzip" => Ok(Coding::Gzip),
+        "deflate" => Ok(Coding::Deflate),
+        other => Err(FetchError::Unpackable { reason: format!("the server packed it as `{other}`") }),
+    }
+}
+
+fn last_segment(url: &Url) -> &str {
+    url.path_segments().and_then(|mut segments| segments.next_back()).unwrap_or_default()
+}
+
+/// Makes a body into text, away from the executor.
+async fn read(body: Body) -> Result<Fetched, FetchError> {
+    let Body { url, mime, charset, unpacked } = body;
+    let size_bytes = unpacked.bytes.len() as u64;
+    let name = last_segment(&url).to_owned();
+    let (title, text) = match mime.as_str() {
+        "text/html" | "application/xhtml+xml" => {
+            let at = url.clone();
+            let page = quarantined(&mime, move || {
+                let html = body::text(&unpacked.bytes, charset.as_deref(), body::Declared::InHtml);
+                Ok(page::read(&html, &at))
+            })
+            .await?;
+            (page.title, Some(page.markdown))
+        }
+        "application/pdf" => {
+            let text = quarantined(&mime, move || pdf::text(&unpacked.bytes).map_err(|error| error.to_string()));
+            let pdf::PdfText { title, text } = text.await?;
+            (title.unwrap_or(name), Some(text))
+        }
+        other if mime::is_text(other) || other.ends_with("+json") || other.ends_with("+xml") => {
+            let mut text = body::text(&unpacked.bytes, charset.as_deref(), body::Declared::Nowhere);
+            if unpacked.is_cut {
+                text.push_str(&format!("\n...[the answer is longer than the {size_bytes} bytes that are fetched]"));
+            }
+            (name, Some(text))
+        }
+        _ => (name, None),
+    };
+    Ok(Fetched { url, mime, title, text, size_bytes })
+}
+
+async fn quarantined<T: Send + 'static>(
+    mime: &str,
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, FetchError> {
+    let unreadable = |reason: String| FetchError::Unreadable { mime: mime.to_owned(), reason };
+    match quarantine::run(work).await {
+        Ok(result) => result.map_err(unreadable),
+        Err(Escaped::Panicked) => Err(unreadable("it is damaged, or uses something unusual".into())),
+        Err(Escaped::Late) => Err(unreadable("it takes too long to read".into())),
+        Err(Escaped::Busy) => Err(unreadable("too many documents are being read: try again later".into())),
+    }
+}

@@ -1,0 +1,246 @@
+//! Code that promises files.
+
+use std::sync::Arc;
+
+use annals_core::block::BlobDigest;
+use annals_core::turn::outcome::{Content, Outcome, Output};
+use annals_sandbox::{Language, Local, SandboxSpec, Target};
+use annals_tools::{Tool, exec};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, codes, error_code};
+
+/// A conversation with a sandbox and the exec tools.
+pub(crate) fn stage() -> Stage {
+    let tools = Language::ALL.map(|language| Arc::new(exec::of(language)) as Arc<dyn Tool>);
+    let sandbox = |cx: &mut annals_tools::ConversationCx, workspace: &annals_store::Workspace| {
+        let spec = SandboxSpec::new(workspace.root());
+        cx.sandbox = Some(Arc::new(Target::new(Arc::new(Local::new()), spec)));
+    };
+    Stage::with(sandbox, tools.to_vec())
+}
+
+pub(crate) fn contract(names: &[&str]) -> Value {
+    names.iter().map(|name| json!({"filename": name, "description": "a file"})).collect()
+}
+
+pub(crate) async fn python(stage: &mut Stage, code: &str, names: &[&str]) -> Outcome {
+    stage.call("exec_tools.execute_code_python", json!({"code": code, "contract": contract(names)})).await
+}
+
+pub(crate) fn report(outcome: &Outcome) -> &str {
+    match &outcome.output {
+        Output::Payload(payload) => &payload.text,
+        other => panic!("no report: {other:?}"),
+    }
+}
+
+/// The shape of the last call without what differs between machines.
+fn shape(stage: &Stage) -> String {
+    let shape = stage.shape();
+    let lines = shape.lines().map(|line| match line.split_once("File \"") {
+        Some((before, after)) => format!("{before}File \"{}", after.split_once("main.py").map_or(after, |(_, rest)| rest)),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+const PDF: &str = r#"
+import os
+files = os.environ["FILES_DIR"]
+with open(files + "/report.pdf", "wb") as f: f.write(b"%PDF-1.7\n" + b"x" * 600)
+with open("turn_1/files/notes.txt", "w") as f: f.write("All is well, says the report.\n")
+with open(os.path.join(os.environ["OUT_DIR"], "turn_1/files/data.xlsx"), "wb") as f: f.write(b"PK\x03\x04" + b"x" * 600)
+"#;
+
+#[tokio::test]
+async fn a_pdf_a_text_and_a_spreadsheet_become_blocks_in_order() {
+    let mut stage = stage();
+    let outcome = python(&mut stage, PDF, &["report.pdf", "notes.txt", "turn_1/files/data.xlsx"]).await;
+    assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], None));
+    insta::assert_snapshot!(shape(&stage), @"");
+    let sources: Vec<&str> = outcome.sources.iter().map(|row| &*row.title).collect();
+    assert_eq!(sources, ["report.pdf", "notes.txt"], "spreadsheets are no sources");
+    assert!(outcome.artifacts.iter().all(|artifact| artifact.file.hosted_uri.is_some() && artifact.file.rn.is_some()));
+    // Hosted means that OUT_DIR may go.
+    stage.clear_disk();
+    assert_eq!(stage.whole("fi:turn_1.files/notes.txt").await, "All is well, says the report.\n");
+}
+
+#[tokio::test]
+async fn case_a_all_files_are_there_although_the_code_failed() {
+    let mut stage = stage();
+    let code = "open('turn_1/files/a.txt', 'w').write('a whole sentence.\\n')\nraise ValueError('too late')\n";
+    let outcome = python(&mut stage, code, &["a.txt"]).await;
+    assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], Some("execution_failed")));
+    insta::assert_snapshot!(shape(&stage), @"");
+}
+
+#[tokio::test]
+async fn case_b_some_files_are_missing_although_the_code_ended_well() {
+    let mut stage = stage();
+    let code = "open('turn_1/files/a.txt', 'w').write('a whole sentence.\\n')\nopen('turn_1/files/e.txt', 'w')\n";
+    let outcome = python(&mut stage, code, &["a.txt", "b.txt", "e.txt"]).await;
+    assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], Some("files_missing")));
+    insta::assert_snapshot!(shape(&stage), @"");
+}
+
+#[tokio::test]
+async fn case_c_some_files_are_missing_and_the_code_failed() {
+    let mut stage = stage();
+    let code = "open('turn_1/files/a.txt', 'w').write('a whole sentence.\\n')\nprint('half way')\nexit(3)\n";
+    let outcome = python(&mut stage, code, &["a.txt", "b/c.txt"]).await;
+    assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], Some("execution_failed")));
+    insta::assert_snapshot!(shape(&stage), @"");
+}
+
+#[tokio::test]
+async fn the_code_runs_byte_for_byte_and_tracebacks_count_its_own_lines() {
+    let mut stage = stage();
+    let code = "# \u{1f40d} é\t \r\nimport hashlib\r\ns = '''\n\n\tindented\n'''\nprint(hashlib.sha256(open(__file__, 'rb').read()).hexdigest())\n\n\nassert False, 'line ten'   ";
+    let outcome = python(&mut stage, code, &[]).await;
+    let text = report(&outcome);
+    assert!(text.contains(&BlobDigest::of(code.as_bytes()).hex()), "{text}");
+    assert!(text.contains("main.py\", line 10"), "{text}");
+    assert!(text.starts_with("Runtime error: execution_failed — AssertionError: line ten (exit code 1)"), "{text}");
+}
+
+#[tokio::test]
+async fn bash_and_javascript_keep_the_same_contract() {
+    let mut stage = stage();
+    for (tool, code) in [
+        ("exec_tools.execute_code_bash", "cd \"$FILES_DIR\" && printf 'from bash, all of it\\n' > out.txt; pwd"),
+        ("exec_tools.execute_code_javascript", "require('fs').writeFileSync(`${process.env.FILES_DIR}/out.txt`, 'from node, all of it\\n')"),
+    ] {
+        let outcome = stage.call(tool, json!({"code": code, "contract": contract(&["out.txt"])})).await;
+        assert_eq!(error_code(&outcome), None, "{tool}: {}", report(&outcome));
+        assert!(matches!(&outcome.artifacts[0].content, Content::Text(text) if text.ends_with("all of it\n")));
+    }
+    let timeline = stage.cx.timeline.read().unwrap();
+    let edited = timeline.latest_digest(&crate::stage::path("fi:turn_1.files/out.txt")).unwrap();
+    assert!(edited.edited, "the second version of a file says so");
+}
+
+#[tokio::test]
+async fn a_text_over_twenty_kilobytes_is_shown_in_part_and_kept_whole() {
+    let mut stage = stage();
+    let outcome = python(&mut stage, "open('turn_1/files/long.csv', 'w').write('row\\n' * 10000)", &["long.csv"]).await;
+    let Content::Text(text) = &outcome.artifacts[0].content else { panic!("{outcome:?}") };
+    assert_eq!(text.len(), 20_000 + "...[truncated]".len());
+    assert!(text.ends_with("...[truncated]"));
+    assert_eq!(stage.whole("fi:turn_1.files/long.csv").await.len(), 40_000);
+    stage.clear_disk();
+    stage.begin("turn_2");
+    assert_eq!(stage.whole("fi:turn_1.files/long.csv").await.len(), 40_000);
+}
+
+#[tokio::test]
+async fn earlier_turns_are_brought_back_to_be_read_and_cannot_be_written() {
+    let mut stage = stage();
+    python(&mut stage, "open('turn_1/files/a b.txt', 'w').write('from the first turn')", &["a b.txt"]).await;
+    stage.clear_disk();
+    stage.begin("turn_2");
+    let code = "print(open('turn_1/files/a b.txt').read())\n\
+                for path in ['turn_1/files/a b.txt', 'turn_1/files/new', 'x', 'turn_3/files/y']:\n\
+                \x20   try: open(path, 'w'); print('WROTE', path)\n\
+                \x20   except OSError as e: print(type(e).__name__)\n";
+    let outcome = python(&mut stage, code, &[]).await;
+    assert!(report(&outcome).contains("from the first turn"), "{}", report(&outcome));
+    assert!(!report(&outcome).contains("WROTE"), "{}", report(&outcome));
+    assert_eq!(stage.disk("turn_1/files/a b.txt").as_deref(), Some("from the first turn"));
+}
+
+#[tokio::test]
+async fn a_name_of_another_turn_is_expected_in_this_one_and_the_model_is_told() {
+    let mut stage = stage();
+    stage.begin("turn_2");
+    let code = "open('turn_2/files/out.txt', 'w').write('in the second turn\\n')";
+    let outcome = python(&mut stage, code, &["turn_1/files/out.txt"]).await;
+    assert_eq!((codes(&outcome), error_code(&outcome)), (vec!["protocol_violation.path_rewritten"], None));
+    assert!(report(&outcome).starts_with("Succeeded:\n- turn_2/files/out.txt"));
+}
+
+#[tokio::test]
+async fn a_contract_that_is_none_is_refused_before_anything_runs() {
+    let mut stage = stage();
+    let code = "open('turn_1/files/ran', 'w').write('x')";
+    for contract in [json!("a.txt"), json!({"filename": "a"}), json!(null), json!(["a.txt"]), json!([{"filename": "../a"}]), json!([{"filename": "/etc/x"}])] {
+        let args = json!({"code": code, "contract": contract});
+        let outcome = stage.call("exec_tools.execute_code_python", args).await;
+        assert_eq!(codes(&outcome), ["protocol_violation.exec_contract_invalid"], "{contract}");
+        assert_eq!(error_code(&outcome), Some("exec_contract_invalid"), "{contract}");
+    }
+    assert_eq!(stage.disk("turn_1/files/ran"), None);
+}
+
+#[tokio::test]
+async fn a_timeout_ends_the_code_and_keeps_what_it_had_written() {
+    let mut stage = stage();
+    let code = "import time, subprocess\nopen('turn_1/files/a.txt', 'w').write('written in time\\n')\nprint('printed', flush=True)\n\
+                subprocess.Popen(['sleep', '1000'])\ntime.sleep(1000)\n";
+    let args = json!({"code": code, "contract": contract(&["a.txt", "b.txt"]), "timeout_s": 1});
+    let outcome = stage.call("exec_tools.execute_code_python", args).await;
+    assert_eq!(error_code(&outcome), Some("timeout"));
+    insta::assert_snapshot!(report(&outcome), @"");
+    assert_eq!(outcome.artifacts.len(), 1);
+}
+
+#[tokio::test]
+async fn files_that_are_no_files_are_errors_of_their_own() {
+    let mut stage = stage();
+    let code = "import os\nos.chdir('turn_1/files')\nos.symlink('/etc/passwd', 'link')\nos.symlink('/etc', 'folder')\nos.mkfifo('pipe')\n\
+                os.mkdir('dir')\nopen('big', 'w').truncate(500_000_000)\nopen('ok.txt', 'w').write('this one is fine\\n')\n\
+                open('huge', 'w').truncate(2_000_000_000)\n";
+    let outcome = python(&mut stage, code, &["link", "folder/passwd", "pipe", "dir", "big", "huge", "ok.txt"]).await;
+    insta::assert_snapshot!(report(&outcome).split("\nstderr:").next().unwrap(), @"");
+    assert_eq!(outcome.artifacts.len(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_an_earlier_call_made_is_not_this_calls() {
+    let mut stage = stage();
+    python(&mut stage, "open('turn_1/files/a.txt', 'w').write('from the first call')", &["a.txt"]).await;
+    let outcome = python(&mut stage, "print(open('turn_1/files/a.txt').read())", &["a.txt"]).await;
+    assert_eq!(error_code(&outcome), Some("files_missing"));
+    assert!(report(&outcome).contains("a.txt: file not produced"));
+    let outcome = python(&mut stage, "open('turn_1/files/a.txt', 'a').write(', and the third')", &["a.txt"]).await;
+    assert!(matches!(&outcome.artifacts[0].content, Content::Text(text) if &**text == "from the first call, and the third"));
+}
+
+#[tokio::test]
+async fn long_output_is_shown_by_its_end_and_kept_whole() {
+    let mut stage = stage();
+    let outcome = python(&mut stage, "for n in range(5000): print('line', n)", &[]).await;
+    let text = report(&outcome);
+    assert!(text.ends_with("line 4999") && text.len() < 5_000, "{}", text.len());
+    assert!(text.contains("earlier characters are at tc:turn_1.c1.result"), "{text}");
+    let whole = stage.whole("tc:turn_1.c1.result").await;
+    assert!(whole.contains("line 0\n") && whole.ends_with("line 4999"));
+}
+
+#[tokio::test]
+async fn without_a_sandbox_nothing_runs_and_the_report_says_why() {
+    let tools = vec![Arc::new(exec::of(Language::Python)) as Arc<dyn Tool>];
+    let mut stage = Stage::with(|_, _| {}, tools);
+    let outcome = python(&mut stage, "print(1)", &["a.txt"]).await;
+    assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], Some("sandbox_not_configured")));
+}
+
+#[tokio::test]
+async fn a_cancelled_call_keeps_what_it_had_written() {
+    let mut stage = stage();
+    let cancel = stage.cancel.clone();
+    let workspace = stage.cx.workspace.clone();
+    let seen = tokio::spawn(async move {
+        let path = annals_core::path::PhysicalPath::parse("turn_1/files/a.txt").unwrap();
+        while !workspace.exists(&path) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        cancel.cancel();
+    });
+    let code = "import os, time\nopen('turn_1/files/.a', 'w').write('written before the end\\n')\n\
+                os.rename('turn_1/files/.a', 'turn_1/files/a.txt')\ntime.sleep(1000)";
+    let outcome = python(&mut stage, code, &["a.txt"]).await;
+    seen.await.unwrap();
+    assert_eq!((error_code(&outcome), outcome.artifacts.len()), (Some("cancelled"), 1));
+}

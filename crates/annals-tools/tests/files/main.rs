@@ -1,0 +1,14 @@
+//! Files, documents and the web, driven as the runtime drives them: real sandbox, real disk, real blocks.
+
+#[path = "../../src/web/tests/server.rs"]
+#[allow(dead_code)]
+mod server;
+#[path = "../behaviour/stage.rs"]
+#[allow(dead_code)]
+mod stage;
+
+mod exec;
+mod exec_context;
+#[cfg(feature = "render")]
+mod rendering;
+mod web;
