@@ -17,6 +17,16 @@ pub enum ArtifactKind {
     Display,
 }
 
+impl ArtifactKind {
+    /// The kind as digests spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ArtifactKind::File => "file",
+            ArtifactKind::Display => "display",
+        }
+    }
+}
+
 /// Who may see an artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -25,6 +35,16 @@ pub enum Visibility {
     External,
     /// Models only.
     Internal,
+}
+
+impl Visibility {
+    /// The visibility as digests spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Visibility::External => "external",
+            Visibility::Internal => "internal",
+        }
+    }
 }
 
 /// Where streamed content appears.

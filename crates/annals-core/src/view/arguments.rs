@@ -2,6 +2,8 @@
 //! timeline; the native call gets it back, so that the model sees its call as it made it, and the other place points
 //! here. Where the whole is hidden, or too long for one part, the cut stays.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::slots::Shows;
@@ -11,20 +13,20 @@ use crate::limits;
 use crate::timeline::{CallRecord, Ix, NONE, Timeline};
 
 /// The arguments of a call, its cut parameters whole as far as the timeline shows the wholes.
-pub(super) fn whole(timeline: &Timeline, record: &CallRecord, params: &str) -> String {
+pub(super) fn whole<'a>(timeline: &Timeline, record: &CallRecord, params: &'a str) -> Cow<'a, str> {
     let cuts = &timeline.at_ix(record.call).meta().cut;
     if cuts.is_empty() {
-        return params.to_owned();
+        return Cow::Borrowed(params);
     }
     let Ok(mut arguments) = serde_json::from_str::<Map<String, Value>>(params) else {
-        return params.to_owned();
+        return Cow::Borrowed(params);
     };
     for cut in cuts {
         if let (Some(text), Some(value)) = (text_of(timeline, record, cut), arguments.get_mut(&cut.name)) {
             *value = Value::String(text);
         }
     }
-    Value::Object(arguments).to_string()
+    Cow::Owned(Value::Object(arguments).to_string())
 }
 
 /// Whether the native call carries the content of this result block.

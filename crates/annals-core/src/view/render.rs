@@ -114,33 +114,39 @@ impl Renderer {
 
     /// Files a part of the block at `ix`; `None` when there is nothing in it to show.
     fn file(&mut self, timeline: &Timeline, ix: Ix, part: Part) -> Option<Position> {
+        let content = Content {
+            head: part.head,
+            body: part.body,
+        };
         if self.layout == Layout::Timeline {
-            return self.file_as_user(text_pieces(part));
+            return self.file_as_user(content);
         }
-        match part.place.clone() {
-            Place::User => self.file_stray(timeline, text_pieces(part)),
-            Place::Reply { call } => self.file_reply(timeline, ix, &call, text_pieces(part)),
+        match part.place {
+            Place::User => self.file_stray(timeline, content),
+            Place::Reply { call } => self.file_reply(timeline, ix, &call, content),
             Place::Assistant => {
-                self.file_as_assistant(text_pieces(part).into_iter().map(AssistantPiece::Text).collect())
+                let pieces = content.into_pieces(Gap::None);
+                self.file_as_assistant(pieces.map(AssistantPiece::Text))
             }
             Place::Thinking { signature } => {
-                let text = body_text(part.body);
-                self.file_as_assistant(vec![AssistantPiece::Thinking { text, signature }])
+                let text = content.body_text();
+                self.file_as_assistant([AssistantPiece::Thinking { text, signature }])
             }
             Place::Call { id, tool } => {
+                let arguments = content.body_text();
                 let call = Call {
                     id,
                     tool,
-                    arguments: body_text(part.body),
+                    arguments,
                     cache_point: None,
                 };
-                self.file_as_assistant(vec![AssistantPiece::Call(call)])
+                self.file_as_assistant([AssistantPiece::Call(call)])
             }
         }
     }
 
-    fn file_as_user(&mut self, pieces: Vec<Piece>) -> Option<Position> {
-        if pieces.is_empty() {
+    fn file_as_user(&mut self, content: Content) -> Option<Position> {
+        if content.is_empty() {
             return None;
         }
         if !matches!(self.messages.last(), Some(Message::User(_))) {
@@ -150,7 +156,7 @@ impl Renderer {
         let Some(Message::User(list)) = self.messages.last_mut() else {
             unreachable!("just pushed")
         };
-        append(list, pieces);
+        content.append_to(list);
         Some(Position {
             message,
             outer: list.len() as u32 - 1,
@@ -158,10 +164,9 @@ impl Renderer {
         })
     }
 
-    fn file_as_assistant(&mut self, pieces: Vec<AssistantPiece>) -> Option<Position> {
-        if pieces.is_empty() {
-            return None;
-        }
+    fn file_as_assistant(&mut self, pieces: impl IntoIterator<Item = AssistantPiece>) -> Option<Position> {
+        let mut pieces = pieces.into_iter().peekable();
+        pieces.peek()?;
         if !matches!(self.messages.last(), Some(Message::Assistant(_))) {
             self.close_exchange();
             self.messages.push(Message::Assistant(Vec::new()));
@@ -186,7 +191,7 @@ impl Renderer {
         timeline: &Timeline,
         ix: Ix,
         call: &CallId,
-        pieces: Vec<Piece>,
+        content: Content,
     ) -> Option<Position> {
         self.open_replies(timeline);
         let replies = match self.messages.last() {
@@ -196,15 +201,15 @@ impl Renderer {
         let at = replies.iter().position(|reply| reply.call == *call);
         match at {
             Some(at) if at + 1 == replies.len() || ix <= settled(timeline, replies) => {
-                self.extend_reply(at, pieces)
+                self.extend_reply(at, content)
             }
-            _ => self.file_stray(timeline, pieces),
+            _ => self.file_stray(timeline, content),
         }
     }
 
     /// Files what answers no call: in the person's place, or, while replies are outstanding, into the one that is
     /// being told, for nothing may stand between a call and its reply.
-    fn file_stray(&mut self, timeline: &Timeline, pieces: Vec<Piece>) -> Option<Position> {
+    fn file_stray(&mut self, timeline: &Timeline, content: Content) -> Option<Position> {
         self.open_replies(timeline);
         match self.messages.last() {
             Some(Message::Tool(replies)) if replies.iter().any(|reply| reply.pieces.is_empty()) => {
@@ -212,9 +217,9 @@ impl Renderer {
                     .iter()
                     .rposition(|reply| !reply.pieces.is_empty())
                     .unwrap_or(0);
-                self.extend_reply(told, pieces)
+                self.extend_reply(told, content)
             }
-            _ => self.file_as_user(pieces),
+            _ => self.file_as_user(content),
         }
     }
 
@@ -238,13 +243,13 @@ impl Renderer {
         }
     }
 
-    fn extend_reply(&mut self, at: usize, pieces: Vec<Piece>) -> Option<Position> {
+    fn extend_reply(&mut self, at: usize, content: Content) -> Option<Position> {
         let message = self.messages.len() as u32 - 1;
         let Some(Message::Tool(replies)) = self.messages.last_mut() else {
             unreachable!("replies were opened")
         };
         let list = &mut replies[at].pieces;
-        append(list, pieces);
+        content.append_to(list);
         Some(Position {
             message,
             outer: at as u32,
@@ -308,39 +313,71 @@ impl Timeline {
     }
 }
 
-/// Adds a part's pieces, set off from the part before by an empty line.
-fn append(list: &mut Vec<Piece>, mut pieces: Vec<Piece>) {
-    if !list.is_empty()
-        && let Some(Piece {
-            body: PieceBody::Text(first),
-            ..
-        }) = pieces.first_mut()
-    {
-        *first = format!("\n\n{first}").into();
+/// What a part says, on its way into a message.
+struct Content {
+    head: String,
+    body: PartBody,
+}
+
+/// What sets a part off from the one before it in the same message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    None,
+    EmptyLine,
+}
+
+impl Content {
+    /// Vendors refuse a text of nothing but space, so such a text is not shown.
+    fn is_empty(&self) -> bool {
+        let has_body = match &self.body {
+            PartBody::Text(text) => !text.trim_start().is_empty(),
+            PartBody::Media { .. } => true,
+            PartBody::None => false,
+        };
+        !has_body && self.head.trim_start().is_empty()
     }
-    list.extend(pieces);
-}
 
-/// The pieces of a part. Vendors refuse a text of nothing but space, so such a body goes with its head.
-fn text_pieces(part: Part) -> Vec<Piece> {
-    let mut head = part.head;
-    let body = match part.body {
-        PartBody::Text(text) if text.trim_start().is_empty() => {
-            head.push_str(&text);
-            None
+    fn append_to(self, list: &mut Vec<Piece>) {
+        let gap = if list.is_empty() {
+            Gap::None
+        } else {
+            Gap::EmptyLine
+        };
+        list.extend(self.into_pieces(gap));
+    }
+
+    /// The head and the body, each as a piece if there is something in it. The body is shared with its block, unless
+    /// it comes first and needs the gap.
+    fn into_pieces(self, gap: Gap) -> impl Iterator<Item = Piece> {
+        let Content { mut head, body } = self;
+        let mut body = match body {
+            PartBody::Text(text) if text.trim_start().is_empty() => {
+                head.push_str(&text);
+                None
+            }
+            PartBody::Text(text) => Some(Piece::text(text)),
+            PartBody::Media { mime, blob } => Some(Piece::media(mime, blob)),
+            PartBody::None => None,
+        };
+        let has_head = !head.trim_start().is_empty();
+        if gap == Gap::EmptyLine {
+            match &mut body {
+                _ if has_head => head.insert_str(0, "\n\n"),
+                Some(Piece {
+                    body: PieceBody::Text(text),
+                    ..
+                }) => *text = format!("\n\n{text}").into(),
+                Some(_) | None => {}
+            }
         }
-        PartBody::Text(text) => Some(Piece::text(text)),
-        PartBody::Media { mime, blob } => Some(Piece::media(mime, blob)),
-        PartBody::None => None,
-    };
-    let head = (!head.trim_start().is_empty()).then(|| Piece::text(head));
-    head.into_iter().chain(body).collect()
-}
+        has_head.then(|| Piece::text(head)).into_iter().chain(body)
+    }
 
-fn body_text(body: PartBody) -> Arc<str> {
-    match body {
-        PartBody::Text(text) => text,
-        PartBody::None | PartBody::Media { .. } => "".into(),
+    fn body_text(self) -> Arc<str> {
+        match self.body {
+            PartBody::Text(text) => text,
+            PartBody::None | PartBody::Media { .. } => "".into(),
+        }
     }
 }
 

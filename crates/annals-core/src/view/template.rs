@@ -483,9 +483,7 @@ fn sids_text(sids: &[Sid]) -> String {
 }
 
 fn write_artifact_line(head: &mut String, digest: &SafeDigest) {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let kind = word(&serde_json::to_value(digest.kind).unwrap_or_default());
-    let visibility = word(&serde_json::to_value(digest.visibility).unwrap_or_default());
+    let (kind, visibility) = (digest.kind.as_str(), digest.visibility.as_str());
     let _ = write!(
         head,
         "\n- logical_path: {} | kind: {kind} | visibility: {visibility}",
