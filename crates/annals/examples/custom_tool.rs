@@ -22,10 +22,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = tempfile::tempdir()?;
     let script = Script::of([
         Step::call("tc_1", "add_one", json!({"x": 41})),
-        Step { expect: vec!["42".to_owned()], ..Step::text("41 + 1 is 42.") },
+        Step {
+            expect: vec!["42".to_owned()],
+            ..Step::text("41 + 1 is 42.")
+        },
     ]);
-    let agent =
-        Agent::builder().model(Model::script("sum", script)).tool(add_one).home(data.path()).build().await?;
+    let agent = Agent::builder()
+        .model(Model::script("sum", script))
+        .tool(add_one)
+        .home(data.path())
+        .build()
+        .await?;
     let session = agent.session("conv_1").await?;
     let session = agent.run(session, "What is 41 + 1?").await?;
     println!("{}", session.answer());

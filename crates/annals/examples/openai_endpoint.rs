@@ -10,17 +10,26 @@ use tokio::net::TcpListener;
 fn answer() -> String {
     let chunk = |delta: Value, finish: Value| {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
-        format!("data: {}\n\n", json!({"id": "x", "object": "chat.completion.chunk", "choices": [choice]}))
+        format!(
+            "data: {}\n\n",
+            json!({"id": "x", "object": "chat.completion.chunk", "choices": [choice]})
+        )
     };
     let usage = json!({"id": "x", "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 4}});
     let body = [
-        chunk(json!({"role": "assistant", "content": "Hello from "}), Value::Null),
+        chunk(
+            json!({"role": "assistant", "content": "Hello from "}),
+            Value::Null,
+        ),
         chunk(json!({"content": "this machine."}), Value::Null),
         chunk(json!({}), json!("stop")),
         format!("data: {usage}\n\ndata: [DONE]\n\n"),
     ];
     let body = body.concat();
-    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 async fn serve(listener: TcpListener) -> std::io::Result<()> {
@@ -41,8 +50,12 @@ async fn serve(listener: TcpListener) -> std::io::Result<()> {
 
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request).to_lowercase();
-    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
     body.len() >= length.unwrap_or(0)
 }
 

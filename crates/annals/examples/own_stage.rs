@@ -28,7 +28,10 @@ impl Hooks for Careful {
 
     async fn turn_ending(&self, turn: &TurnId, _timeline: &Timeline) -> Vec<NewBlock> {
         let path = LogicalPath::stage(turn, "suggested_followups").expect("a plain name");
-        vec![NewBlock::new(BlockKind::StageSuggestedFollowups, turn, path).json(&json!(["What is left to do?"]))]
+        vec![
+            NewBlock::new(BlockKind::StageSuggestedFollowups, turn, path)
+                .json(&json!(["What is left to do?"])),
+        ]
     }
 }
 
@@ -37,7 +40,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = tempfile::tempdir()?;
     let script = Script::of([
         Step::call("tc_1", "delete_everything", json!({})),
-        Step { expect: vec!["prefers small steps".to_owned()], ..Step::text("I was not allowed to, and that is good.") },
+        Step {
+            expect: vec!["prefers small steps".to_owned()],
+            ..Step::text("I was not allowed to, and that is good.")
+        },
     ]);
     let agent = Agent::builder()
         .model(Model::script("stage", script))
@@ -49,7 +55,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = agent.run(agent.session("conv_1").await?, "Clean up").await?;
     println!("{}", session.answer());
     session.timeline(|timeline| {
-        for block in timeline.blocks().iter().filter(|block| block.kind.tag().starts_with("stage.")) {
+        for block in timeline
+            .blocks()
+            .iter()
+            .filter(|block| block.kind.tag().starts_with("stage."))
+        {
             println!("{}: {}", block.kind, block.text().unwrap_or_default());
         }
     });

@@ -44,22 +44,42 @@ fn script_of(timeline: &Timeline) -> Script {
 async fn play(script: Script, prompt: &str) -> Result<Session, Box<dyn std::error::Error>> {
     let data = tempfile::tempdir()?;
     // Time and ids follow from a seed, so the same inputs give the same bytes.
-    let agent =
-        Agent::builder().model(Model::script("replay", script)).tool(add).home(data.path()).world(World::seeded(7)).build().await?;
+    let agent = Agent::builder()
+        .model(Model::script("replay", script))
+        .tool(add)
+        .home(data.path())
+        .world(World::seeded(7))
+        .build()
+        .await?;
     Ok(agent.run(agent.session("conv_1").await?, prompt).await?)
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let original = Script::of([Step::call("tc_1", "add", json!({"a": 20, "b": 22})), Step::text("It is 42.")]);
+    let original = Script::of([
+        Step::call("tc_1", "add", json!({"a": 20, "b": 22})),
+        Step::text("It is 42."),
+    ]);
     let first = play(original, "What is 20 + 22?").await?;
     let second = play(first.timeline(script_of), "What is 20 + 22?").await?;
     let shape = |session: &Session| {
         session.timeline(|timeline| {
-            timeline.blocks().iter().map(|block| (block.kind.to_string(), block.text().map(str::to_owned))).collect::<Vec<_>>()
+            timeline
+                .blocks()
+                .iter()
+                .map(|block| (block.kind.to_string(), block.text().map(str::to_owned)))
+                .collect::<Vec<_>>()
         })
     };
     let is_same = shape(&first) == shape(&second);
-    println!("{} blocks, replayed {}", shape(&first).len(), if is_same { "the same" } else { "differently" });
-    if is_same { Ok(()) } else { Err("the replay differs".into()) }
+    println!(
+        "{} blocks, replayed {}",
+        shape(&first).len(),
+        if is_same { "the same" } else { "differently" }
+    );
+    if is_same {
+        Ok(())
+    } else {
+        Err("the replay differs".into())
+    }
 }

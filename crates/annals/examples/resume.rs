@@ -5,7 +5,9 @@
 use annals::prelude::*;
 
 fn agent_of(script: Script) -> AgentBuilder {
-    Agent::builder().model(Model::script("resume", script)).tools(annals::tools::react::all())
+    Agent::builder()
+        .model(Model::script("resume", script))
+        .tools(annals::tools::react::all())
 }
 
 #[tokio::main]
@@ -23,10 +25,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // OUT_DIR is a cache: what is lost with it comes back.
     std::fs::remove_dir_all(data.path().join("workspace"))?;
 
-    let read = Step::call("tc_2", "react.read", json!({"paths": ["fi:turn_1.files/note.md"]}));
-    let recall = Step { expect: vec!["under the mat".to_owned()], ..Step::text("Under the mat.") };
-    let agent = agent_of(Script::of([read, recall])).home(data.path()).build().await?;
-    let session = agent.run(agent.session("conv_1").await?, "Where is the key?").await?;
+    let read = Step::call(
+        "tc_2",
+        "react.read",
+        json!({"paths": ["fi:turn_1.files/note.md"]}),
+    );
+    let recall = Step {
+        expect: vec!["under the mat".to_owned()],
+        ..Step::text("Under the mat.")
+    };
+    let agent = agent_of(Script::of([read, recall]))
+        .home(data.path())
+        .build()
+        .await?;
+    let session = agent
+        .run(agent.session("conv_1").await?, "Where is the key?")
+        .await?;
     println!("{}", session.answer());
     Ok(session.close().await?)
 }

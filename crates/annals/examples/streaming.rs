@@ -10,14 +10,23 @@ use annals::prelude::*;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = tempfile::tempdir()?;
-    let script = Script { chunk_ms: 20, ..Script::of([Step::text("A block is durable before anyone is shown it.")]) };
-    let agent = Agent::builder().model(Model::script("stream", script)).home(data.path()).build().await?;
+    let script = Script {
+        chunk_ms: 20,
+        ..Script::of([Step::text("A block is durable before anyone is shown it.")])
+    };
+    let agent = Agent::builder()
+        .model(Model::script("stream", script))
+        .home(data.path())
+        .build()
+        .await?;
     let (sender, mut updates) = tokio::sync::mpsc::unbounded_channel();
     let show = tokio::spawn(async move {
         while let Some(update) = updates.recv().await {
             match update {
                 Update::Delta(delta) => print!("{}", delta.text),
-                Update::Block(block) if block.kind == BlockKind::AssistantCompletion => println!(" (durable as block {})", block.seq),
+                Update::Block(block) if block.kind == BlockKind::AssistantCompletion => {
+                    println!(" (durable as block {})", block.seq)
+                }
                 Update::TurnEnded { end, .. } => return println!("the turn ended: {}", end.as_str()),
                 _ => {}
             }

@@ -6,10 +6,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
 use annals_core::ids::Scope;
 use annals_core::settings::Settings;
 use annals_core::view::Layout;
+use anyhow::{Context as _, bail};
 use serde::Serialize;
 
 use crate::args::{GlobalArgs, LayoutArg};
@@ -51,11 +51,17 @@ pub(crate) struct Resolved<T> {
 
 impl<T> Resolved<T> {
     fn or_default(found: Option<Self>, default: impl FnOnce() -> T) -> Self {
-        found.unwrap_or_else(|| Resolved { value: default(), origin: Origin::Default })
+        found.unwrap_or_else(|| Resolved {
+            value: default(),
+            origin: Origin::Default,
+        })
     }
 
     fn map<U>(self, change: impl FnOnce(T) -> U) -> Resolved<U> {
-        Resolved { value: change(self.value), origin: self.origin }
+        Resolved {
+            value: change(self.value),
+            origin: self.origin,
+        }
     }
 }
 
@@ -89,35 +95,62 @@ pub(crate) struct WebConfig {
 impl Config {
     /// Resolves what was typed against the environment and the file.
     pub(crate) fn resolve(args: &GlobalArgs) -> anyhow::Result<Self> {
-        Config::resolve_in(args, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        Config::resolve_in(args, |name| {
+            std::env::var(name).ok().filter(|value| !value.is_empty())
+        })
     }
 
     fn resolve_in(args: &GlobalArgs, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let home = Resolved::or_default(
-            flag("--home", args.home.clone()).or_else(|| from_env(&env, "ANNALS_HOME").map(|home| home.map(Into::into))),
+            flag("--home", args.home.clone())
+                .or_else(|| from_env(&env, "ANNALS_HOME").map(|home| home.map(Into::into))),
             || default_home(&env),
         );
-        let config_file =
-            Resolved::or_default(flag("--config", args.config.clone()), || home.value.join("config.toml"));
-        let mut file = ConfigFile::read(&config_file)?;
-        let store = Resolved::or_default(flag("--store", args.store.clone()).or(file.text("store")?), || {
-            format!("sqlite:{}", home.value.join("annals.db").display())
+        let config_file = Resolved::or_default(flag("--config", args.config.clone()), || {
+            home.value.join("config.toml")
         });
+        let mut file = ConfigFile::read(&config_file)?;
+        let store = Resolved::or_default(
+            flag("--store", args.store.clone()).or(file.text("store")?),
+            || format!("sqlite:{}", home.value.join("annals.db").display()),
+        );
         let artifacts = Resolved::or_default(
             flag("--artifacts", args.artifacts.clone()).or(file.text("artifacts")?),
             || format!("file:{}", home.value.join("artifacts").display()),
         );
-        let sandbox =
-            Resolved::or_default(flag("--sandbox", args.sandbox.clone()).or(file.text("sandbox")?), || "local".into());
-        let model = flag("--model", args.model.clone()).or_else(|| from_env(&env, "ANNALS_MODEL")).or(file.text("model")?);
-        let base_url =
-            flag("--base-url", args.base_url.clone()).or_else(|| from_env(&env, "ANNALS_BASE_URL")).or(file.text("base_url")?);
+        let sandbox = Resolved::or_default(
+            flag("--sandbox", args.sandbox.clone()).or(file.text("sandbox")?),
+            || "local".into(),
+        );
+        let model = flag("--model", args.model.clone())
+            .or_else(|| from_env(&env, "ANNALS_MODEL"))
+            .or(file.text("model")?);
+        let base_url = flag("--base-url", args.base_url.clone())
+            .or_else(|| from_env(&env, "ANNALS_BASE_URL"))
+            .or(file.text("base_url")?);
         let context_tokens = flag("--context-tokens", args.context_tokens).or(file.number("context_tokens")?);
-        let skills = Resolved::or_default(file.text("skills")?.map(|dir| dir.map(PathBuf::from)), || home.value.join("skills"));
-        let layout = file.text("layout")?.map(|layout| parse_layout(&layout.value).map(|value| Resolved { value, origin: layout.origin }));
-        let layout = flag("--layout", args.layout.map(layout_of)).map(Ok).or(layout).transpose()?;
+        let skills = Resolved::or_default(file.text("skills")?.map(|dir| dir.map(PathBuf::from)), || {
+            home.value.join("skills")
+        });
+        let layout = file.text("layout")?.map(|layout| {
+            parse_layout(&layout.value).map(|value| Resolved {
+                value,
+                origin: layout.origin,
+            })
+        });
+        let layout = flag("--layout", args.layout.map(layout_of))
+            .map(Ok)
+            .or(layout)
+            .transpose()?;
         let scope = flag("--scope", args.scope.clone()).or(file.text("scope")?);
-        let scope = scope.map(|scope| anyhow::Ok(Resolved { value: Scope::parse(&scope.value)?, origin: scope.origin })).transpose()?;
+        let scope = scope
+            .map(|scope| {
+                anyhow::Ok(Resolved {
+                    value: Scope::parse(&scope.value)?,
+                    origin: scope.origin,
+                })
+            })
+            .transpose()?;
         let web = WebConfig {
             searxng_url: from_env(&env, "ANNALS_SEARXNG_URL").or(file.text("searxng_url")?),
             brave_key: from_env(&env, "ANNALS_BRAVE_KEY"),
@@ -126,9 +159,18 @@ impl Config {
         let in_file = file.has("max_iterations");
         let mut settings = file.settings(&config_file.value)?;
         let max_iterations = match (args.max_iterations, in_file) {
-            (Some(value), _) => Resolved { value, origin: Origin::Flag("--max-iterations") },
-            (None, true) => Resolved { value: settings.max_iterations, origin: Origin::File("max_iterations") },
-            (None, false) => Resolved { value: settings.max_iterations, origin: Origin::Default },
+            (Some(value), _) => Resolved {
+                value,
+                origin: Origin::Flag("--max-iterations"),
+            },
+            (None, true) => Resolved {
+                value: settings.max_iterations,
+                origin: Origin::File("max_iterations"),
+            },
+            (None, false) => Resolved {
+                value: settings.max_iterations,
+                origin: Origin::Default,
+            },
         };
         settings.max_iterations = max_iterations.value;
         settings.validate().context("the settings cannot be used")?;
@@ -152,11 +194,17 @@ impl Config {
 }
 
 fn flag<T>(name: &'static str, value: Option<T>) -> Option<Resolved<T>> {
-    value.map(|value| Resolved { value, origin: Origin::Flag(name) })
+    value.map(|value| Resolved {
+        value,
+        origin: Origin::Flag(name),
+    })
 }
 
 fn from_env(env: &impl Fn(&str) -> Option<String>, name: &'static str) -> Option<Resolved<String>> {
-    env(name).map(|value| Resolved { value, origin: Origin::Env(name) })
+    env(name).map(|value| Resolved {
+        value,
+        origin: Origin::Env(name),
+    })
 }
 
 fn default_home(env: &impl Fn(&str) -> Option<String>) -> PathBuf {
@@ -180,6 +228,14 @@ fn parse_layout(word: &str) -> anyhow::Result<Layout> {
     }
 }
 
+/// A home that is no folder has no file either; what is wrong with it shows when it is opened.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+    )
+}
+
 /// The configuration file, taken apart name by name, so that what is left over can be refused.
 struct ConfigFile {
     table: toml::Table,
@@ -190,8 +246,10 @@ impl ConfigFile {
         let shown = path.value.display();
         let text = match std::fs::read_to_string(&path.value) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.origin == Origin::Default => String::new(),
-            Err(error) => bail!("cannot read the configuration `{shown}`: {error}"),
+            Err(error) if is_absent(&error) && path.origin == Origin::Default => String::new(),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read the configuration `{shown}`"));
+            }
         };
         let table = text.parse().with_context(|| format!("`{shown}` is not TOML"))?;
         Ok(ConfigFile { table })
@@ -204,21 +262,35 @@ impl ConfigFile {
     fn text(&mut self, name: &'static str) -> anyhow::Result<Option<Resolved<String>>> {
         match self.table.remove(name) {
             None => Ok(None),
-            Some(toml::Value::String(value)) => Ok(Some(Resolved { value, origin: Origin::File(name) })),
-            Some(other) => bail!("`{name}` in the configuration is {}: give a text", other.type_str()),
+            Some(toml::Value::String(value)) => Ok(Some(Resolved {
+                value,
+                origin: Origin::File(name),
+            })),
+            Some(other) => bail!(
+                "`{name}` in the configuration is {}: give a text",
+                other.type_str()
+            ),
         }
     }
 
     fn number(&mut self, name: &'static str) -> anyhow::Result<Option<Resolved<u32>>> {
-        let Some(value) = self.table.remove(name) else { return Ok(None) };
+        let Some(value) = self.table.remove(name) else {
+            return Ok(None);
+        };
         let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
-        let value = number.with_context(|| format!("`{name}` in the configuration is not a number above zero"))?;
-        Ok(Some(Resolved { value, origin: Origin::File(name) }))
+        let value =
+            number.with_context(|| format!("`{name}` in the configuration is not a number above zero"))?;
+        Ok(Some(Resolved {
+            value,
+            origin: Origin::File(name),
+        }))
     }
 
     /// What is left must be settings.
     fn settings(self, path: &Path) -> anyhow::Result<Settings> {
-        self.table.try_into().with_context(|| format!("`{}` has a setting that is not known", path.display()))
+        self.table
+            .try_into()
+            .with_context(|| format!("`{}` has a setting that is not known", path.display()))
     }
 }
 
@@ -234,9 +306,15 @@ mod tests {
         let path = dir.path().join("config.toml");
         std::fs::write(&path, file).unwrap();
         let path = path.to_str().unwrap().to_owned();
-        let args = ["annals", "doctor", "--config", &path].into_iter().chain(flags.iter().copied());
+        let args = ["annals", "doctor", "--config", &path]
+            .into_iter()
+            .chain(flags.iter().copied());
         let cli = Cli::parse_from(args);
-        Config::resolve_in(&cli.global, |name| env.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+        Config::resolve_in(&cli.global, |name| {
+            env.iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.to_string())
+        })
     }
 
     #[test]
@@ -258,7 +336,18 @@ mod tests {
 
     #[test]
     fn settings_keep_their_names() {
-        let config = resolve(&[], &[], "max_iterations = 3\n[cache]\ncache_point_min_rounds = 5").unwrap();
-        assert_eq!((config.max_iterations.value, config.settings.cache.cache_point_min_rounds), (3, 5));
+        let config = resolve(
+            &[],
+            &[],
+            "max_iterations = 3\n[cache]\ncache_point_min_rounds = 5",
+        )
+        .unwrap();
+        assert_eq!(
+            (
+                config.max_iterations.value,
+                config.settings.cache.cache_point_min_rounds
+            ),
+            (3, 5)
+        );
     }
 }

@@ -66,9 +66,9 @@ impl From<std::io::Error> for Failure {
 impl From<LogError> for Failure {
     fn from(error: LogError) -> Self {
         match &error {
-            LogError::NotFound { id } => {
-                Failure::usage(format!("conversation `{id}` does not exist: see `annals conversations`"))
-            }
+            LogError::NotFound { id } => Failure::usage(format!(
+                "conversation `{id}` does not exist: see `annals conversations`"
+            )),
             LogError::Exists { .. } | LogError::NoSuchBlock { .. } => Failure::usage(error),
             _ => Failure::environment(error),
         }

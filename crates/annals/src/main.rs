@@ -45,8 +45,15 @@ fn main() -> ExitCode {
 }
 
 async fn act(cli: Cli) -> Result<Ended, Failure> {
-    let config = |global: &GlobalArgs| Config::resolve(global).map_err(Failure::usage);
-    commands::run(cli.command, || config(&cli.global)).await
+    commands::run(cli.command, || configuration(&cli.global)).await
+}
+
+/// A file that was named must be readable; one that nobody named is part of the home.
+fn configuration(global: &GlobalArgs) -> Result<Config, Failure> {
+    Config::resolve(global).map_err(|error| match error.downcast_ref::<std::io::Error>() {
+        Some(_) if global.config.is_none() => Failure::environment(error),
+        _ => Failure::usage(error),
+    })
 }
 
 fn choose_colours(color: ColorArg) {

@@ -58,7 +58,8 @@ impl Markdown {
 
     fn begin(&mut self, c: char, out: &mut String) {
         self.held.push(c);
-        let undecided = matches!(self.held.as_str(), "`" | "``") || (self.held.bytes().all(|b| b == b'#') && !self.is_fenced);
+        let undecided = matches!(self.held.as_str(), "`" | "``")
+            || (self.held.bytes().all(|b| b == b'#') && !self.is_fenced);
         if !undecided {
             self.decide(out);
         }
@@ -109,7 +110,11 @@ impl Markdown {
     }
 
     fn toggle(&self, is_on: bool, style: Style, out: &mut String) {
-        out.push_str(&if is_on { format!("{style}") } else { format!("{style:#}") });
+        out.push_str(&if is_on {
+            format!("{style}")
+        } else {
+            format!("{style:#}")
+        });
     }
 
     fn end_line(&mut self, out: &mut String) {
@@ -144,8 +149,10 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_but_the_marks_whatever_the_pieces() {
-        let text = "# Title\n\nSome **bold** and `code` and 2 * 3.\n```py\n# no heading **here**\n```\n#hash\n- *x";
-        let expected = "# Title\n\nSome bold and code and 2 * 3.\n```py\n# no heading **here**\n```\n#hash\n- *x";
+        let text =
+            "# Title\n\nSome **bold** and `code` and 2 * 3.\n```py\n# no heading **here**\n```\n#hash\n- *x";
+        let expected =
+            "# Title\n\nSome bold and code and 2 * 3.\n```py\n# no heading **here**\n```\n#hash\n- *x";
         for piece in [1, 2, 3, 7, 100] {
             assert_eq!(plain(text, piece), expected, "pieces of {piece}");
         }

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-pub use annals_model::script::{Script, ScriptCall, Step};
 /// The trait that every model implements.
 pub use annals_model::Model as AnyModel;
+pub use annals_model::script::{Script, ScriptCall, Step};
 pub use annals_model::*;
 
 /// Where the key of an OpenAI-compatible server is looked for.
@@ -61,7 +61,11 @@ impl Model {
 
     /// A model of the caller's.
     pub fn from_model(model: Arc<dyn AnyModel>) -> Self {
-        Model { name: model.name().to_owned(), source: Source::Here(model), opened: OnceLock::new() }
+        Model {
+            name: model.name().to_owned(),
+            source: Source::Here(model),
+            opened: OnceLock::new(),
+        }
     }
 
     /// `script:FILE`, `openai:NAME`, `anthropic:NAME` or `ollama:NAME`.
@@ -71,7 +75,11 @@ impl Model {
 
     /// A model of which everything is said already; nothing is taken from the environment.
     pub fn from_spec(spec: ModelSpec) -> Self {
-        Model { name: spec.name.to_string(), source: Source::Spec(Box::new(spec)), opened: OnceLock::new() }
+        Model {
+            name: spec.name.to_string(),
+            source: Source::Spec(Box::new(spec)),
+            opened: OnceLock::new(),
+        }
     }
 
     /// At this server instead of the provider's own.
@@ -80,6 +88,7 @@ impl Model {
         if let Source::Spec(spec) = &mut self.source {
             spec.base_url = Some(url.to_owned());
         }
+        self.opened = OnceLock::new();
         self
     }
 
@@ -93,6 +102,7 @@ impl Model {
                 Provider::OpenAi | Provider::Ollama | Provider::Script => spec.openai_key = key,
             }
         }
+        self.opened = OnceLock::new();
         self
     }
 
@@ -106,13 +116,24 @@ impl Model {
     }
 
     fn of(provider: Provider, name: &str) -> Self {
-        Self::from_spec(from_env(ModelSpec::new(ModelName { provider, name: name.to_owned() }, seed())))
+        Self::from_spec(from_env(ModelSpec::new(
+            ModelName {
+                provider,
+                name: name.to_owned(),
+            },
+            seed(),
+        )))
     }
 }
 
 /// With the keys of this process's environment.
 fn from_env(mut spec: ModelSpec) -> ModelSpec {
-    let key = |name| std::env::var(name).ok().filter(|key: &String| !key.is_empty()).map(|key| ApiKey::new(&key));
+    let key = |name| {
+        std::env::var(name)
+            .ok()
+            .filter(|key: &String| !key.is_empty())
+            .map(|key| ApiKey::new(&key))
+    };
     spec.openai_key = key(OPENAI_API_KEY);
     spec.anthropic_key = key(ANTHROPIC_API_KEY);
     spec
@@ -130,7 +151,8 @@ impl AnyModel for Model {
     }
 
     fn window(&self) -> Window {
-        self.open().map_or(catalog::UNKNOWN_WINDOW, |model| model.window())
+        self.open()
+            .map_or(catalog::UNKNOWN_WINDOW, |model| model.window())
     }
 
     fn price(&self) -> Option<Price> {
@@ -140,8 +162,12 @@ impl AnyModel for Model {
     async fn stream(&self, request: Request, cancel: &CancellationToken) -> Result<EventStream, ModelError> {
         match self.open() {
             Ok(model) => model.stream(request, cancel).await,
-            Err(error @ OpenError::NoKey { .. }) => Err(ModelError::Auth { message: error.to_string() }),
-            Err(error) => Err(ModelError::BadRequest { message: error.to_string() }),
+            Err(error @ OpenError::NoKey { .. }) => Err(ModelError::Auth {
+                message: error.to_string(),
+            }),
+            Err(error) => Err(ModelError::BadRequest {
+                message: error.to_string(),
+            }),
         }
     }
 }
@@ -152,10 +178,20 @@ mod tests {
 
     #[test]
     fn naming_a_model_never_fails_and_opening_it_says_what_is_missing() {
-        let name = ModelName { provider: Provider::Anthropic, name: "claude-sonnet-4-5".to_owned() };
+        let name = ModelName {
+            provider: Provider::Anthropic,
+            name: "claude-sonnet-4-5".to_owned(),
+        };
         let model = Model::from_spec(ModelSpec::new(name, 0));
         assert_eq!(model.name(), "anthropic:claude-sonnet-4-5");
-        assert!(model.open().unwrap_err().to_string().contains(ANTHROPIC_API_KEY));
+        assert!(
+            model
+                .open()
+                .err()
+                .unwrap()
+                .to_string()
+                .contains(ANTHROPIC_API_KEY)
+        );
         assert!(model.key("k").open().is_ok());
     }
 

@@ -87,7 +87,10 @@ pub(crate) fn gist(text: &str, max_chars: usize) -> String {
 
 /// A file that a terminal opens when its name is clicked.
 pub(crate) fn link(path: &Path, text: &str) -> String {
-    format!("\u{1b}]8;;file://{}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\", path.display())
+    format!(
+        "\u{1b}]8;;file://{}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\",
+        path.display()
+    )
 }
 
 #[cfg(test)]
@@ -96,9 +99,20 @@ mod tests {
 
     #[test]
     fn numbers_are_shown_for_people() {
-        assert_eq!(["7", "1,234", "12,345,678"], [number(7), number(1_234), number(12_345_678)].each_ref().map(String::as_str));
-        assert_eq!((size(999).as_str(), size(1_500).as_str(), size(2_000_000).as_str()), ("999 B", "1.5 KB", "2.0 MB"));
-        assert_eq!((seconds(12).as_str(), seconds(1_240).as_str()), ("12 ms", "1.2 s"));
+        assert_eq!(
+            ["7", "1,234", "12,345,678"],
+            [number(7), number(1_234), number(12_345_678)]
+                .each_ref()
+                .map(String::as_str)
+        );
+        assert_eq!(
+            (size(999).as_str(), size(1_500).as_str(), size(2_000_000).as_str()),
+            ("999 B", "1.5 KB", "2.0 MB")
+        );
+        assert_eq!(
+            (seconds(12).as_str(), seconds(1_240).as_str()),
+            ("12 ms", "1.2 s")
+        );
     }
 
     #[test]

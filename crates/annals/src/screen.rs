@@ -82,7 +82,11 @@ impl Screen {
 }
 
 fn show(shows: Shows, out_dir: PathBuf, mut told: UnboundedReceiver<Told>) {
-    let mut view = View { shows, out_dir, ..View::default() };
+    let mut view = View {
+        shows,
+        out_dir,
+        ..View::default()
+    };
     while let Some(Told::Update(update)) = told.blocking_recv() {
         view.on(update);
     }
@@ -134,7 +138,10 @@ impl View {
 
     fn answer_only(&mut self, update: &Update) {
         if let Update::Block(block) = update
-            && matches!(block.kind, BlockKind::AssistantCompletion | BlockKind::StageClarification)
+            && matches!(
+                block.kind,
+                BlockKind::AssistantCompletion | BlockKind::StageClarification
+            )
             && let Some(text) = block.text()
         {
             self.write(&format!("{}\n", text.trim_end()));
@@ -145,7 +152,9 @@ impl View {
         let text = match (delta.channel, delta.path) {
             (DeltaChannel::Answer, _) => Text::Answer,
             (DeltaChannel::Thinking, _) => Text::Thinking,
-            (DeltaChannel::Canvas | DeltaChannel::TimelineText, path) => Text::Document(path.unwrap_or_default()),
+            (DeltaChannel::Canvas | DeltaChannel::TimelineText, path) => {
+                Text::Document(path.unwrap_or_default())
+            }
         };
         if text != self.text {
             self.end_text();
@@ -157,7 +166,10 @@ impl View {
         }
         let shown = match &self.text {
             Text::Thinking => styled(DIM, &delta.text),
-            Text::Document(_) => self.markdown.push(&delta.text).replace('\n', &format!("\n{}", styled(DIM, "│ "))),
+            Text::Document(_) => self
+                .markdown
+                .push(&delta.text)
+                .replace('\n', &format!("\n{}", styled(DIM, "│ "))),
             Text::Answer | Text::None => self.markdown.push(&delta.text),
         };
         self.write(&shown);
@@ -170,7 +182,11 @@ impl View {
             return;
         }
         let rest = self.markdown.finish();
-        let corner = if matches!(text, Text::Document(_)) { styled(DIM, "\n└") } else { String::new() };
+        let corner = if matches!(text, Text::Document(_)) {
+            styled(DIM, "\n└")
+        } else {
+            String::new()
+        };
         self.write(&format!("{rest}{corner}\n"));
     }
 
@@ -183,7 +199,14 @@ impl View {
             spinner.enable_steady_tick(Duration::from_millis(90));
             spinner
         });
-        self.tools.insert(call, Running { tool, since: Instant::now(), spinner });
+        self.tools.insert(
+            call,
+            Running {
+                tool,
+                since: Instant::now(),
+                spinner,
+            },
+        );
     }
 
     fn block(&mut self, block: &Block) {
@@ -193,7 +216,9 @@ impl View {
             BlockKind::PlanAck => {
                 let lines: Vec<&str> = block.text().unwrap_or_default().lines().collect();
                 self.end_text();
-                lines.into_iter().for_each(|line| self.line(&styled(GOOD, format!("  {line}"))));
+                lines
+                    .into_iter()
+                    .for_each(|line| self.line(&styled(GOOD, format!("  {line}"))));
             }
             BlockKind::StageClarification => {
                 self.end_text();
@@ -216,12 +241,28 @@ impl View {
             }
             self.end_text();
             let took = paint::seconds(u64::try_from(running.since.elapsed().as_millis()).unwrap_or(u64::MAX));
-            let mark = if meta.error.is_some() { styled(BAD, "✗") } else { styled(GOOD, "✓") };
-            let why = meta.error.as_ref().map(|error| styled(BAD, format!(" — {} {}", error.code, paint::gist(&error.message, 120))));
-            self.line(&format!("{mark} {} {}{}", styled(NAME, &running.tool), styled(DIM, took), why.unwrap_or_default()));
+            let mark = if meta.error.is_some() {
+                styled(BAD, "✗")
+            } else {
+                styled(GOOD, "✓")
+            };
+            let why = meta.error.as_ref().map(|error| {
+                styled(
+                    BAD,
+                    format!(" — {} {}", error.code, paint::gist(&error.message, 120)),
+                )
+            });
+            self.line(&format!(
+                "{mark} {} {}{}",
+                styled(NAME, &running.tool),
+                styled(DIM, took),
+                why.unwrap_or_default()
+            ));
         }
         if meta.is_digest
-            && let Some(digest) = block.text().and_then(|text| serde_json::from_str::<SafeDigest>(text).ok())
+            && let Some(digest) = block
+                .text()
+                .and_then(|text| serde_json::from_str::<SafeDigest>(text).ok())
             && digest.error.is_none()
         {
             self.file(&digest);
@@ -232,17 +273,31 @@ impl View {
         let size = digest.size_bytes.map(paint::size).unwrap_or_default();
         let name = digest.artifact_path.as_str();
         let shown = match &digest.physical_path {
-            Some(path) if std::io::stdout().is_terminal() => paint::link(&self.out_dir.join(path.as_str()), name),
+            Some(path) if std::io::stdout().is_terminal() => {
+                paint::link(&self.out_dir.join(path.as_str()), name)
+            }
             _ => name.to_owned(),
         };
         self.line(&format!("  {} {shown} {}", styled(DIM, "→"), styled(DIM, size)));
     }
 
     fn notice(&mut self, block: &Block) {
-        let notice: Value = block.text().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        let field = |name: &str| notice.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let notice: Value = block
+            .text()
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        let field = |name: &str| {
+            notice
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
         self.end_text();
-        self.line(&styled(WARN, format!("  ! {}: {}", field("code"), paint::gist(&field("message"), 120))));
+        self.line(&styled(
+            WARN,
+            format!("  ! {}: {}", field("code"), paint::gist(&field("message"), 120)),
+        ));
     }
 
     fn line(&self, text: &str) {

@@ -69,7 +69,11 @@ impl Setup {
             builder = builder.context_tokens(tokens.value);
         }
         let agent = builder.build().await?;
-        Ok(Setup { config, agent, skills })
+        Ok(Setup {
+            config,
+            agent,
+            skills,
+        })
     }
 
     /// OUT_DIR of a conversation.
@@ -93,8 +97,18 @@ impl Setup {
         let workspace = Workspace::open(self.workspace(&id)).map_err(Failure::environment)?;
         let scope = self.agent.scope().clone();
         let timeline = Arc::new(RwLock::new(timeline));
-        let cx = ConversationCx::new(id, scope, timeline, Arc::new(workspace), self.agent.artifacts().clone());
-        Ok(ConversationCx { skills: self.skills.clone(), settings: Arc::new(self.config.settings.clone()), ..cx })
+        let cx = ConversationCx::new(
+            id,
+            scope,
+            timeline,
+            Arc::new(workspace),
+            self.agent.artifacts().clone(),
+        );
+        Ok(ConversationCx {
+            skills: self.skills.clone(),
+            settings: Arc::new(self.config.settings.clone()),
+            ..cx
+        })
     }
 }
 
@@ -141,17 +155,21 @@ pub(crate) fn open_log(url: &str) -> Result<Arc<dyn BlockLog>, Failure> {
             let path = path.strip_prefix("//").unwrap_or(path);
             Ok(Arc::new(SqliteLog::open(path, SqliteOptions::default())?))
         }
-        Some(("postgres" | "postgresql", _)) => {
-            Err(Failure::environment("this build has no PostgreSQL store: use `--store sqlite:FILE`"))
-        }
-        _ => Err(Failure::usage(format!("`{url}` names no store: use `sqlite:FILE`"))),
+        Some(("postgres" | "postgresql", _)) => Err(Failure::environment(
+            "this build has no PostgreSQL store: use `--store sqlite:FILE`",
+        )),
+        _ => Err(Failure::usage(format!(
+            "`{url}` names no store: use `sqlite:FILE`"
+        ))),
     }
 }
 
 /// The artifact store that a URL names.
 pub(crate) fn open_artifacts(url: &str) -> Result<ArtifactStore, Failure> {
     if url.starts_with("s3:") {
-        return Err(Failure::environment("this build has no S3 store: use `--artifacts file:DIR`"));
+        return Err(Failure::environment(
+            "this build has no S3 store: use `--artifacts file:DIR`",
+        ));
     }
     ArtifactStore::open_url(url).map_err(Failure::environment)
 }
@@ -159,7 +177,9 @@ pub(crate) fn open_artifacts(url: &str) -> Result<ArtifactStore, Failure> {
 /// The sandbox backend of this name.
 pub(crate) fn backend(name: &str) -> Result<Arc<dyn Backend>, Failure> {
     match name {
-        "opensandbox" => Err(Failure::environment("this build has no OpenSandbox backend: use `--sandbox local`")),
+        "opensandbox" => Err(Failure::environment(
+            "this build has no OpenSandbox backend: use `--sandbox local`",
+        )),
         name => Registry::default().get(name).map_err(Failure::usage),
     }
 }
@@ -182,10 +202,14 @@ fn web_settings(config: &Config) -> Result<WebSettings, Failure> {
 /// The skills below a folder. One that cannot be read is named in a warning and left out.
 pub(crate) fn read_skills(folder: &Path) -> BTreeMap<SkillName, Skill> {
     let mut skills = BTreeMap::new();
-    let Ok(entries) = std::fs::read_dir(folder) else { return skills };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return skills;
+    };
     for entry in entries.flatten() {
         let file = entry.path().join("SKILL.md");
-        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let Ok(text) = std::fs::read_to_string(&file) else {
+            continue;
+        };
         let sources = std::fs::read_to_string(entry.path().join("sources.yaml")).ok();
         match Skill::parse(&text, sources.as_deref()) {
             Ok(skill) => {
@@ -211,7 +235,9 @@ impl AnyModel for Unasked {
     }
 
     async fn stream(&self, _: Request, _: &CancellationToken) -> Result<EventStream, ModelError> {
-        Err(ModelError::BadRequest { message: "this command asks no model".to_owned() })
+        Err(ModelError::BadRequest {
+            message: "this command asks no model".to_owned(),
+        })
     }
 }
 
@@ -226,9 +252,15 @@ mod tests {
             std::fs::create_dir(folder.path().join(name)).unwrap();
             std::fs::write(folder.path().join(name).join("SKILL.md"), text).unwrap();
         };
-        write("charts", "---\nname: charts\ndescription: How to draw\n---\nDraw.\n");
+        write(
+            "charts",
+            "---\nname: charts\ndescription: How to draw\n---\nDraw.\n",
+        );
         write("broken", "no front matter");
-        let names: Vec<String> = read_skills(folder.path()).keys().map(ToString::to_string).collect();
+        let names: Vec<String> = read_skills(folder.path())
+            .keys()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(names, ["charts"]);
         assert!(read_skills(&folder.path().join("absent")).is_empty());
     }

@@ -29,7 +29,11 @@ pub(crate) enum Form {
 impl Form {
     /// The form that `--json` asks for, or what standard output wants.
     pub(crate) fn of(json: bool) -> Self {
-        if json { Form::Json } else { Form::Screen(Shows::for_stdout()) }
+        if json {
+            Form::Json
+        } else {
+            Form::Screen(Shows::for_stdout())
+        }
     }
 }
 
@@ -78,7 +82,12 @@ pub(crate) async fn perform(
         None => Arc::new(JsonLines),
     };
     let end = match work {
-        Work::Run(request) => setup.agent.run_in(session, request.listen(listener).cancel(cancel)).await,
+        Work::Run(request) => {
+            setup
+                .agent
+                .run_in(session, request.listen(listener).cancel(cancel))
+                .await
+        }
         Work::Resume => setup.agent.resume(session, listener, cancel).await,
     };
     watch.abort();
@@ -105,13 +114,27 @@ pub(crate) fn judge(setup: &Setup, session: &Session, end: TurnEnd) -> Result<En
         return Ok(Ended::Well);
     }
     let report = last_report(session);
-    let reason = report.as_ref().and_then(|report| report.error.clone()).unwrap_or_default();
+    let reason = report
+        .as_ref()
+        .and_then(|report| report.error.clone())
+        .unwrap_or_default();
     let sentence = match end {
         TurnEnd::ModelError => explain(setup, &reason),
-        TurnEnd::Cancelled => format!("the turn was cancelled; go on with a new prompt in `{}`", session.id()),
+        TurnEnd::Cancelled => format!(
+            "the turn was cancelled; go on with a new prompt in `{}`",
+            session.id()
+        ),
         other => {
-            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            format!("the turn ended with `{}`{reason}; see `annals timeline show {}`", other.as_str(), session.id())
+            let reason = if reason.is_empty() {
+                String::new()
+            } else {
+                format!(": {reason}")
+            };
+            format!(
+                "the turn ended with `{}`{reason}; see `annals timeline show {}`",
+                other.as_str(),
+                session.id()
+            )
         }
     };
     let is_script = setup.agent.model().name().starts_with("script:");
@@ -150,7 +173,9 @@ pub(crate) fn last_report(session: &Session) -> Option<TurnReport> {
     session.timeline(|timeline| {
         let turn = timeline.current_turn()?;
         let blocks = timeline.turn_blocks(turn).iter().rev();
-        let completion = blocks.into_iter().find(|block| block.kind == BlockKind::ReactCompletion)?;
+        let completion = blocks
+            .into_iter()
+            .find(|block| block.kind == BlockKind::ReactCompletion)?;
         serde_json::from_str(completion.text()?).ok()
     })
 }

@@ -44,7 +44,10 @@ impl Line {
             _ if text.is_empty() => Line::Nothing,
             Some(command) => {
                 let (name, argument) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
-                Line::Command { name: name.to_owned(), argument: argument.trim().to_owned() }
+                Line::Command {
+                    name: name.to_owned(),
+                    argument: argument.trim().to_owned(),
+                }
             }
             None => Line::Prompt(text.to_owned()),
         }
@@ -56,7 +59,11 @@ pub(crate) async fn run(args: ChatArgs, config: Config) -> Result<Ended, Failure
     let session = run_once::open(&setup, args.conversation.as_deref(), "chat").await?;
     greet(&setup, &session)?;
     let mut keyboard = Keyboard::open(setup.config.home.value.join("history"));
-    let mut chat = Chat { setup, session, attached: Vec::new() };
+    let mut chat = Chat {
+        setup,
+        session,
+        attached: Vec::new(),
+    };
     let ended = loop {
         let (returned, line) = keyboard.next().await?;
         keyboard = returned;
@@ -70,13 +77,20 @@ pub(crate) async fn run(args: ChatArgs, config: Config) -> Result<Ended, Failure
     };
     let id = chat.session.id().clone();
     chat.session.close().await?;
-    paint::say(&styled(DIM, format!("go on with: annals chat --conversation {id}")));
+    paint::say(&styled(
+        DIM,
+        format!("go on with: annals chat --conversation {id}"),
+    ));
     ended
 }
 
 fn greet(setup: &Setup, session: &Session) -> Result<(), Failure> {
     let turns = session.timeline(|timeline| timeline.turns().len());
-    let so_far = if turns == 0 { String::new() } else { format!(", {turns} turns so far") };
+    let so_far = if turns == 0 {
+        String::new()
+    } else {
+        format!(", {turns} turns so far")
+    };
     paint::print(format!(
         "{} {}\n",
         styled(BOLD, "annals"),
@@ -84,7 +98,12 @@ fn greet(setup: &Setup, session: &Session) -> Result<(), Failure> {
     ))?;
     if session.is_unfinished() {
         let id = session.id();
-        paint::say(&styled(WARN, format!("the last turn is unfinished: a new prompt closes it; `annals resume {id}` goes on with it")));
+        paint::say(&styled(
+            WARN,
+            format!(
+                "the last turn is unfinished: a new prompt closes it; `annals resume {id}` goes on with it"
+            ),
+        ));
     }
     Ok(())
 }
@@ -126,9 +145,15 @@ impl Chat {
             "attach" => self.attach(Path::new(argument))?,
             "timeline" => {
                 let name = self.session.id().clone();
-                paint::print(self.session.timeline(|timeline| tree::draw(name.as_str(), timeline, None)))?;
+                paint::print(
+                    self.session
+                        .timeline(|timeline| tree::draw(name.as_str(), timeline, None)),
+                )?;
             }
-            "files" => paint::print(self.session.timeline(|timeline| files(timeline, &self.setup.workspace(self.session.id()))))?,
+            "files" => paint::print(
+                self.session
+                    .timeline(|timeline| files(timeline, &self.setup.workspace(self.session.id()))),
+            )?,
             "plan" => paint::print(self.session.timeline(plan))?,
             "read" => {
                 let path = RangedPath::parse(argument).map_err(Failure::usage)?;
@@ -137,14 +162,22 @@ impl Chat {
                 paint::print("\n")?;
             }
             "help" | "?" => paint::print(HELP)?,
-            other => return Err(Failure::usage(format!("there is no command `/{other}`: see /help"))),
+            other => {
+                return Err(Failure::usage(format!(
+                    "there is no command `/{other}`: see /help"
+                )));
+            }
         }
         Ok(true)
     }
 
     fn attach(&mut self, file: &Path) -> Result<(), Failure> {
-        self.attached.push(Attachment::from_file(file).map_err(Failure::usage)?);
-        paint::say(&styled(DIM, format!("`{}` goes with the next prompt", file.display())));
+        self.attached
+            .push(Attachment::from_file(file).map_err(Failure::usage)?);
+        paint::say(&styled(
+            DIM,
+            format!("`{}` goes with the next prompt", file.display()),
+        ));
         Ok(())
     }
 }
@@ -154,14 +187,25 @@ pub(crate) fn files(timeline: &Timeline, out_dir: &Path) -> String {
     let mut out = String::new();
     for block in timeline.files() {
         let Some(path) = &block.path else { continue };
-        let size = block.meta().file.as_ref().and_then(|file| file.size_bytes).map(paint::size).unwrap_or_default();
+        let size = block
+            .meta()
+            .file
+            .as_ref()
+            .and_then(|file| file.size_bytes)
+            .map(paint::size)
+            .unwrap_or_default();
         let name = match path.physical() {
             Some(physical) if std::io::stdout().is_terminal() => {
                 paint::link(&out_dir.join(physical.as_str()), path.as_str())
             }
             _ => path.to_string(),
         };
-        out.push_str(&format!("  {} {} {}\n", styled(NAME, name), styled(DIM, &block.mime), styled(DIM, size)));
+        out.push_str(&format!(
+            "  {} {} {}\n",
+            styled(NAME, name),
+            styled(DIM, &block.mime),
+            styled(DIM, size)
+        ));
     }
     out
 }
@@ -175,7 +219,11 @@ fn plan(timeline: &Timeline) -> String {
 
 /// Where lines come from: an editor with history on a terminal, plain lines otherwise.
 enum Keyboard {
-    Editor { editor: Box<DefaultEditor>, history: PathBuf, interrupts: u32 },
+    Editor {
+        editor: Box<DefaultEditor>,
+        history: PathBuf,
+        interrupts: u32,
+    },
     Plain,
 }
 
@@ -188,7 +236,11 @@ impl Keyboard {
             Ok(mut editor) => {
                 // There is none the first time.
                 let _ = editor.load_history(&history);
-                Keyboard::Editor { editor: Box::new(editor), history, interrupts: 0 }
+                Keyboard::Editor {
+                    editor: Box::new(editor),
+                    history,
+                    interrupts: 0,
+                }
             }
             Err(_) => Keyboard::Plain,
         }
@@ -205,7 +257,12 @@ impl Keyboard {
     }
 
     fn read(&mut self) -> Option<String> {
-        let Keyboard::Editor { editor, history, interrupts } = self else {
+        let Keyboard::Editor {
+            editor,
+            history,
+            interrupts,
+        } = self
+        else {
             return std::io::stdin().lock().lines().next()?.ok();
         };
         loop {
@@ -214,7 +271,9 @@ impl Keyboard {
                     *interrupts = 0;
                     if !line.trim().is_empty() {
                         // A history that cannot be kept is no reason to stop talking.
-                        let _ = editor.add_history_entry(&line).and_then(|_| editor.append_history(history));
+                        let _ = editor
+                            .add_history_entry(&line)
+                            .and_then(|_| editor.append_history(history));
                     }
                     return Some(line);
                 }
@@ -236,7 +295,9 @@ mod tests {
     fn a_line_is_a_prompt_unless_it_begins_with_a_slash() {
         assert!(matches!(Line::parse("  "), Line::Nothing));
         assert!(matches!(Line::parse(" hello / there "), Line::Prompt(text) if text == "hello / there"));
-        let Line::Command { name, argument } = Line::parse("/attach  a b.csv ") else { panic!("a command") };
+        let Line::Command { name, argument } = Line::parse("/attach  a b.csv ") else {
+            panic!("a command")
+        };
         assert_eq!((name.as_str(), argument.as_str()), ("attach", "a b.csv"));
     }
 }

@@ -49,5 +49,11 @@ fn as_line(info: &ConversationInfo) -> String {
     let blocks = format!("{} blocks", paint::number(info.tail.map_or(0, Seq::get)));
     let when = info.updated.unwrap_or(info.created).to_string();
     let title = info.title.as_deref().unwrap_or_default();
-    format!("{}  {}  {}  {title}\n", styled(BOLD, &info.id), styled(DIM, when), styled(DIM, blocks))
+    let line = format!(
+        "{}  {}  {}  {title}",
+        styled(BOLD, &info.id),
+        styled(DIM, when),
+        styled(DIM, blocks)
+    );
+    format!("{}\n", line.trim_end())
 }

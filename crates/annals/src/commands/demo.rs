@@ -42,14 +42,28 @@ pub(crate) async fn run(args: DemoArgs, config: Config) -> Result<Ended, Failure
     introduce(&code)?;
     let mut ended = Ended::Well;
     for (number, prompt) in PROMPTS.into_iter().enumerate() {
-        paint::print(format!("\n{} {}\n\n", styled(TITLE, "you ›"), styled(BOLD, prompt)))?;
+        paint::print(format!(
+            "\n{} {}\n\n",
+            styled(TITLE, "you ›"),
+            styled(BOLD, prompt)
+        ))?;
         let id = TurnId::parse(&format!("turn_demo_{}", number + 1)).map_err(Failure::environment)?;
         let mut request = TurnRequest::new(prompt).turn_id(id);
         if number == 0 {
-            paint::print(format!("  {} sales.csv {}\n", styled(DIM, "attached"), styled(DIM, paint::size(SALES.len() as u64))))?;
+            paint::print(format!(
+                "  {} sales.csv {}\n",
+                styled(DIM, "attached"),
+                styled(DIM, paint::size(SALES.len() as u64))
+            ))?;
             request = request.attach(Attachment::new("sales.csv", SALES));
         }
-        let end = turn::perform(&setup, &mut session, Work::Run(request), Form::Screen(Shows::Everything)).await?;
+        let end = turn::perform(
+            &setup,
+            &mut session,
+            Work::Run(request),
+            Form::Screen(Shows::Everything),
+        )
+        .await?;
         ended = turn::judge(&setup, &session, end)?;
         if ended == Ended::Otherwise {
             break;
@@ -92,7 +106,10 @@ fn at_home(config: Config, into: Option<PathBuf>) -> Config {
     Config {
         store: here("sqlite", "annals.db"),
         artifacts: here("file", "artifacts"),
-        home: Resolved { value: home, origin: Origin::Default },
+        home: Resolved {
+            value: home,
+            origin: Origin::Default,
+        },
         ..config
     }
 }
@@ -101,10 +118,19 @@ fn introduce(code: &Code) -> Result<(), Failure> {
     paint::print(format!(
         "{}\n{}\n",
         styled(BOLD, "annals demo"),
-        styled(DIM, "A script plays the model. The timeline, the tools, the sandbox, the PDF and the caching are real.")
+        styled(
+            DIM,
+            "A script plays the model. The timeline, the tools, the sandbox, the PDF and the caching are real."
+        )
     ))?;
     if let Code::Cannot(why) = code {
-        paint::print(format!("{}\n", styled(WARN, format!("{why}: the demo goes on without computing; see `annals doctor`"))))?;
+        paint::print(format!(
+            "{}\n",
+            styled(
+                WARN,
+                format!("{why}: the demo goes on without computing; see `annals doctor`")
+            )
+        ))?;
     }
     Ok(())
 }
@@ -119,7 +145,11 @@ fn conclude(setup: &Setup, session: &Session, began: Instant) -> Result<(), Fail
     paint::print(format!("\n{}\n", styled(TITLE, "── timeline ──")))?;
     paint::print(session.timeline(|timeline| tree::draw(id.as_str(), timeline, None)))?;
     let usage = session.timeline(usage);
-    let share = if usage.input_tokens == 0 { 0 } else { usage.cache_read_tokens * 100 / usage.input_tokens };
+    let share = if usage.input_tokens == 0 {
+        0
+    } else {
+        usage.cache_read_tokens * 100 / usage.input_tokens
+    };
     paint::print(format!(
         "\n{} tokens sent, {} of them cache reads ({share} %), {} written by the model, {} in all\n",
         styled(BOLD, paint::number(usage.input_tokens)),
@@ -133,17 +163,28 @@ fn conclude(setup: &Setup, session: &Session, began: Instant) -> Result<(), Fail
 fn next_steps(home: &Path, id: &str) -> String {
     let home = home.display();
     let commands = [
-        (format!("annals --home {home} timeline render {id}"), "what the model sees"),
-        (format!("annals --home {home} read {id} fi:turn_demo_1.files/report.md"), "a file by its path"),
+        (
+            format!("annals --home {home} timeline render {id}"),
+            "what the model sees",
+        ),
+        (
+            format!("annals --home {home} read {id} fi:turn_demo_1.files/report.md"),
+            "a file by its path",
+        ),
         ("annals chat --model anthropic:…".to_owned(), "with a real model"),
     ];
-    let lines = commands.iter().map(|(command, what)| format!("  {}  {}\n", styled(NAME, command), styled(DIM, what)));
+    let lines = commands
+        .iter()
+        .map(|(command, what)| format!("  {}  {}\n", styled(NAME, command), styled(DIM, what)));
     format!("\n{}\n{}", styled(TITLE, "── next ──"), lines.collect::<String>())
 }
 
 /// What all turns spent.
 fn usage(timeline: &Timeline) -> TurnUsage {
-    let completions = timeline.blocks().iter().filter(|block| block.kind == BlockKind::ReactCompletion);
+    let completions = timeline
+        .blocks()
+        .iter()
+        .filter(|block| block.kind == BlockKind::ReactCompletion);
     let reports = completions.filter_map(|block| serde_json::from_str::<TurnReport>(block.text()?).ok());
     let mut usage = TurnUsage::default();
     reports.for_each(|report| usage.add(report.usage));

@@ -32,7 +32,11 @@ enum State {
 
 impl Finding {
     fn new(name: impl Into<String>, state: State, detail: impl Into<String>) -> Self {
-        Finding { name: name.into(), state, detail: detail.into() }
+        Finding {
+            name: name.into(),
+            state,
+            detail: detail.into(),
+        }
     }
 }
 
@@ -56,7 +60,9 @@ struct Report {
 }
 
 pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure> {
-    let report = tokio::task::spawn_blocking(move || examine(&config)).await.map_err(Failure::environment)?;
+    let report = tokio::task::spawn_blocking(move || examine(&config))
+        .await
+        .map_err(Failure::environment)?;
     if args.json {
         let json = serde_json::to_string_pretty(&report).map_err(Failure::environment)?;
         paint::print(format!("{json}\n"))?;
@@ -82,7 +88,12 @@ fn examine(config: &Config) -> Report {
 fn isolation() -> (Vec<Finding>, Vec<Finding>) {
     let facts = match Facts::gather() {
         Ok(facts) => facts,
-        Err(error) => return (vec![Finding::new("launcher", State::Broken, error.to_string())], Vec::new()),
+        Err(error) => {
+            return (
+                vec![Finding::new("launcher", State::Broken, error.to_string())],
+                Vec::new(),
+            );
+        }
     };
     let layers = facts.layers.iter().map(|fact| {
         let (state, detail) = match (&fact.missing, fact.layer.is_required()) {
@@ -93,13 +104,20 @@ fn isolation() -> (Vec<Finding>, Vec<Finding>) {
         Finding::new(fact.layer.as_str(), state, detail)
     });
     let interpreters = annals::sandbox::Language::ALL.into_iter().map(|language| {
-        let found = facts.interpreters.iter().find(|interpreter| interpreter.language == language);
+        let found = facts
+            .interpreters
+            .iter()
+            .find(|interpreter| interpreter.language == language);
         match found {
             Some(found) => {
                 let detail = format!("{} {}", found.version, found.program.display());
                 Finding::new(language.as_str(), State::Ok, detail)
             }
-            None => Finding::new(language.as_str(), State::Missing, "not installed: its exec tool is not offered"),
+            None => Finding::new(
+                language.as_str(),
+                State::Missing,
+                "not installed: its exec tool is not offered",
+            ),
         }
     });
     (layers.collect(), interpreters.collect())
@@ -110,7 +128,11 @@ fn renderers() -> Vec<Finding> {
     let fonts = format!("{} families", facts.font_families.len());
     let chromium = match &facts.chromium {
         Some(path) => Finding::new("chromium", State::Ok, path.display().to_string()),
-        None => Finding::new("chromium", State::Missing, "not installed: HTML is laid out by the embedded engine"),
+        None => Finding::new(
+            "chromium",
+            State::Missing,
+            "not installed: HTML is laid out by the embedded engine",
+        ),
     };
     vec![
         Finding::new("embedded", State::Ok, "pdf, png, docx, pptx"),
@@ -121,7 +143,11 @@ fn renderers() -> Vec<Finding> {
 
 fn model(config: &Config) -> Finding {
     let Some(model) = &config.model else {
-        return Finding::new("model", State::Missing, "none: give `--model`, set `ANNALS_MODEL`, or try `annals demo`");
+        return Finding::new(
+            "model",
+            State::Missing,
+            "none: give `--model`, set `ANNALS_MODEL`, or try `annals demo`",
+        );
     };
     let name = match model.value.parse::<ModelName>() {
         Ok(name) => name,
@@ -133,51 +159,95 @@ fn model(config: &Config) -> Finding {
         Provider::Ollama | Provider::Script => None,
     };
     let has_key = variable.is_none_or(|variable| std::env::var(variable).is_ok_and(|key| !key.is_empty()));
-    let place = config.base_url.as_ref().map(|url| format!(" at {}", url.value)).unwrap_or_default();
+    let place = config
+        .base_url
+        .as_ref()
+        .map(|url| format!(" at {}", url.value))
+        .unwrap_or_default();
     match variable {
-        Some(variable) if !has_key && config.base_url.is_none() => {
-            Finding::new("model", State::Broken, format!("`{name}` needs a key: set `{variable}`"))
-        }
-        _ => Finding::new("model", State::Ok, format!("{name}{place}, configured (not asked)")),
+        Some(variable) if !has_key && config.base_url.is_none() => Finding::new(
+            "model",
+            State::Broken,
+            format!("`{name}` needs a key: set `{variable}`"),
+        ),
+        _ => Finding::new(
+            "model",
+            State::Ok,
+            format!("{name}{place}, configured (not asked)"),
+        ),
     }
 }
 
 fn web(config: &Config) -> Finding {
     let web = &config.web;
-    let providers: Vec<&str> =
-        [("searxng", web.searxng_url.is_some()), ("brave", web.brave_key.is_some())].into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
+    let providers: Vec<&str> = [
+        ("searxng", web.searxng_url.is_some()),
+        ("brave", web.brave_key.is_some()),
+    ]
+    .into_iter()
+    .filter(|(_, is_set)| *is_set)
+    .map(|(name, _)| name)
+    .collect();
     match providers.is_empty() {
         false => Finding::new("web search", State::Ok, providers.join(", ")),
-        true => Finding::new("web search", State::Missing, "no provider: set `ANNALS_SEARXNG_URL` or `ANNALS_BRAVE_KEY`"),
+        true => Finding::new(
+            "web search",
+            State::Missing,
+            "no provider: set `ANNALS_SEARXNG_URL` or `ANNALS_BRAVE_KEY`",
+        ),
     }
 }
 
 fn stores(config: &Config) -> Vec<Finding> {
     let finding = |name: &str, url: &str, opened: Result<(), Failure>| match opened {
         Ok(()) => Finding::new(name, State::Ok, url),
-        Err(Failure::Usage(message) | Failure::Environment(message)) => Finding::new(name, State::Broken, message),
+        Err(Failure::Usage(message) | Failure::Environment(message)) => {
+            Finding::new(name, State::Broken, message)
+        }
         Err(Failure::ClosedPipe) => Finding::new(name, State::Broken, url),
     };
     let (log, artifacts) = (&config.store.value, &config.artifacts.value);
     vec![
         finding("log", log, setup::open_log(log).map(|_| ())),
-        finding("artifacts", artifacts, setup::open_artifacts(artifacts).map(|_| ())),
-        finding("sandbox", &config.sandbox.value, setup::backend(&config.sandbox.value).map(|_| ())),
+        finding(
+            "artifacts",
+            artifacts,
+            setup::open_artifacts(artifacts).map(|_| ()),
+        ),
+        finding(
+            "sandbox",
+            &config.sandbox.value,
+            setup::backend(&config.sandbox.value).map(|_| ()),
+        ),
     ]
 }
 
 fn settings(config: &Config) -> Vec<Setting> {
     fn row<T: Serialize>(name: &'static str, resolved: &Resolved<T>) -> Setting {
-        Setting { name, value: json!(resolved.value), origin: resolved.origin.to_string() }
+        Setting {
+            name,
+            value: json!(resolved.value),
+            origin: resolved.origin.to_string(),
+        }
     }
     fn maybe<T: Serialize>(name: &'static str, resolved: &Option<Resolved<T>>) -> Setting {
         match resolved {
             Some(resolved) => row(name, resolved),
-            None => Setting { name, value: Value::Null, origin: "not set".to_owned() },
+            None => Setting {
+                name,
+                value: Value::Null,
+                origin: "not set".to_owned(),
+            },
         }
     }
-    let secret = config.web.brave_key.as_ref().map(|key| Resolved { value: "set", origin: key.origin.clone() });
-    let scope = Resolved { value: config.scope.value.to_string(), origin: config.scope.origin.clone() };
+    let secret = config.web.brave_key.as_ref().map(|key| Resolved {
+        value: "set",
+        origin: key.origin.clone(),
+    });
+    let scope = Resolved {
+        value: config.scope.value.to_string(),
+        origin: config.scope.origin.clone(),
+    };
     vec![
         row("home", &config.home),
         row("config", &config.config_file),
@@ -214,7 +284,11 @@ fn for_people(report: &Report) -> String {
                 State::Missing => styled(WARN, "–"),
                 State::Broken => styled(BAD, "✗"),
             };
-            out.push_str(&format!("  {mark} {:<18} {}\n", finding.name, styled(DIM, &finding.detail)));
+            out.push_str(&format!(
+                "  {mark} {:<18} {}\n",
+                finding.name,
+                styled(DIM, &finding.detail)
+            ));
         }
     }
     out.push_str(&format!("\n{}\n", styled(BOLD, "Settings")));
@@ -224,7 +298,11 @@ fn for_people(report: &Report) -> String {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        out.push_str(&format!("    {:<18} {value} {}\n", setting.name, styled(DIM, format!("({})", setting.origin))));
+        out.push_str(&format!(
+            "    {:<18} {value} {}\n",
+            setting.name,
+            styled(DIM, format!("({})", setting.origin))
+        ));
     }
     out
 }

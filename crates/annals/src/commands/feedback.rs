@@ -28,9 +28,15 @@ pub(crate) async fn run(args: FeedbackArgs, config: Config) -> Result<Ended, Fai
     let mut session = setup.agent.open(&id).await?;
     let done = if session.timeline(|timeline| timeline.turn(&turn).is_some()) {
         let block = block(&turn, &args)?;
-        setup.agent.contribute(&mut session, vec![block], Arc::new(|_: Update| {})).await.map_err(Failure::from)
+        setup
+            .agent
+            .contribute(&mut session, vec![block], Arc::new(|_: Update| {}))
+            .await
+            .map_err(Failure::from)
     } else {
-        Err(Failure::usage(format!("conversation `{id}` has no turn `{turn}`: see `annals timeline show {id}`")))
+        Err(Failure::usage(format!(
+            "conversation `{id}` has no turn `{turn}`: see `annals timeline show {id}`"
+        )))
     };
     session.close().await?;
     done.map(|()| Ended::Well)
@@ -42,6 +48,9 @@ fn block(turn: &TurnId, args: &FeedbackArgs) -> Result<NewBlock, Failure> {
         ReactionArg::Up => "up",
         ReactionArg::Down => "down",
     };
-    let feedback = Feedback { reaction, text: args.text.as_deref() };
+    let feedback = Feedback {
+        reaction,
+        text: args.text.as_deref(),
+    };
     Ok(NewBlock::new(BlockKind::StageFeedback, turn, path).json(&feedback))
 }

@@ -11,8 +11,11 @@ use crate::paint;
 use crate::setup::{Needs, Setup};
 
 pub(crate) async fn run(args: ReadArgs, config: Config) -> Result<Ended, Failure> {
-    let paths: Vec<RangedPath> =
-        args.paths.iter().map(|path| RangedPath::parse(path).map_err(Failure::usage)).collect::<Result<_, _>>()?;
+    let paths: Vec<RangedPath> = args
+        .paths
+        .iter()
+        .map(|path| RangedPath::parse(path).map_err(Failure::usage))
+        .collect::<Result<_, _>>()?;
     let setup = Setup::open(config, Needs::NoModel).await?;
     let (id, timeline) = setup.timeline(&args.conversation).await?;
     let cx = setup.reading(id, timeline)?;
@@ -30,12 +33,15 @@ pub(crate) async fn run(args: ReadArgs, config: Config) -> Result<Ended, Failure
 
 /// The bytes of a path, or of some of its lines.
 pub(crate) async fn content(cx: &ConversationCx, path: &RangedPath) -> Result<Vec<u8>, Failure> {
-    let whole = content::whole(cx, &path.path, None).await.map_err(|error| match error {
-        ContentError::Missing(_) => {
-            Failure::usage(format!("{error} in `{}`: see `annals timeline show {}`", cx.conversation, cx.conversation))
-        }
-        ContentError::Unavailable { .. } => Failure::environment(error),
-    })?;
+    let whole = content::whole(cx, &path.path, None)
+        .await
+        .map_err(|error| match error {
+            ContentError::Missing(_) => Failure::usage(format!(
+                "{error} in `{}`: see `annals timeline show {}`",
+                cx.conversation, cx.conversation
+            )),
+            ContentError::Unavailable { .. } => Failure::environment(error),
+        })?;
     match path.lines {
         None => Ok(whole.bytes),
         Some(lines) => lines_of(&whole.bytes, lines)
@@ -46,7 +52,10 @@ pub(crate) async fn content(cx: &ConversationCx, path: &RangedPath) -> Result<Ve
 /// These lines with their ends; none when the first of them does not exist.
 fn lines_of(bytes: &[u8], range: LineRange) -> Option<Vec<u8>> {
     let (first, last) = (range.first as usize, range.last as usize);
-    let lines = bytes.split_inclusive(|byte| *byte == b'\n').skip(first - 1).take(last - first + 1);
+    let lines = bytes
+        .split_inclusive(|byte| *byte == b'\n')
+        .skip(first - 1)
+        .take(last - first + 1);
     let found: Vec<u8> = lines.flatten().copied().collect();
     (!found.is_empty()).then_some(found)
 }

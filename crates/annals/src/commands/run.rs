@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use annals::core::ids::TurnId;
-use annals::runtime::Attachment;
+use annals::runtime::{Attachment, RunError};
 use annals::{Session, TurnRequest};
 
 use crate::args::RunArgs;
@@ -26,6 +26,10 @@ pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure>
         request = request.turn_id(TurnId::parse(turn).map_err(Failure::usage)?);
     }
     args.conversation.as_deref().map(conversation_id).transpose()?;
+    // Before anything is made for it.
+    if prompt.trim().is_empty() && args.attach.is_empty() {
+        return Err(RunError::PromptEmpty.into());
+    }
     let setup = Setup::open(config, Needs::Model).await?;
     let mut session = open(&setup, args.conversation.as_deref(), &prompt).await?;
     let ended = turn::perform(&setup, &mut session, Work::Run(request), Form::of(args.json)).await;
@@ -35,11 +39,18 @@ pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure>
 }
 
 /// Opens the conversation, or makes one and says its id.
-pub(crate) async fn open(setup: &Setup, conversation: Option<&str>, prompt: &str) -> Result<Session, Failure> {
+pub(crate) async fn open(
+    setup: &Setup,
+    conversation: Option<&str>,
+    prompt: &str,
+) -> Result<Session, Failure> {
     match conversation {
         Some(conversation) => Ok(setup.agent.session(conversation).await?),
         None => {
-            let session = setup.agent.new_session(Some(paint::gist(prompt, TITLE_MAX_CHARS))).await?;
+            let session = setup
+                .agent
+                .new_session(Some(paint::gist(prompt, TITLE_MAX_CHARS)))
+                .await?;
             paint::say(&format!("conversation {}", session.id()));
             Ok(session)
         }
@@ -53,7 +64,9 @@ fn prompt(given: Option<String>) -> Result<String, Failure> {
         Some(_) => {
             let mut prompt = String::new();
             let read = std::io::stdin().read_to_string(&mut prompt);
-            read.map_err(|error| Failure::usage(format!("the prompt on standard input cannot be read: {error}")))?;
+            read.map_err(|error| {
+                Failure::usage(format!("the prompt on standard input cannot be read: {error}"))
+            })?;
             Ok(prompt)
         }
         None => Ok(String::new()),

@@ -34,7 +34,9 @@ fn at(timeline: Timeline, seq: Option<u64>) -> Result<Timeline, Failure> {
     let seq = Seq::try_new(seq).map_err(Failure::usage)?;
     if timeline.block(seq).is_none() {
         let last = timeline.tail().map_or(0, Seq::get);
-        return Err(Failure::usage(format!("there is no block {seq}: the last one is {last}")));
+        return Err(Failure::usage(format!(
+            "there is no block {seq}: the last one is {last}"
+        )));
     }
     Ok(timeline.at(seq))
 }

@@ -28,12 +28,18 @@ pub(crate) async fn run(command: ToolCommand, config: Config) -> Result<Ended, F
 fn list(args: JsonArgs, setup: &Setup) -> Result<Ended, Failure> {
     let schemas = setup.agent.tools().schemas();
     if args.json {
-        let rows: Vec<Value> =
-            schemas.iter().map(|tool| json!({"name": tool.name, "description": tool.description})).collect();
+        let rows: Vec<Value> = schemas
+            .iter()
+            .map(|tool| json!({"name": tool.name, "description": tool.description}))
+            .collect();
         paint::print(format!("{}\n", Value::Array(rows)))?;
         return Ok(Ended::Well);
     }
-    let width = schemas.iter().map(|tool| tool.name.len()).max().unwrap_or_default();
+    let width = schemas
+        .iter()
+        .map(|tool| tool.name.len())
+        .max()
+        .unwrap_or_default();
     let line = |tool: &ToolSchema| {
         let name = styled(NAME, format!("{:width$}", tool.name));
         format!("{name}  {}\n", paint::gist(&tool.description, 90))
@@ -47,7 +53,9 @@ fn schema(args: SchemaArgs, setup: &Setup) -> Result<Ended, Failure> {
     let shown = match &args.name {
         None => serde_json::to_string_pretty(&*tools.schemas()),
         Some(name) => {
-            let tool = tools.get_wire(name).ok_or_else(|| RunError::NoSuchTool(name.clone()))?;
+            let tool = tools
+                .get_wire(name)
+                .ok_or_else(|| RunError::NoSuchTool(name.clone()))?;
             serde_json::to_string_pretty(&tool.spec().schema())
         }
     };
@@ -57,7 +65,12 @@ fn schema(args: SchemaArgs, setup: &Setup) -> Result<Ended, Failure> {
 
 async fn call(args: CallArgs, config: Config) -> Result<Ended, Failure> {
     conversation_id(&args.conversation)?;
-    let turn = args.turn_id.as_deref().map(TurnId::parse).transpose().map_err(Failure::usage)?;
+    let turn = args
+        .turn_id
+        .as_deref()
+        .map(TurnId::parse)
+        .transpose()
+        .map_err(Failure::usage)?;
     let params = params(args.params)?;
     let setup = Setup::open(config, Needs::NoModel).await?;
     if setup.agent.tools().get_wire(&args.name).is_none() {
@@ -65,13 +78,18 @@ async fn call(args: CallArgs, config: Config) -> Result<Ended, Failure> {
     }
     let mut session = setup.agent.session(&args.conversation).await?;
     let listener = Arc::new(Watched::default());
-    let end = setup.agent.call_tool(&mut session, &args.name, params, turn, listener.clone()).await;
+    let end = setup
+        .agent
+        .call_tool(&mut session, &args.name, params, turn, listener.clone())
+        .await;
     session.close().await?;
     let end = end?;
-    Ok(match listener.has_failed.load(Ordering::Relaxed) || !end.is_success() {
-        true => Ended::Otherwise,
-        false => Ended::Well,
-    })
+    Ok(
+        match listener.has_failed.load(Ordering::Relaxed) || !end.is_success() {
+            true => Ended::Otherwise,
+            false => Ended::Well,
+        },
+    )
 }
 
 /// Prints the blocks and remembers whether a result was an error.
@@ -99,14 +117,20 @@ fn params(given: Option<String>) -> Result<Map<String, Value>, Failure> {
         Some("-") => {
             let mut text = String::new();
             let read = std::io::stdin().read_to_string(&mut text);
-            read.map_err(|error| Failure::usage(format!("the parameters on standard input cannot be read: {error}")))?;
+            read.map_err(|error| {
+                Failure::usage(format!(
+                    "the parameters on standard input cannot be read: {error}"
+                ))
+            })?;
             text
         }
         Some(text) => text.to_owned(),
     };
     match serde_json::from_str(&text) {
         Ok(Value::Object(params)) => Ok(params),
-        Ok(_) => Err(Failure::usage("the parameters are not a JSON object: write for example '{\"path\": \"a.md\"}'")),
+        Ok(_) => Err(Failure::usage(
+            "the parameters are not a JSON object: write for example '{\"path\": \"a.md\"}'",
+        )),
         Err(error) => Err(Failure::usage(format!("the parameters are not JSON: {error}"))),
     }
 }

@@ -22,7 +22,9 @@ pub(crate) struct Ran {
 
 impl Annals {
     pub(crate) fn new() -> Self {
-        Annals { folder: tempfile::tempdir().unwrap() }
+        Annals {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -32,11 +34,27 @@ impl Annals {
     /// A command in this home, with nothing of the host's environment that matters.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
-        command.args(args).current_dir(self.path()).env("ANNALS_HOME", self.path().join("home")).stdin(Stdio::null());
-        for name in ["ANNALS_MODEL", "ANNALS_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANNALS_SEARXNG_URL"] {
+        command
+            .args(args)
+            .current_dir(self.path())
+            .env("ANNALS_HOME", self.path().join("home"))
+            .stdin(Stdio::null());
+        for name in [
+            "ANNALS_MODEL",
+            "ANNALS_BASE_URL",
+            "OPENAI_API_KEY",
+            "ANTHROPIC_API_KEY",
+            "ANNALS_SEARXNG_URL",
+        ] {
             command.env_remove(name);
         }
-        for name in ["ANNALS_BRAVE_KEY", "ANNALS_WEB_ALLOW", "ANNALS_LOG", "NO_COLOR", "CLICOLOR_FORCE"] {
+        for name in [
+            "ANNALS_BRAVE_KEY",
+            "ANNALS_WEB_ALLOW",
+            "ANNALS_LOG",
+            "NO_COLOR",
+            "CLICOLOR_FORCE",
+        ] {
             command.env_remove(name);
         }
         command
@@ -48,13 +66,23 @@ impl Annals {
 
     /// Runs with this on standard input.
     pub(crate) fn run_with(&self, args: &[&str], input: &str) -> Ran {
-        let mut child = self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         Ran::of(child.wait_with_output().unwrap())
     }
 
     pub(crate) fn spawn(&self, args: &[&str]) -> Child {
-        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        self.command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 
     /// Writes a file and gives its path.
@@ -66,7 +94,10 @@ impl Annals {
 
     /// Writes a script and gives the name of its model.
     pub(crate) fn script(&self, script: &Value) -> String {
-        format!("script:{}", self.file("script.json", script.to_string()).display())
+        format!(
+            "script:{}",
+            self.file("script.json", script.to_string()).display()
+        )
     }
 }
 
@@ -82,7 +113,10 @@ impl Ran {
 
     /// The lines of standard output as JSON.
     pub(crate) fn json_lines(&self) -> Vec<Value> {
-        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        self.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -91,7 +125,10 @@ impl Ran {
 
     /// Everything a snapshot needs.
     pub(crate) fn shown(&self) -> String {
-        format!("exit {}\n--- stdout\n{}--- stderr\n{}", self.code, self.stdout, self.stderr)
+        format!(
+            "exit {}\n--- stdout\n{}--- stderr\n{}",
+            self.code, self.stdout, self.stderr
+        )
     }
 
     /// That it worked; the rest of the test makes no sense otherwise.
@@ -104,7 +141,11 @@ impl Ran {
 
 /// The types of some blocks, one a line.
 pub(crate) fn types(blocks: &[Value]) -> String {
-    blocks.iter().map(|block| block["type"].as_str().unwrap()).collect::<Vec<_>>().join("\n")
+    blocks
+        .iter()
+        .map(|block| block["type"].as_str().unwrap())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Replaces what differs from run to run.

@@ -8,13 +8,31 @@ fn the_demo_runs_without_a_key_and_what_it_made_is_found_by_path() {
     let into = annals.path().join("demo");
     let into = into.to_str().unwrap();
     let ran = annals.run(&["demo", "--fast", "--into", into]).good();
-    for text in ["annals demo", "── files ──", "report.pdf", "── timeline ──", "turn_demo_2", "cache reads"] {
+    for text in [
+        "annals demo",
+        "── files ──",
+        "report.pdf",
+        "── timeline ──",
+        "turn_demo_2",
+        "cache reads",
+    ] {
         assert!(ran.stdout.contains(text), "`{text}` is not in:\n{}", ran.stdout);
     }
-    let rows = annals.run(&["conversations", "--json", "--home", into]).good().json();
+    let rows = annals
+        .run(&["conversations", "--json", "--home", into])
+        .good()
+        .json();
     let id = rows[0]["id"].as_str().unwrap();
-    let pdf = annals.run(&["read", id, "fi:turn_demo_1.files/report.pdf", "--home", into]).good();
+    let pdf = annals
+        .run(&["read", id, "fi:turn_demo_1.files/report.pdf", "--home", into])
+        .good();
     assert!(pdf.bytes.starts_with(b"%PDF-"));
-    let report = annals.run(&["read", id, "fi:turn_demo_1.files/report.md", "--home", into]).good();
-    assert!(report.stdout.contains("The best month was December"), "{}", report.stdout);
+    let report = annals
+        .run(&["read", id, "fi:turn_demo_1.files/report.md", "--home", into])
+        .good();
+    assert!(
+        report.stdout.contains("The best month was December"),
+        "{}",
+        report.stdout
+    );
 }

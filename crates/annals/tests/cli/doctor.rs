@@ -6,7 +6,14 @@ use super::annals::Annals;
 fn every_setting_is_shown_with_where_it_came_from() {
     let annals = Annals::new();
     let config = annals.file("config.toml", "max_iterations = 7\nlayout = 'timeline'\n");
-    let mut command = annals.command(&["doctor", "--json", "--config", config.to_str().unwrap(), "--scope", "a/b/c"]);
+    let mut command = annals.command(&[
+        "doctor",
+        "--json",
+        "--config",
+        config.to_str().unwrap(),
+        "--scope",
+        "a/b/c",
+    ]);
     let output = command.env("ANNALS_MODEL", "ollama:qwen3").output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let origin = |name: &str| {
@@ -14,7 +21,8 @@ fn every_setting_is_shown_with_where_it_came_from() {
         let setting = settings.iter().find(|setting| setting["name"] == name).unwrap();
         format!("{} ({})", setting["value"], setting["origin"].as_str().unwrap())
     };
-    let shown = ["model", "max_iterations", "layout", "scope", "sandbox"].map(|name| format!("{name}: {}", origin(name)));
+    let shown = ["model", "max_iterations", "layout", "scope", "sandbox"]
+        .map(|name| format!("{name}: {}", origin(name)));
     insta::assert_snapshot!(shown.join("\n"), @r#"
     model: "ollama:qwen3" (env ANNALS_MODEL)
     max_iterations: 7 (config.toml `max_iterations`)
@@ -31,7 +39,11 @@ fn every_setting_is_shown_with_where_it_came_from() {
 fn a_key_is_never_printed() {
     let annals = Annals::new();
     let mut command = annals.command(&["doctor"]);
-    let output = command.env("ANNALS_BRAVE_KEY", "very-secret").env("OPENAI_API_KEY", "sk-secret").output().unwrap();
+    let output = command
+        .env("ANNALS_BRAVE_KEY", "very-secret")
+        .env("OPENAI_API_KEY", "sk-secret")
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("brave_key") && !text.contains("secret"), "{text}");
 }
@@ -39,6 +51,12 @@ fn a_key_is_never_printed() {
 #[test]
 fn a_completion_script_and_a_manual_page_are_generated() {
     let annals = Annals::new();
-    assert!(annals.run(&["completions", "bash"]).good().stdout.contains("_annals"));
+    assert!(
+        annals
+            .run(&["completions", "bash"])
+            .good()
+            .stdout
+            .contains("_annals")
+    );
     assert!(annals.run(&["man"]).good().stdout.contains(".TH annals"));
 }

@@ -13,15 +13,25 @@ fn example(name: &str) -> PathBuf {
 fn every_example_says_what_it_should() {
     for (name, text) in [
         ("custom_tool", "41 + 1 is 42."),
-        ("own_stage", "stage.suggested_followups: [\"What is left to do?\"]"),
+        (
+            "own_stage",
+            "stage.suggested_followups: [\"What is left to do?\"]",
+        ),
         ("streaming", "the turn ended: complete"),
         ("resume", "Under the mat."),
         ("replay", "replayed the same"),
         ("openai_endpoint", "Hello from this machine."),
     ] {
-        let output = Command::new(example(name)).env_remove("OPENAI_API_KEY").output().unwrap();
+        let output = Command::new(example(name))
+            .env_remove("OPENAI_API_KEY")
+            .output()
+            .unwrap();
         let stdout = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{name}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(stdout.contains(text), "{name}: {stdout}");
     }
 }

@@ -23,20 +23,47 @@ fn server(answer: &'static str) -> String {
 #[test]
 fn a_refused_key_is_an_environment_error_that_names_the_variable() {
     let body = r#"{"error": {"message": "Incorrect API key provided", "type": "invalid_request_error", "code": "invalid_api_key"}}"#;
-    let answer = format!("HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+    let answer = format!(
+        "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
     let url = server(Box::leak(answer.into_boxed_str()));
     let annals = Annals::new();
-    let mut command = annals.command(&["run", "Hi", "--model", "openai:gpt-5", "--base-url", &url, "--conversation", "c1"]);
+    let mut command = annals.command(&[
+        "run",
+        "Hi",
+        "--model",
+        "openai:gpt-5",
+        "--base-url",
+        &url,
+        "--conversation",
+        "c1",
+    ]);
     let ran = super::annals::Ran::of(command.env("OPENAI_API_KEY", "sk-wrong").output().unwrap());
     assert_eq!(ran.code, 3, "{}", ran.shown());
-    assert!(ran.stderr.contains("`OPENAI_API_KEY`") && !ran.stderr.contains("sk-wrong"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("`OPENAI_API_KEY`") && !ran.stderr.contains("sk-wrong"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn a_base_url_that_is_no_model_server_is_an_environment_error_that_names_it() {
-    let url = server("HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 9\r\nconnection: close\r\n\r\nnot here\n");
+    let url = server(
+        "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 9\r\nconnection: close\r\n\r\nnot here\n",
+    );
     let annals = Annals::new();
-    let ran = annals.run(&["run", "Hi", "--model", "openai:x", "--base-url", &url, "--conversation", "c1"]);
+    let ran = annals.run(&[
+        "run",
+        "Hi",
+        "--model",
+        "openai:x",
+        "--base-url",
+        &url,
+        "--conversation",
+        "c1",
+    ]);
     assert_eq!(ran.code, 3, "{}", ran.shown());
     assert!(ran.stderr.contains(&url), "{}", ran.stderr);
 }

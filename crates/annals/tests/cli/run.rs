@@ -26,8 +26,21 @@ fn the_answer_alone_is_on_standard_output_and_the_new_conversation_on_standard_e
 fn the_prompt_may_come_from_standard_input_and_the_turn_id_from_the_caller() {
     let annals = Annals::new();
     let model = annals.script(&json!({"steps": [{"expect": ["from a pipe"], "text": "yes"}]}));
-    let args = ["run", "-", "--model", &model, "--conversation", "c1", "--turn-id", "turn_a", "--json"];
-    let blocks = annals.run_with(&args, "this came from a pipe").good().json_lines();
+    let args = [
+        "run",
+        "-",
+        "--model",
+        &model,
+        "--conversation",
+        "c1",
+        "--turn-id",
+        "turn_a",
+        "--json",
+    ];
+    let blocks = annals
+        .run_with(&args, "this came from a pipe")
+        .good()
+        .json_lines();
     assert!(blocks.iter().all(|block| block["turn_id"] == "turn_a"));
     insta::assert_snapshot!(types(&blocks), @r"
     turn.header
@@ -46,9 +59,22 @@ fn json_prints_every_block_in_order_and_the_completion_last() {
         {"text": "Drafting summary", "tool_calls": [{"id": "tc_a1", "tool": "react.write", "params": write}]},
         {"expect": ["[TOOL RESULT tc_a1].summary react.write"], "text": "Done", "usage": {"input_tokens": 10, "output_tokens": 5}},
     ]}));
-    let ran = annals.run(&["run", "Write it", "--model", &model, "--json", "--conversation", "c1"]).good();
+    let ran = annals
+        .run(&[
+            "run",
+            "Write it",
+            "--model",
+            &model,
+            "--json",
+            "--conversation",
+            "c1",
+        ])
+        .good();
     let blocks = ran.json_lines();
-    let seqs: Vec<u64> = blocks.iter().map(|block| block["seq"].as_u64().unwrap()).collect();
+    let seqs: Vec<u64> = blocks
+        .iter()
+        .map(|block| block["seq"].as_u64().unwrap())
+        .collect();
     assert_eq!(seqs, (1..=blocks.len() as u64).collect::<Vec<_>>());
     assert_eq!(blocks.last().unwrap()["type"], "react.completion");
     let stored = annals.run(&["timeline", "blocks", "c1"]).good();
@@ -62,7 +88,15 @@ fn every_block_that_was_printed_survives_a_kill() {
     let step = |n: u32| json!({"delay_ms": 20, "tool_calls": [{"id": format!("tc_{n}"), "tool": "react.write", "params": write(n)}]});
     let steps: Vec<_> = (0..14).map(step).collect();
     let model = annals.script(&json!({"steps": steps}));
-    let mut child = annals.spawn(&["run", "Write", "--model", &model, "--json", "--conversation", "c1"]);
+    let mut child = annals.spawn(&[
+        "run",
+        "Write",
+        "--model",
+        &model,
+        "--json",
+        "--conversation",
+        "c1",
+    ]);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut seen: Vec<String> = lines.take(12).map(Result::unwrap).collect();
     child.kill().unwrap();
@@ -70,7 +104,9 @@ fn every_block_that_was_printed_survives_a_kill() {
     let kept = annals.run(&["timeline", "blocks", "c1"]).good();
     let kept: Vec<&str> = kept.stdout.lines().collect();
     assert!(kept.len() >= seen.len());
-    seen.iter_mut().zip(kept).for_each(|(seen, kept)| assert_eq!(seen, kept));
+    seen.iter_mut()
+        .zip(kept)
+        .for_each(|(seen, kept)| assert_eq!(seen, kept));
 }
 
 #[test]
@@ -83,7 +119,9 @@ fn resume_goes_on_with_the_turn_that_a_kill_left_open() {
     let mut child = annals.spawn(&["run", "Plan", "--model", &model, "--json", "--conversation", "c1"]);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // The plan's blocks are there; the next model call waits for a minute.
-    let plan = lines.map(Result::unwrap).find(|line| line.contains("\"react.plan\""));
+    let plan = lines
+        .map(Result::unwrap)
+        .find(|line| line.contains("\"react.plan\""));
     assert!(plan.is_some());
     child.kill().unwrap();
     child.wait().unwrap();
@@ -92,6 +130,41 @@ fn resume_goes_on_with_the_turn_that_a_kill_left_open() {
     assert_eq!(ran.stdout, "Planned.\n");
     let again = annals.run(&["resume", "c1", "--model", &model]);
     assert_eq!(again.code, 2, "{}", again.shown());
+}
+
+/// The script of the interface's documentation, as it stands there: its last step answers the compaction that the
+/// refused prompt asks for, so the turn finds the script used up.
+#[test]
+fn the_documented_script_plays_step_by_step() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [
+        {"thinking": "…", "text": "Drafting summary",
+         "tool_calls": [{"id": "tc_a1", "tool": "react.write",
+                         "params": {"path": "report.md", "channel": "canvas", "content": "# Report", "kind": "display"}}]},
+        {"tool_calls": [{"tool": "add_one", "arguments": "{not json"}]},
+        {"error": {"kind": "context_limit"}},
+        {"expect": ["[TOOL RESULT tc_a1].summary react.write"], "text": "Done [[S:1]]", "usage": {"input_tokens": 10, "output_tokens": 5}},
+    ]}));
+    let ran = annals.run(&["run", "Write it", "--model", &model, "--json"]);
+    assert_eq!(ran.code, 1, "{}", ran.shown());
+    assert!(ran.stderr.contains("script_exhausted"), "{}", ran.stderr);
+    insta::assert_snapshot!(types(&ran.json_lines()), @r"
+    turn.header
+    user.prompt
+    agent.log.header
+    react.thinking
+    react.notes
+    react.tool.call
+    react.tool.result
+    react.tool.result
+    react.decision.raw
+    react.tool.call
+    react.notice
+    react.tool.result
+    system.message
+    conv.range.summary
+    react.completion
+    ");
 }
 
 #[test]
@@ -113,7 +186,9 @@ fn a_clarifying_question_is_an_answer() {
     let model = annals.script(&json!({"steps": [
         {"tool_calls": [{"id": "tc_1", "tool": "react.clarify", "params": {"questions": ["Which year?"]}}]},
     ]}));
-    let ran = annals.run(&["run", "Sum it up", "--model", &model, "--conversation", "c1"]).good();
+    let ran = annals
+        .run(&["run", "Sum it up", "--model", &model, "--conversation", "c1"])
+        .good();
     assert_eq!(ran.stdout, "Which year?\n");
 }
 
@@ -123,11 +198,26 @@ fn an_attachment_is_read_back_byte_for_byte() {
     let bytes = b"a,b\r\n1,\xc3\xa9\r\n";
     let file = annals.file("table.csv", bytes);
     let model = annals.script(&json!({"steps": [{"expect": ["table.csv"], "text": "ok"}]}));
-    let args = ["run", "Look", "--model", &model, "--conversation", "c1", "--turn-id", "turn_1", "--attach", file.to_str().unwrap()];
+    let args = [
+        "run",
+        "Look",
+        "--model",
+        &model,
+        "--conversation",
+        "c1",
+        "--turn-id",
+        "turn_1",
+        "--attach",
+        file.to_str().unwrap(),
+    ];
     annals.run(&args).good();
-    let read = annals.run(&["read", "c1", "fi:turn_1.user.attachments/table.csv"]).good();
+    let read = annals
+        .run(&["read", "c1", "fi:turn_1.user.attachments/table.csv"])
+        .good();
     assert_eq!(read.bytes, bytes);
-    let line = annals.run(&["read", "c1", "fi:turn_1.user.attachments/table.csv#L2"]).good();
+    let line = annals
+        .run(&["read", "c1", "fi:turn_1.user.attachments/table.csv#L2"])
+        .good();
     assert_eq!(line.bytes, b"1,\xc3\xa9\r\n");
     let row = annals.run(&["read", "c1", "so:sources_pool[1]"]).good().json();
     assert_eq!(row[0]["source_type"], "attachment");

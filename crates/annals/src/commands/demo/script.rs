@@ -37,17 +37,40 @@ pub(super) fn script(code: &Code, pace: Pace) -> Script {
     if has_chart {
         steps.push(compute());
     }
-    steps.extend([write(has_chart), correct(), lay_out(has_chart), hide(), answer(), search(), read_again(), recall()]);
-    Script { delay_ms, chunk_ms, ..Script::of(steps) }
+    steps.extend([
+        write(has_chart),
+        correct(),
+        lay_out(has_chart),
+        hide(),
+        answer(),
+        search(),
+        read_again(),
+        recall(),
+    ]);
+    Script {
+        delay_ms,
+        chunk_ms,
+        ..Script::of(steps)
+    }
 }
 
 fn said(text: &str, step: Step) -> Step {
-    Step { text: Some(text.to_owned()), ..step }
+    Step {
+        text: Some(text.to_owned()),
+        ..step
+    }
 }
 
 fn plan() -> Step {
-    let steps = ["Compute the figures and draw a chart", "Write the report", "Check it and lay it out as PDF"];
-    said("A table with 36 rows is attached. I plan three steps.", Step::call("tc_plan", "react.plan", json!({"mode": "new", "steps": steps})))
+    let steps = [
+        "Compute the figures and draw a chart",
+        "Write the report",
+        "Check it and lay it out as PDF",
+    ];
+    said(
+        "A table with 36 rows is attached. I plan three steps.",
+        Step::call("tc_plan", "react.plan", json!({"mode": "new", "steps": steps})),
+    )
 }
 
 fn compute() -> Step {
@@ -57,39 +80,64 @@ fn compute() -> Step {
     ]);
     let params = json!({"code": FIGURES_PY, "contract": contract, "prog_name": "figures"});
     let step = Step::call("tc_figures", "exec_tools.execute_code_python", params);
-    Step { expect: vec!["sales.csv".to_owned()], ..said("→ [1] Computing in the sandbox: no network, nothing writable but this turn's files.", step) }
+    Step {
+        expect: vec!["sales.csv".to_owned()],
+        ..said(
+            "→ [1] Computing in the sandbox: no network, nothing writable but this turn's files.",
+            step,
+        )
+    }
 }
 
 fn write(has_figures: bool) -> Step {
     let params = json!({"path": "report.md", "channel": "canvas", "content": REPORT_MD, "kind": "file"});
     let step = Step::call("tc_report", "react.write", params);
     match has_figures {
-        true => Step { expect: vec!["total,305893.50".to_owned()], ..said("✓ [1] The figures are there. → [2]", step) },
-        false => said("✗ [1] — no code runs here; I take the figures from the table. → [2]", step),
+        true => Step {
+            expect: vec!["total,305893.50".to_owned()],
+            ..said("✓ [1] The figures are there. → [2]", step)
+        },
+        false => said(
+            "✗ [1] — no code runs here; I take the figures from the table. → [2]",
+            step,
+        ),
     }
 }
 
 fn correct() -> Step {
     let params = json!({"path": "report.md", "channel": "canvas", "patch": REPORT_PATCH, "kind": "file"});
-    said("✓ [2] One line names the wrong month. → [3]", Step::call("tc_fix", "react.patch", params))
+    said(
+        "✓ [2] One line names the wrong month. → [3]",
+        Step::call("tc_fix", "react.patch", params),
+    )
 }
 
 fn lay_out(has_chart: bool) -> Step {
     let report = REPORT_MD.replace("November", "December");
     let (title, body) = report.split_once('\n').unwrap_or(("", &report));
-    let chart = if has_chart { "\n![Revenue by month](chart.svg)\n" } else { "" };
+    let chart = if has_chart {
+        "\n![Revenue by month](chart.svg)\n"
+    } else {
+        ""
+    };
     let params = json!({
         "path": "report.pdf",
         "content": format!("{}\n{chart}", body.trim()),
         "format": "markdown",
         "title": title.trim_start_matches("# "),
     });
-    said("Laying it out, with the table, the chart and the source.", Step::call("tc_pdf", "rendering_tools.write_pdf", params))
+    said(
+        "Laying it out, with the table, the chart and the source.",
+        Step::call("tc_pdf", "rendering_tools.write_pdf", params),
+    )
 }
 
 fn hide() -> Step {
     let params = json!({"path": "fi:turn_demo_1.files/report.pdf", "replacement": "the report as a one-page PDF, checked"});
-    said("✓ [3] I have seen the page; hiding it keeps the context small, and its path stays valid.", Step::call("tc_hide", "react.hide", params))
+    said(
+        "✓ [3] I have seen the page; hiding it keeps the context small, and its path stays valid.",
+        Step::call("tc_hide", "react.hide", params),
+    )
 }
 
 fn answer() -> Step {
@@ -102,18 +150,29 @@ fn answer() -> Step {
 
 fn search() -> Step {
     let params = json!({"name_regex": "report\\.", "content_regex": "best month"});
-    said("Looking for what the last turn left.", Step::call("tc_search", "react.search_files", params))
+    said(
+        "Looking for what the last turn left.",
+        Step::call("tc_search", "react.search_files", params),
+    )
 }
 
 fn read_again() -> Step {
-    let params = json!({"paths": ["fi:turn_demo_1.files/report.md#L11-12", "fi:turn_demo_1.files/report.pdf"]});
+    let params =
+        json!({"paths": ["fi:turn_demo_1.files/report.md#L11-12", "fi:turn_demo_1.files/report.pdf"]});
     let step = Step::call("tc_read", "react.read", params);
-    Step { expect: vec!["fi:turn_demo_1.files/report.md".to_owned()], ..said("Found by its path; reading it again, the hidden PDF too.", step) }
+    Step {
+        expect: vec!["fi:turn_demo_1.files/report.md".to_owned()],
+        ..said("Found by its path; reading it again, the hidden PDF too.", step)
+    }
 }
 
 fn recall() -> Step {
-    let text = "December, with **34,101.50** [[S:1]]. The report is still at `fi:turn_demo_1.files/report.pdf`.";
-    Step { expect: vec!["The best month was December".to_owned()], ..Step::text(text) }
+    let text =
+        "December, with **34,101.50** [[S:1]]. The report is still at `fi:turn_demo_1.files/report.pdf`.";
+    Step {
+        expect: vec!["The best month was December".to_owned()],
+        ..Step::text(text)
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +181,10 @@ mod tests {
 
     #[test]
     fn the_correction_applies_to_the_report() {
-        let removed = REPORT_PATCH.lines().find_map(|line| line.strip_prefix('-')).unwrap();
+        let removed = REPORT_PATCH
+            .lines()
+            .find_map(|line| line.strip_prefix('-'))
+            .unwrap();
         assert!(REPORT_MD.lines().any(|line| line == removed));
     }
 

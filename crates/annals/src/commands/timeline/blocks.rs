@@ -13,7 +13,11 @@ pub(crate) async fn run(args: SliceArgs, setup: &Setup) -> Result<Ended, Failure
     let timeline = at(timeline, args.at)?;
     let only = turn(&timeline, args.turn.as_deref())?;
     let mut lines = Vec::new();
-    for block in timeline.blocks().iter().filter(|block| only.as_ref().is_none_or(|turn| *turn == block.turn)) {
+    for block in timeline
+        .blocks()
+        .iter()
+        .filter(|block| only.as_ref().is_none_or(|turn| *turn == block.turn))
+    {
         serde_json::to_writer(&mut lines, &BlockJson::from(&**block)).map_err(Failure::environment)?;
         lines.push(b'\n');
     }

@@ -15,7 +15,8 @@ pub(crate) async fn run(args: ExportArgs, setup: &Setup) -> Result<Ended, Failur
         export_conversation(&**log, artifacts, &id, &mut tokio::io::stdout()).await?;
         return Ok(Ended::Well);
     };
-    let cannot = |error: std::io::Error| Failure::environment(format!("cannot write `{}`: {error}", file.display()));
+    let cannot =
+        |error: std::io::Error| Failure::environment(format!("cannot write `{}`: {error}", file.display()));
     let mut writer = tokio::io::BufWriter::new(tokio::fs::File::create(file).await.map_err(cannot)?);
     let exported = export_conversation(&**log, artifacts, &id, &mut writer).await?;
     writer.shutdown().await.map_err(cannot)?;

@@ -12,7 +12,11 @@ pub(crate) async fn run(args: ImportArgs, setup: &Setup) -> Result<Ended, Failur
     let file = tokio::fs::File::open(&args.file).await.map_err(cannot)?;
     let mut reader = tokio::io::BufReader::new(file);
     let agent = &setup.agent;
-    let import_as = ImportAs { id: None, scope: agent.scope().clone(), now: agent.world().now() };
+    let import_as = ImportAs {
+        id: None,
+        scope: agent.scope().clone(),
+        now: agent.world().now(),
+    };
     let imported = import_conversation(&**agent.log(), agent.artifacts(), &mut reader, import_as).await?;
     paint::print(format!("{}\n", imported.id))?;
     Ok(Ended::Well)

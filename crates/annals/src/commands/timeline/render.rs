@@ -25,8 +25,17 @@ pub(crate) async fn run(args: RenderArgs, setup: &Setup) -> Result<Ended, Failur
     let tail = announced(&timeline, setup);
     let outline = Outline::of(&timeline, &setup.agent.settings().cache, tail.as_ref());
     if args.json {
-        let Outline { parts, cache_points, tokens } = &outline;
-        let rendered = Rendered { system: setup.agent.system_message(), parts, cache_points, tokens: *tokens };
+        let Outline {
+            parts,
+            cache_points,
+            tokens,
+        } = &outline;
+        let rendered = Rendered {
+            system: setup.agent.system_message(),
+            parts,
+            cache_points,
+            tokens: *tokens,
+        };
         let json = serde_json::to_string(&rendered).map_err(Failure::environment)?;
         paint::print(format!("{json}\n"))?;
     } else {
@@ -39,7 +48,11 @@ pub(crate) async fn run(args: RenderArgs, setup: &Setup) -> Result<Ended, Failur
 fn announced(timeline: &Timeline, setup: &Setup) -> Option<Tail> {
     let now = timeline.blocks().last()?.ts;
     let settings = setup.agent.settings();
-    let window = setup.config.context_tokens.as_ref().map_or(settings.max_tokens, |tokens| tokens.value);
+    let window = setup
+        .config
+        .context_tokens
+        .as_ref()
+        .map_or(settings.max_tokens, |tokens| tokens.value);
     let announce = Announce {
         iteration: timeline.current_turn().map_or(0, |turn| turn.steps) + 1,
         max_iterations: settings.max_iterations,

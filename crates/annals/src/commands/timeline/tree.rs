@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 
 use annals::core::block::{Block, BlockKind, Body};
 use annals::core::ids::{CallId, TurnId};
+use annals::core::path::PathKind;
 use annals::core::timeline::{Timeline, Turn};
 use annals::core::turn::{TurnEnd, TurnReport};
+use serde_json::Value;
 
 use crate::paint::{self, BAD, BOLD, DIM, GOOD, NAME, WARN, styled};
 
@@ -33,20 +35,32 @@ pub(crate) fn draw(name: &str, timeline: &Timeline, only: Option<&TurnId>) -> St
             )
         )
     );
-    for turn in timeline.turns().iter().filter(|turn| only.is_none_or(|only| *only == turn.id)) {
+    for turn in timeline
+        .turns()
+        .iter()
+        .filter(|turn| only.is_none_or(|only| *only == turn.id))
+    {
         draw_turn(&mut out, timeline, turn);
     }
     out
 }
 
 fn draw_turn(out: &mut String, timeline: &Timeline, turn: &Turn) {
-    let blocks: Vec<&Block> =
-        timeline.blocks().iter().map(|block| &**block).filter(|block| block.turn == turn.id).collect();
+    let blocks: Vec<&Block> = timeline
+        .blocks()
+        .iter()
+        .map(|block| &**block)
+        .filter(|block| block.turn == turn.id)
+        .collect();
     let _ = writeln!(out, "{} {}", mark(turn.end), headline(turn, &blocks));
     let branches = branches(blocks);
     let last = branches.len().saturating_sub(1);
     for (at, branch) in branches.iter().enumerate() {
-        let (fork, rail) = if at == last { ("└─", "   ") } else { ("├─", "│  ") };
+        let (fork, rail) = if at == last {
+            ("└─", "   ")
+        } else {
+            ("├─", "│  ")
+        };
         let (fork, rail) = (styled(DIM, fork), styled(DIM, rail));
         match branch {
             Branch::Block(block) => {
@@ -72,20 +86,34 @@ fn draw_round(out: &mut String, timeline: &Timeline, rail: &str, blocks: &[&Bloc
 fn branches(blocks: Vec<&Block>) -> Vec<Branch<'_>> {
     let mut branches: Vec<Branch<'_>> = Vec::new();
     for block in blocks {
-        let Some(call) = &block.meta().call else {
+        let Some(call) = call_of(block) else {
             branches.push(Branch::Block(block));
             continue;
         };
         let round = branches.iter_mut().find_map(|branch| match branch {
-            Branch::Round { call: there, blocks } if there == call => Some(blocks),
+            Branch::Round { call: there, blocks } if *there == call => Some(blocks),
             _ => None,
         });
         match round {
             Some(blocks) => blocks.push(block),
-            None => branches.push(Branch::Round { call: call.clone(), blocks: vec![block] }),
+            None => branches.push(Branch::Round {
+                call,
+                blocks: vec![block],
+            }),
         }
     }
     branches
+}
+
+/// The call a block belongs to. What the model said beside a call names it in its path only.
+fn call_of(block: &Block) -> Option<CallId> {
+    let from_path = || {
+        let PathKind::Named { name, .. } = block.path.as_ref()?.kind() else {
+            return None;
+        };
+        CallId::parse(name.strip_prefix("react.notes.")?).ok()
+    };
+    block.meta().call.clone().or_else(from_path)
 }
 
 fn mark(end: Option<TurnEnd>) -> String {
@@ -98,9 +126,13 @@ fn mark(end: Option<TurnEnd>) -> String {
 
 fn headline(turn: &Turn, blocks: &[&Block]) -> String {
     let end = turn.end.map_or("unfinished", TurnEnd::as_str);
-    let completion = blocks.iter().rev().find(|block| block.kind == BlockKind::ReactCompletion);
-    let report: Option<TurnReport> =
-        completion.and_then(|block| block.text()).and_then(|text| serde_json::from_str(text).ok());
+    let completion = blocks
+        .iter()
+        .rev()
+        .find(|block| block.kind == BlockKind::ReactCompletion);
+    let report: Option<TurnReport> = completion
+        .and_then(|block| block.text())
+        .and_then(|text| serde_json::from_str(text).ok());
     let facts = report.map(|report| {
         let usage = report.usage;
         format!(
@@ -126,29 +158,69 @@ fn round(timeline: &Timeline, call: &CallId, blocks: &[&Block]) -> String {
         (None, false) => styled(WARN, "…"),
     };
     let tokens: u64 = blocks.iter().map(|block| u64::from(block.tokens)).sum();
-    format!("{} {} {state} {}", styled(NAME, tool), styled(DIM, call), styled(DIM, cost(tokens)))
-}
-
-fn line(timeline: &Timeline, block: &Block) -> String {
-    let gist = match &block.body {
-        Body::Text(text) => paint::gist(text, GIST_MAX_CHARS),
-        Body::Blob(blob) => format!("{} {}", block.mime, paint::size(blob.size_bytes)),
-        Body::Empty => String::new(),
-    };
-    let named = block.path.as_ref().filter(|path| path.physical().is_some()).map(|path| format!(" {path}"));
-    let is_content = matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
-    let hidden = is_content && !timeline.is_visible(block) && !block.meta().is_digest;
     format!(
-        "{} {}{} {} {}{}",
-        styled(DIM, format!("{:>3}", block.seq)),
-        block.kind,
-        styled(NAME, named.unwrap_or_default()),
-        styled(DIM, gist),
-        styled(DIM, cost(u64::from(block.tokens))),
-        if hidden { styled(WARN, " hidden") } else { String::new() },
+        "{} {} {state} {}",
+        styled(NAME, tool),
+        styled(DIM, call),
+        styled(DIM, cost(tokens))
     )
 }
 
+fn line(timeline: &Timeline, block: &Block) -> String {
+    let is_content = matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
+    let is_digest = block.meta().is_digest || block.kind == BlockKind::UserAttachmentMeta;
+    let named = block
+        .path
+        .as_ref()
+        .filter(|path| path.physical().is_some() && !is_digest);
+    let hidden = is_content && !timeline.is_visible(block) && !is_digest;
+    let facts = [
+        styled(DIM, format!("{:>3}", block.seq)),
+        block.kind.to_string(),
+        named.map(|path| styled(NAME, path)).unwrap_or_default(),
+        styled(DIM, about(block)),
+        styled(DIM, cost(u64::from(block.tokens))),
+        if hidden {
+            styled(WARN, "hidden")
+        } else {
+            String::new()
+        },
+    ];
+    let facts: Vec<String> = facts
+        .into_iter()
+        .filter(|fact| !anstream::adapter::strip_str(fact).to_string().is_empty())
+        .collect();
+    facts.join(" ")
+}
+
+/// What a block is about, in a few words.
+fn about(block: &Block) -> String {
+    let text = match &block.body {
+        Body::Text(text) => text,
+        Body::Blob(blob) => return format!("{} {}", block.mime, paint::size(blob.size_bytes)),
+        Body::Empty => return String::new(),
+    };
+    let json = || serde_json::from_str::<Value>(text).unwrap_or_default();
+    match &block.kind {
+        BlockKind::ToolCall => paint::gist(&json()["params"].to_string(), GIST_MAX_CHARS),
+        BlockKind::ReactCompletion => json()["outcome"].as_str().unwrap_or_default().to_owned(),
+        BlockKind::UserAttachmentMeta => digest(&json()),
+        BlockKind::ToolResult if block.meta().is_digest => digest(&json()),
+        _ => paint::gist(text, GIST_MAX_CHARS),
+    }
+}
+
+fn digest(digest: &Value) -> String {
+    let size = digest["size_bytes"].as_u64().map(paint::size).unwrap_or_default();
+    format!("{} {size}", digest["artifact_path"].as_str().unwrap_or_default())
+        .trim_end()
+        .to_owned()
+}
+
 fn cost(tokens: u64) -> String {
-    if tokens == 0 { String::new() } else { format!("{} tok", paint::number(tokens)) }
+    if tokens == 0 {
+        String::new()
+    } else {
+        format!("{} tok", paint::number(tokens))
+    }
 }
