@@ -39,8 +39,14 @@ pub async fn bring(cx: &ToolCx, text: &str) -> Brought {
     let mut brought = Brought::default();
     for mention in mentions::all(text) {
         let named = [Some(mention.path.clone()), mention.decoded()];
-        let mut candidates = named.into_iter().flatten().filter_map(|path| path.physical()).peekable();
-        let Some(first) = candidates.peek().cloned() else { continue };
+        let mut candidates = named
+            .into_iter()
+            .flatten()
+            .filter_map(|path| path.physical())
+            .peekable();
+        let Some(first) = candidates.peek().cloned() else {
+            continue;
+        };
         if brought.present.contains(&first) || brought.missing.iter().any(|missing| missing.path == first) {
             continue;
         }
@@ -58,7 +64,10 @@ pub async fn bring(cx: &ToolCx, text: &str) -> Brought {
         match found {
             Some(path) if brought.present.contains(&path) => {}
             Some(path) => brought.present.push(path),
-            None => brought.missing.push(Missing { path: first, reason: why.unwrap_or_default() }),
+            None => brought.missing.push(Missing {
+                path: first,
+                reason: why.unwrap_or_default(),
+            }),
         }
     }
     brought
@@ -81,11 +90,15 @@ pub async fn bring_one(cx: &ToolCx, path: &PhysicalPath) -> Result<(), String> {
             }
         }
         Kept::Text(text) => {
-            let is_same = disk::read(cx.workspace(), path).await.is_ok_and(|bytes| bytes == text);
+            let is_same = disk::read(cx.workspace(), path)
+                .await
+                .is_ok_and(|bytes| bytes == text);
             if is_same {
                 return Ok(());
             }
-            disk::write(cx.workspace(), path, text).await.map_err(|error| error.to_string())
+            disk::write(cx.workspace(), path, text)
+                .await
+                .map_err(|error| error.to_string())
         }
         Kept::Nothing if cx.workspace().exists(path) => Ok(()),
         Kept::Nothing => Err("there is no such file".into()),
@@ -94,11 +107,15 @@ pub async fn bring_one(cx: &ToolCx, path: &PhysicalPath) -> Result<(), String> {
 
 fn kept(cx: &ToolCx, path: &LogicalPath) -> Kept {
     cx.timeline(|timeline| {
-        let Some(block) = timeline.latest(path) else { return Kept::Nothing };
+        let Some(block) = timeline.latest(path) else {
+            return Kept::Nothing;
+        };
         let named = block.meta().file.as_ref().and_then(|file| file.content_digest);
         match (&block.body, named) {
             // What the block shows is often the whole; then the store need not be asked.
-            (Body::Text(text), Some(digest)) if BlobDigest::of(text.as_bytes()) != digest => Kept::Bytes(digest),
+            (Body::Text(text), Some(digest)) if BlobDigest::of(text.as_bytes()) != digest => {
+                Kept::Bytes(digest)
+            }
             (Body::Text(text), _) => Kept::Text(text.as_bytes().to_vec()),
             (Body::Blob(blob), named) => Kept::Bytes(named.unwrap_or(blob.digest)),
             (Body::Empty, Some(digest)) => Kept::Bytes(digest),

@@ -49,7 +49,9 @@ impl ContextService {
         let task = tokio::spawn(async move {
             let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX_COUNT));
             while let Ok((stream, _)) = listener.accept().await {
-                let Ok(slot) = slots.clone().acquire_owned().await else { return };
+                let Ok(slot) = slots.clone().acquire_owned().await else {
+                    return;
+                };
                 let cx = cx.clone();
                 tokio::spawn(async move {
                     let _slot = slot;
@@ -73,10 +75,15 @@ impl Drop for ContextService {
 async fn serve(cx: &ToolCx, stream: UnixStream) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
-    BufReader::new(reader.take(REQUEST_MAX_BYTES)).read_line(&mut line).await?;
+    BufReader::new(reader.take(REQUEST_MAX_BYTES))
+        .read_line(&mut line)
+        .await?;
     let found = match serde_json::from_str::<Request>(&line) {
         Ok(request) => find(cx, &request.path).await,
-        Err(_) => Err(ToolFailure::new("invalid_request", "send {\"path\": \"fi:turn_1.files/report.md\"} on one line")),
+        Err(_) => Err(ToolFailure::new(
+            "invalid_request",
+            "send {\"path\": \"fi:turn_1.files/report.md\"} on one line",
+        )),
     };
     let (head, bytes) = match &found {
         Ok(Found { path, whole }) => {
@@ -86,9 +93,10 @@ async fn serve(cx: &ToolCx, stream: UnixStream) -> io::Result<()> {
             });
             (head, whole.bytes.as_slice())
         }
-        Err(failure) => {
-            (json!({"ok": false, "error": {"code": failure.kind, "message": failure.message}}), &[][..])
-        }
+        Err(failure) => (
+            json!({"ok": false, "error": {"code": failure.kind, "message": failure.message}}),
+            &[][..],
+        ),
     };
     writer.write_all(format!("{head}\n").as_bytes()).await?;
     writer.write_all(bytes).await?;
@@ -96,7 +104,8 @@ async fn serve(cx: &ToolCx, stream: UnixStream) -> io::Result<()> {
 }
 
 async fn find(cx: &ToolCx, given: &str) -> Result<Found, ToolFailure> {
-    let path = LogicalPath::parse(given).map_err(|error| ToolFailure::new(error.code(), error.to_string()))?;
+    let path =
+        LogicalPath::parse(given).map_err(|error| ToolFailure::new(error.code(), error.to_string()))?;
     if let Some(physical) = path.physical() {
         // Code often goes on to open it by its physical path. Failing here is not failing to read it.
         let _ = mentioned::bring_one(cx, &physical).await;

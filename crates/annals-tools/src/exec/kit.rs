@@ -28,13 +28,23 @@ impl Kit {
         let folder = TempDir::with_prefix("annals-kit-")?;
         let bin = folder.path().join("tools/bin");
         std::fs::create_dir_all(&bin)?;
-        std::fs::write(folder.path().join("tools/context_tools.py"), include_str!("context_tools.py"))?;
-        std::fs::write(folder.path().join("tools/context_tools.js"), include_str!("context_tools.js"))?;
+        std::fs::write(
+            folder.path().join("tools/context_tools.py"),
+            include_str!("context_tools.py"),
+        )?;
+        std::fs::write(
+            folder.path().join("tools/context_tools.js"),
+            include_str!("context_tools.js"),
+        )?;
         let command = bin.join("annals-ctx");
         std::fs::write(&command, include_str!("annals-ctx.sh"))?;
         std::fs::set_permissions(&command, std::fs::Permissions::from_mode(0o755))?;
         let has_own_root = backend != "trusted-host" && spec.isolation.layers().contains(&Layer::Mount);
-        let seen_at = if has_own_root { PathBuf::from(INSIDE) } else { folder.path().to_owned() };
+        let seen_at = if has_own_root {
+            PathBuf::from(INSIDE)
+        } else {
+            folder.path().to_owned()
+        };
         Ok(Kit { folder, seen_at })
     }
 
@@ -46,8 +56,12 @@ impl Kit {
     /// Makes the kit part of a sandbox. The socket must exist by now.
     pub(super) fn add_to(&self, spec: &mut SandboxSpec) {
         if self.seen_at != self.folder.path() {
-            spec.read_only.push(Bind::new(self.folder.path().join("tools"), self.seen_at.join("tools")));
-            spec.sockets.push(Bind::new(self.socket(), self.seen_at.join(SOCKET)));
+            spec.read_only.push(Bind::new(
+                self.folder.path().join("tools"),
+                self.seen_at.join("tools"),
+            ));
+            spec.sockets
+                .push(Bind::new(self.socket(), self.seen_at.join(SOCKET)));
         }
     }
 

@@ -27,8 +27,12 @@ use crate::tool::Tool;
 
 /// The exec tools whose interpreter this machine has.
 pub fn all() -> Vec<Arc<dyn Tool>> {
-    let found = Language::ALL.into_iter().filter(|language| interpreters::find(*language).is_some());
-    found.map(|language| Arc::new(of(language)) as Arc<dyn Tool>).collect()
+    let found = Language::ALL
+        .into_iter()
+        .filter(|language| interpreters::find(*language).is_some());
+    found
+        .map(|language| Arc::new(of(language)) as Arc<dyn Tool>)
+        .collect()
 }
 
 /// The exec tool of a language, whether or not its interpreter is here.

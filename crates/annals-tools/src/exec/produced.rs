@@ -52,7 +52,15 @@ pub(super) async fn take(
         visibility: Visibility::External,
         channel: None,
     };
-    let recorded = produced.record(cx, tool, TextShown::UpTo { bytes: limits::EXEC_TEXT_MAX_BYTES }).await;
+    let recorded = produced
+        .record(
+            cx,
+            tool,
+            TextShown::UpTo {
+                bytes: limits::EXEC_TEXT_MAX_BYTES,
+            },
+        )
+        .await;
     match recorded.error {
         Some(error) => Err(error.message),
         None => Ok(recorded),
@@ -73,7 +81,9 @@ fn read(workspace: &Workspace, path: &PhysicalPath, before: Option<Stamp>) -> Re
         return Err("file is empty".into());
     }
     if size_bytes > FILE_MAX_BYTES {
-        return Err(format!("file has {size_bytes} bytes, more than {FILE_MAX_BYTES}: write a smaller one, or several"));
+        return Err(format!(
+            "file has {size_bytes} bytes, more than {FILE_MAX_BYTES}: write a smaller one, or several"
+        ));
     }
     workspace.read(path).map_err(|error| error.to_string())
 }

@@ -28,7 +28,11 @@ impl Report {
         }
         if !self.failed.is_empty() {
             lines.push("File errors:".to_owned());
-            lines.extend(self.failed.iter().map(|(path, reason)| format!("- {path}: {reason}")));
+            lines.extend(
+                self.failed
+                    .iter()
+                    .map(|(path, reason)| format!("- {path}: {reason}")),
+            );
         }
         if !self.succeeded.is_empty() {
             lines.push("Succeeded:".to_owned());
@@ -48,7 +52,9 @@ impl Report {
 
     /// Whether `text` with this bound leaves something out.
     pub(super) fn is_cut(&self, tail_max_chars: usize) -> bool {
-        [&self.stdout, &self.stderr].iter().any(|stream| stream.trim_end().chars().nth(tail_max_chars).is_some())
+        [&self.stdout, &self.stderr]
+            .iter()
+            .any(|stream| stream.trim_end().chars().nth(tail_max_chars).is_some())
     }
 
     /// What the status line says; none when all is well.
@@ -57,19 +63,28 @@ impl Report {
         match (&self.error, missing.as_slice()) {
             (Some(error), _) => Some(error.clone()),
             (None, []) => None,
-            (None, missing) => {
-                Some(ShownError::new("files_missing", format!("Missing output files: {}", missing.join(", "))))
-            }
+            (None, missing) => Some(ShownError::new(
+                "files_missing",
+                format!("Missing output files: {}", missing.join(", ")),
+            )),
         }
     }
 }
 
 fn tail(text: &str, max_chars: usize, whole_at: &str) -> String {
-    let Some((start, _)) = text.char_indices().rev().nth(max_chars.saturating_sub(1)).filter(|(start, _)| *start > 0) else {
+    let Some((start, _)) = text
+        .char_indices()
+        .rev()
+        .nth(max_chars.saturating_sub(1))
+        .filter(|(start, _)| *start > 0)
+    else {
         return text.to_owned();
     };
     let before = text[..start].chars().count();
-    format!("...[{before} earlier characters are at {whole_at}]\n{}", &text[start..])
+    format!(
+        "...[{before} earlier characters are at {whole_at}]\n{}",
+        &text[start..]
+    )
 }
 
 #[cfg(test)]
@@ -89,9 +104,34 @@ mod tests {
             stdout: "one\ntwo\n".into(),
             stderr: "Traceback\nValueError: no\n".into(),
         };
-        insta::assert_snapshot!(report.text(4_000, "tc:turn_1.c.result"), @"");
-        insta::assert_snapshot!(report.text(5, "tc:turn_1.c.result"), @"");
+        insta::assert_snapshot!(report.text(4_000, "tc:turn_1.c.result"), @r#"
+        Runtime error: execution_failed — ValueError: no
+        File errors:
+        - turn_1/files/report.xlsx: file not produced
+        Succeeded:
+        - turn_1/files/summary.pdf
+        stdout:
+        one
+        two
+        stderr:
+        Traceback
+        ValueError: no
+        "#);
+        insta::assert_snapshot!(report.text(5, "tc:turn_1.c.result"), @r#"
+        Runtime error: execution_failed — ValueError: no
+        File errors:
+        - turn_1/files/report.xlsx: file not produced
+        Succeeded:
+        - turn_1/files/summary.pdf
+        stdout:
+        ...[2 earlier characters are at tc:turn_1.c.result]
+        e
+        two
+        stderr:
+        ...[19 earlier characters are at tc:turn_1.c.result]
+        r: no
+        "#);
         assert!(report.is_cut(6) && !report.is_cut(50));
-        insta::assert_snapshot!(Report::default().text(9, ""), @"");
+        insta::assert_snapshot!(Report::default().text(9, ""), @"The code ran to its end; its contract names no files.");
     }
 }

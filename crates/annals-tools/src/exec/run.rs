@@ -26,7 +26,10 @@ pub(super) struct Ran {
 
 impl Ran {
     fn not(code: &str, message: impl Into<String>) -> Self {
-        Ran { error: Some(ShownError::new(code, message)), ..Ran::default() }
+        Ran {
+            error: Some(ShownError::new(code, message)),
+            ..Ran::default()
+        }
     }
 }
 
@@ -42,7 +45,10 @@ pub(super) async fn run(cx: &ToolCx, language: Language, code: &str, timeout: Du
     mentioned::bring(cx, code).await;
     match inside(cx, target, language, code, timeout).await {
         Ok(ran) => ran,
-        Err(error) => Ran { error: Some(error), ..Ran::default() },
+        Err(error) => Ran {
+            error: Some(error),
+            ..Ran::default()
+        },
     }
 }
 
@@ -53,7 +59,8 @@ async fn inside(
     code: &str,
     timeout: Duration,
 ) -> Result<Ran, ShownError> {
-    let unavailable = |error: &dyn std::fmt::Display| ShownError::new("sandbox_not_available", error.to_string());
+    let unavailable =
+        |error: &dyn std::fmt::Display| ShownError::new("sandbox_not_available", error.to_string());
     let mut spec = target.spec().clone();
     let kit = Kit::lay_out(&spec, target.backend_name()).map_err(|error| unavailable(&error))?;
     let _service = ContextService::start(cx, &kit.socket()).map_err(|error| unavailable(&error))?;
@@ -61,11 +68,15 @@ async fn inside(
     spec.workspace = cx.workspace().root().to_owned();
     spec.writable_subdirs = Some(vec![format!("{}/files", cx.turn()).into()]);
     spec.limits.cpu_seconds = spec.limits.cpu_seconds.max(timeout.as_secs());
-    let sandbox = target.open_another(spec).await.map_err(|error| unavailable(&error))?;
+    let sandbox = target
+        .open_another(spec)
+        .await
+        .map_err(|error| unavailable(&error))?;
     let out_dir = sandbox.capabilities().workspace.to_string_lossy().into_owned();
     let mut op = CodeRun::new(language, code).timeout(timeout);
     op.env = kit.env(language);
-    op.env.insert("FILES_DIR".into(), format!("{out_dir}/{}/files", cx.turn()));
+    op.env
+        .insert("FILES_DIR".into(), format!("{out_dir}/{}/files", cx.turn()));
     op.env.insert("OUT_DIR".into(), out_dir);
     let result = sandbox.dispatch(Op::CodeRun(op), cx.cancel()).await;
     sandbox.close().await;
@@ -78,12 +89,17 @@ pub(super) fn make_folders(cx: &ToolCx, contract: &Contract) -> Result<(), Shown
     let here = |below: &str| RelPath::parse(&format!("{below}.annals-{}", cx.call()));
     let folders = contract.files.iter().filter_map(|path| {
         let rel = path.rel();
-        rel.as_str().rsplit_once('/').map(|(folder, _)| format!("{folder}/"))
+        rel.as_str()
+            .rsplit_once('/')
+            .map(|(folder, _)| format!("{folder}/"))
     });
     for folder in std::iter::once(String::new()).chain(folders) {
         let Ok(rel) = here(&folder) else { continue };
         let probe = PhysicalPath::file(cx.turn(), &rel);
-        let made = cx.workspace().write(&probe, b"").and_then(|()| cx.workspace().remove(&probe));
+        let made = cx
+            .workspace()
+            .write(&probe, b"")
+            .and_then(|()| cx.workspace().remove(&probe));
         made.map_err(|error| ShownError::new("workspace_not_writable", error.to_string()))?;
     }
     Ok(())
@@ -99,9 +115,16 @@ fn ended(result: Result<OpResult, Failure>, timeout: Duration) -> Ran {
                 };
                 ShownError::new("execution_failed", message)
             });
-            Ran { error, stdout: result.stdout, stderr: result.stderr }
+            Ran {
+                error,
+                stdout: result.stdout,
+                stderr: result.stderr,
+            }
         }
-        Ok(_) => Ran::not("sandbox_not_available", "the sandbox answered something else than a run"),
+        Ok(_) => Ran::not(
+            "sandbox_not_available",
+            "the sandbox answered something else than a run",
+        ),
         Err(failure) => stopped(failure, timeout),
     }
 }
@@ -111,11 +134,17 @@ fn stopped(failure: Failure, timeout: Duration) -> Ran {
         FailureKind::Timeout => {
             let most = limits::EXEC_TIMEOUT_MAX_SECONDS;
             let seconds = timeout.as_secs();
-            format!("the code did not end within {seconds} s and was ended with all it had started; timeout_s may be up to {most}")
+            format!(
+                "the code did not end within {seconds} s and was ended with all it had started; timeout_s may be up to {most}"
+            )
         }
         _ => failure.message,
     };
     let partial = failure.partial.map(|partial| *partial).unwrap_or_default();
     let error = Some(ShownError::new(failure.kind.as_str(), message));
-    Ran { error, stdout: partial.stdout, stderr: partial.stderr }
+    Ran {
+        error,
+        stdout: partial.stdout,
+        stderr: partial.stderr,
+    }
 }

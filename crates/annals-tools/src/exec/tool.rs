@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use annals_core::limits;
-use annals_core::turn::outcome::{Artifact, Outcome, Output, Payload};
 use annals_core::sources::SourceRow;
+use annals_core::turn::outcome::{Artifact, Outcome, Output, Payload};
 use annals_sandbox::Language;
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -68,22 +68,39 @@ impl ExecuteCode {
 
     async fn execute(&self, cx: &ToolCx, args: Args, contract: Contract) -> Outcome {
         if let Err(error) = run::make_folders(cx, &contract) {
-            let report = Report { error: Some(error), ..Report::default() };
+            let report = Report {
+                error: Some(error),
+                ..Report::default()
+            };
             return outcome(cx, report, Vec::new(), Vec::new()).await;
         }
-        let before: Vec<Option<Stamp>> =
-            contract.files.iter().map(|path| produced::stamp(cx.workspace(), path)).collect();
+        let before: Vec<Option<Stamp>> = contract
+            .files
+            .iter()
+            .map(|path| produced::stamp(cx.workspace(), path))
+            .collect();
         let timeout = Duration::from_secs(args.timeout_s.clamp(1, limits::EXEC_TIMEOUT_MAX_SECONDS));
-        let Ran { error, stdout, stderr } = run::run(cx, self.language, &args.code, timeout).await;
+        let Ran {
+            error,
+            stdout,
+            stderr,
+        } = run::run(cx, self.language, &args.code, timeout).await;
         let (stdout, stderr) = (stdout.text().into_owned(), stderr.text().into_owned());
-        let mut report = Report { error, stdout, stderr, ..Report::default() };
+        let mut report = Report {
+            error,
+            stdout,
+            stderr,
+            ..Report::default()
+        };
         let (mut artifacts, mut sources) = (Vec::new(), Vec::new());
         for (path, before) in contract.files.into_iter().zip(before) {
             match produced::take(cx, self.spec.name().as_str(), &path, before).await {
                 Ok(recorded) => {
                     // What would be a notice elsewhere is a line of the report here.
                     let unhosted = recorded.notices.first().map(|notice| notice.message.clone());
-                    report.failed.extend(unhosted.map(|reason| (path.clone(), reason)));
+                    report
+                        .failed
+                        .extend(unhosted.map(|reason| (path.clone(), reason)));
                     report.succeeded.push(path);
                     artifacts.push(recorded.artifact);
                     sources.extend(recorded.source);
@@ -92,7 +109,10 @@ impl ExecuteCode {
             }
         }
         let outcome = outcome(cx, report, artifacts, sources).await;
-        Outcome { notices: contract.notices, ..outcome }
+        Outcome {
+            notices: contract.notices,
+            ..outcome
+        }
     }
 }
 
@@ -134,7 +154,10 @@ fn parameters() -> Value {
 /// A call that does not say which files it makes is not run.
 fn refused(error: &ContractInvalid) -> Outcome {
     let failure = ToolFailure::new("exec_contract_invalid", error.to_string());
-    Outcome { notices: vec![error.notice()], ..serialise::failed(&failure) }
+    Outcome {
+        notices: vec![error.notice()],
+        ..serialise::failed(&failure)
+    }
 }
 
 async fn outcome(cx: &ToolCx, report: Report, artifacts: Vec<Artifact>, sources: Vec<SourceRow>) -> Outcome {
@@ -143,9 +166,20 @@ async fn outcome(cx: &ToolCx, report: Report, artifacts: Vec<Artifact>, sources:
     let mut payload = Payload::markdown(shown);
     if report.is_cut(limits::EXEC_STREAM_TAIL_MAX_CHARS) {
         let whole = report.text(usize::MAX, path.as_str());
-        payload.whole = cx.artifacts().put(whole.into_bytes()).await.ok().map(|stored| stored.blob);
+        payload.whole = cx
+            .artifacts()
+            .put(whole.into_bytes())
+            .await
+            .ok()
+            .map(|stored| stored.blob);
     }
-    Outcome { output: Output::Payload(payload), artifacts, sources, error: report.status(), ..Outcome::default() }
+    Outcome {
+        output: Output::Payload(payload),
+        artifacts,
+        sources,
+        error: report.status(),
+        ..Outcome::default()
+    }
 }
 
 #[async_trait]

@@ -42,7 +42,9 @@ pub(super) async fn resolve(cx: &ToolCx, content: &str) -> Citations {
             numbers.join(", ")
         );
         let numbers: Vec<u32> = unknown.iter().map(|sid| sid.get()).collect();
-        citations.notices.push(Notice::new("tool_call_warning.missing_sources", message).with("missing", numbers));
+        citations
+            .notices
+            .push(Notice::new("tool_call_warning.missing_sources", message).with("missing", numbers));
     }
     citations
 }
@@ -51,8 +53,14 @@ fn source(sid: Sid, row: &SourceRow) -> Source {
     let url = (!row.url.is_empty()).then(|| row.url.to_string());
     let name = || row.file_path().map(|path| path.rel().file_name().to_owned());
     let title = match row.title.trim() {
-        "" => name().or_else(|| url.clone()).unwrap_or_else(|| format!("Source {sid}")),
+        "" => name()
+            .or_else(|| url.clone())
+            .unwrap_or_else(|| format!("Source {sid}")),
         title => title.to_owned(),
     };
-    Source { sid: sid.get(), title, url }
+    Source {
+        sid: sid.get(),
+        title,
+        url,
+    }
 }

@@ -27,5 +27,8 @@ use crate::tool::Tool;
 /// All rendering tools over one renderer, which shares its fonts and browser between them.
 pub fn all(renderer: &Renderer) -> Vec<Arc<dyn Tool>> {
     let tools = [write_pdf, write_png, write_docx, write_pptx];
-    tools.into_iter().map(|tool| Arc::new(tool(renderer.clone())) as Arc<dyn Tool>).collect()
+    tools
+        .into_iter()
+        .map(|tool| Arc::new(tool(renderer.clone())) as Arc<dyn Tool>)
+        .collect()
 }

@@ -3,7 +3,9 @@
 use annals_core::block::{ArtifactKind, ShownError, Visibility};
 use annals_core::path::PhysicalPath;
 use annals_core::turn::outcome::{Notice, Outcome};
-use annals_render::{Engine, Format, Orientation, PageOptions, Paper, RenderError, Rendered, Renderer, Request};
+use annals_render::{
+    Engine, Format, Orientation, PageOptions, Paper, RenderError, Rendered, Renderer, Request,
+};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -113,8 +115,18 @@ impl Args {
             Some(GivenFormat::Html) => Format::Html,
             // A whole page announces itself; markdown may begin with a tag.
             None => {
-                let head: String = self.content.trim_start().chars().take(9).collect::<String>().to_ascii_lowercase();
-                if head.starts_with("<!doctype") || head.starts_with("<html") { Format::Html } else { Format::Markdown }
+                let head: String = self
+                    .content
+                    .trim_start()
+                    .chars()
+                    .take(9)
+                    .collect::<String>()
+                    .to_ascii_lowercase();
+                if head.starts_with("<!doctype") || head.starts_with("<html") {
+                    Format::Html
+                } else {
+                    Format::Markdown
+                }
             }
         }
     }
@@ -138,22 +150,47 @@ impl Args {
             GivenOrientation::Portrait => Orientation::Portrait,
             GivenOrientation::Landscape => Orientation::Landscape,
         };
-        PageOptions { paper, orientation, ..PageOptions::default() }
+        PageOptions {
+            paper,
+            orientation,
+            ..PageOptions::default()
+        }
     }
 }
 
 fn parameters(form: Form) -> Value {
     let mut properties = Map::new();
     let mut put = |name: &str, schema: Value| properties.insert(name.to_owned(), schema);
-    let path = format!("FIRST FIELD. Relative path such as `report.{}`, below this turn's files.", form.extension());
+    let path = format!(
+        "FIRST FIELD. Relative path such as `report.{}`, below this turn's files.",
+        form.extension()
+    );
     put("path", json!({"type": "string", "description": path}));
-    put("content", json!({"type": "string", "description": "SECOND FIELD. The whole document."}));
-    put("format", json!({"type": "string", "enum": ["markdown", "html"], "description": "THIRD FIELD. Default: what the content looks like."}));
-    put("title", json!({"type": "string", "description": "FOURTH FIELD. Printed above the text and kept as metadata."}));
+    put(
+        "content",
+        json!({"type": "string", "description": "SECOND FIELD. The whole document."}),
+    );
+    put(
+        "format",
+        json!({"type": "string", "enum": ["markdown", "html"], "description": "THIRD FIELD. Default: what the content looks like."}),
+    );
+    put(
+        "title",
+        json!({"type": "string", "description": "FOURTH FIELD. Printed above the text and kept as metadata."}),
+    );
     if form.has_pages() {
-        put("engine", json!({"type": "string", "enum": ["auto", "embedded", "chromium"], "description": "Who lays out HTML. Default auto."}));
-        put("paper", json!({"type": "string", "enum": ["a3", "a4", "a5", "letter"], "description": "Default a4."}));
-        put("orientation", json!({"type": "string", "enum": ["portrait", "landscape"], "description": "Default portrait."}));
+        put(
+            "engine",
+            json!({"type": "string", "enum": ["auto", "embedded", "chromium"], "description": "Who lays out HTML. Default auto."}),
+        );
+        put(
+            "paper",
+            json!({"type": "string", "enum": ["a3", "a4", "a5", "letter"], "description": "Default a4."}),
+        );
+        put(
+            "orientation",
+            json!({"type": "string", "enum": ["portrait", "landscape"], "description": "Default portrait."}),
+        );
     }
     json!({
         "type": "object",
@@ -192,7 +229,10 @@ impl WriteDocument {
 
     /// Lays the document out on a thread that may block.
     async fn render(&self, cx: &ToolCx, args: Args, citations: &Citations) -> Result<Rendered, ShownError> {
-        let shelf = Shelf { workspace: cx.workspace().as_ref().clone(), turn: cx.turn().clone() };
+        let shelf = Shelf {
+            workspace: cx.workspace().as_ref().clone(),
+            turn: cx.turn().clone(),
+        };
         let (renderer, form, sources) = (self.renderer.clone(), self.form, citations.sources.clone());
         let work = tokio::task::spawn_blocking(move || {
             let request = Request {
@@ -221,7 +261,13 @@ impl WriteDocument {
         }
     }
 
-    async fn keep(&self, cx: &ToolCx, path: &PhysicalPath, rendered: Rendered, citations: &Citations) -> Outcome {
+    async fn keep(
+        &self,
+        cx: &ToolCx,
+        path: &PhysicalPath,
+        rendered: Rendered,
+        citations: &Citations,
+    ) -> Outcome {
         let warnings: Vec<String> = rendered.warnings.iter().map(ToString::to_string).collect();
         if let Err(error) = disk::write(cx.workspace(), path, rendered.bytes.clone()).await {
             return self.absent(path, ShownError::new("write_failed", error.to_string()));
@@ -233,13 +279,19 @@ impl WriteDocument {
             visibility: Visibility::External,
             channel: None,
         };
-        let mut recorded = produced.record(cx, self.spec.name().as_str(), TextShown::Whole).await;
+        let mut recorded = produced
+            .record(cx, self.spec.name().as_str(), TextShown::Whole)
+            .await;
         let digest = &mut recorded.artifact.digest;
         // The writer knows what it wrote better than the name or the first bytes can tell.
         digest.mime = rendered.mime.to_owned();
         digest.sources_used = citations.used.clone();
         let small = digest.write_warning.take();
-        let all: Vec<String> = small.into_iter().chain(warnings).chain(self.odd_name(path)).collect();
+        let all: Vec<String> = small
+            .into_iter()
+            .chain(warnings)
+            .chain(self.odd_name(path))
+            .collect();
         digest.write_warning = (!all.is_empty()).then(|| all.join("; "));
         Outcome {
             notices: recorded.notices,
@@ -253,7 +305,10 @@ impl WriteDocument {
     /// Programs open files by their extension.
     fn odd_name(&self, path: &PhysicalPath) -> Option<String> {
         let extension = self.form.extension();
-        let is_usual = path.as_str().to_ascii_lowercase().ends_with(&format!(".{extension}"));
+        let is_usual = path
+            .as_str()
+            .to_ascii_lowercase()
+            .ends_with(&format!(".{extension}"));
         (!is_usual).then(|| format!("the name does not end in .{extension}"))
     }
 
@@ -264,7 +319,12 @@ impl WriteDocument {
             .with("artifact_path", path.logical().as_str());
         Outcome {
             notices: vec![notice],
-            artifacts: vec![file::absent(path, ArtifactKind::File, Visibility::External, error.clone())],
+            artifacts: vec![file::absent(
+                path,
+                ArtifactKind::File,
+                Visibility::External,
+                error.clone(),
+            )],
             error: Some(error),
             ..Outcome::default()
         }
@@ -275,16 +335,26 @@ impl WriteDocument {
         let notice = Notice::new("tool_call_error", failure.message.clone())
             .with("error", failure.kind.clone())
             .with("tool_id", self.spec.name().as_str());
-        Outcome { notices: vec![notice], ..serialise::failed(failure) }
+        Outcome {
+            notices: vec![notice],
+            ..serialise::failed(failure)
+        }
     }
 }
 
 fn missing_assets(brought: &Brought) -> Option<Notice> {
-    let missing: Vec<&str> = brought.missing.iter().map(|missing| missing.path.as_str()).collect();
+    let missing: Vec<&str> = brought
+        .missing
+        .iter()
+        .map(|missing| missing.path.as_str())
+        .collect();
     if missing.is_empty() {
         return None;
     }
-    let message = format!("files that the content mentions are missing: {}; a placeholder stands for each picture", missing.join(", "));
+    let message = format!(
+        "files that the content mentions are missing: {}; a placeholder stands for each picture",
+        missing.join(", ")
+    );
     Some(Notice::new("tool_call_error.missing_assets", message).with("missing", missing))
 }
 

@@ -46,7 +46,15 @@ const NOT_PUBLIC_V6: &[Range6] = &[
 ];
 
 /// Names that mean this machine or this network wherever they are asked.
-const NOT_PUBLIC_NAMES: &[&str] = &["localhost", "local", "internal", "intranet", "lan", "home.arpa", "localdomain"];
+const NOT_PUBLIC_NAMES: &[&str] = &[
+    "localhost",
+    "local",
+    "internal",
+    "intranet",
+    "lan",
+    "home.arpa",
+    "localdomain",
+];
 
 /// Whether an address is on the public internet; else what it is instead.
 pub fn public(address: IpAddr) -> Result<(), &'static str> {
@@ -59,7 +67,10 @@ pub fn public(address: IpAddr) -> Result<(), &'static str> {
 fn public_v4(address: Ipv4Addr) -> Result<(), &'static str> {
     let bits = address.to_bits();
     let within = |range: &&Range4| (bits ^ range.0.to_bits()) >> (32 - range.1) == 0;
-    NOT_PUBLIC_V4.iter().find(within).map_or(Ok(()), |range| Err(range.2))
+    NOT_PUBLIC_V4
+        .iter()
+        .find(within)
+        .map_or(Ok(()), |range| Err(range.2))
 }
 
 fn public_v6(address: Ipv6Addr) -> Result<(), &'static str> {
@@ -83,7 +94,10 @@ fn public_v6(address: Ipv6Addr) -> Result<(), &'static str> {
     }
     let bits = (address.to_bits() >> 64) as u64;
     let within = |range: &&Range6| (bits ^ range.0) >> (64 - range.1) == 0;
-    NOT_PUBLIC_V6.iter().find(within).map_or(Ok(()), |range| Err(range.2))
+    NOT_PUBLIC_V6
+        .iter()
+        .find(within)
+        .map_or(Ok(()), |range| Err(range.2))
 }
 
 /// The IPv4 address in the last 32 bits.
@@ -94,12 +108,19 @@ fn embedded(address: Ipv6Addr) -> Ipv4Addr {
 /// Whether a name may be asked for at all. What it resolves to is judged again.
 pub fn public_name(name: &str) -> Result<(), &'static str> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let is_below = |parent: &str| name.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    let is_below = |parent: &str| {
+        name.strip_suffix(parent)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
     if NOT_PUBLIC_NAMES.iter().any(|parent| is_below(parent)) {
         return Err("a name of this machine or network");
     }
     // Search domains would complete it to a name of the local network.
-    if name.contains('.') { Ok(()) } else { Err("a name without a domain") }
+    if name.contains('.') {
+        Ok(())
+    } else {
+        Err("a name without a domain")
+    }
 }
 
 #[cfg(test)]
@@ -158,10 +179,22 @@ mod tests {
 
     #[test]
     fn names_of_the_local_network_are_known_by_their_ending() {
-        for name in ["localhost", "LOCALHOST.", "a.localhost", "printer.local", "metadata.google.internal", "router"] {
+        for name in [
+            "localhost",
+            "LOCALHOST.",
+            "a.localhost",
+            "printer.local",
+            "metadata.google.internal",
+            "router",
+        ] {
             assert!(public_name(name).is_err(), "{name}");
         }
-        for name in ["example.com", "local.example", "localhost.example.com", "mylocal.org"] {
+        for name in [
+            "example.com",
+            "local.example",
+            "localhost.example.com",
+            "mylocal.org",
+        ] {
             assert!(public_name(name).is_ok(), "{name}");
         }
     }

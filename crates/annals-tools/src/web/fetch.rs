@@ -8,7 +8,9 @@ use std::time::Duration;
 use annals_core::limits;
 use futures::StreamExt;
 use reqwest::Response;
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION,
+};
 use url::Url;
 
 use super::body::{self, Coding, Unpacked, Unpacker};
@@ -157,12 +159,16 @@ impl Fetcher {
 
     /// Fetches one page. Dropping the future ends the connection.
     pub async fn fetch(&self, address: &str) -> Result<Fetched, FetchError> {
-        let timeout = || FetchError::Timeout { seconds: self.limits.time.as_secs() };
+        let timeout = || FetchError::Timeout {
+            seconds: self.limits.time.as_secs(),
+        };
         let fetched = async {
             let response = self.follow(self.walls.pass(address)?).await?;
             read(self.body(response).await?).await
         };
-        tokio::time::timeout(self.limits.time, fetched).await.unwrap_or_else(|_| Err(timeout()))
+        tokio::time::timeout(self.limits.time, fetched)
+            .await
+            .unwrap_or_else(|_| Err(timeout()))
     }
 
     /// Asks, and asks again wherever the answer points to.
@@ -175,12 +181,21 @@ impl Fetcher {
                     status => Err(FetchError::Status { status }),
                 };
             }
-            let target = response.headers().get(LOCATION).ok_or(FetchError::RedirectWithoutTarget)?;
+            let target = response
+                .headers()
+                .get(LOCATION)
+                .ok_or(FetchError::RedirectWithoutTarget)?;
             let target = String::from_utf8_lossy(target.as_bytes());
-            let target = at.url.join(&target).map_err(|_| FetchError::RedirectWithoutTarget)?;
+            let target = at
+                .url
+                .join(&target)
+                .map_err(|_| FetchError::RedirectWithoutTarget)?;
             at = self.walls.pass_url(target)?;
         }
-        Err(FetchError::TooManyRedirects { limit: self.limits.redirects, last: at.url.to_string() })
+        Err(FetchError::TooManyRedirects {
+            limit: self.limits.redirects,
+            last: at.url.to_string(),
+        })
     }
 
     async fn body(&self, response: Response) -> Result<Body, FetchError> {
@@ -193,14 +208,17 @@ impl Fetcher {
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|error| network(&error))?;
             wire_bytes += chunk.len();
-            unpacker.push(&chunk).map_err(|error| FetchError::Unpackable { reason: error.to_string() })?;
+            unpacker.push(&chunk).map_err(|error| FetchError::Unpackable {
+                reason: error.to_string(),
+            })?;
             if unpacker.is_full() || wire_bytes > self.limits.wire_bytes {
                 break;
             }
         }
         let is_cut = wire_bytes > self.limits.wire_bytes;
-        let mut unpacked =
-            unpacker.finish().map_err(|error| FetchError::Unpackable { reason: error.to_string() })?;
+        let mut unpacked = unpacker.finish().map_err(|error| FetchError::Unpackable {
+            reason: error.to_string(),
+        })?;
         unpacked.is_cut |= is_cut;
         // Servers that say nothing, or only that it is bytes, are answered by the bytes themselves.
         let mime = match mime.as_str() {
@@ -210,16 +228,31 @@ impl Fetcher {
             _ => mime,
         };
         if unpacked.is_cut && mime == "application/pdf" {
-            return Err(FetchError::TooLarge { limit_bytes: self.limits.body_bytes });
+            return Err(FetchError::TooLarge {
+                limit_bytes: self.limits.body_bytes,
+            });
         }
-        Ok(Body { url, mime, charset, unpacked })
+        Ok(Body {
+            url,
+            mime,
+            charset,
+            unpacked,
+        })
     }
 }
 
 async fn ask(at: &Passed) -> Result<Response, FetchError> {
-    const WANTED: &str = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json,application/pdf,*/*;q=0.5";
-    let request = at.get().header(ACCEPT, WANTED).header(ACCEPT_LANGUAGE, "en,*;q=0.5");
-    request.header(ACCEPT_ENCODING, "gzip, deflate").send().await.map_err(|error| network(&error))
+    const WANTED: &str =
+        "text/html,application/xhtml+xml,text/markdown,text/plain,application/json,application/pdf,*/*;q=0.5";
+    let request = at
+        .get()
+        .header(ACCEPT, WANTED)
+        .header(ACCEPT_LANGUAGE, "en,*;q=0.5");
+    request
+        .header(ACCEPT_ENCODING, "gzip, deflate")
+        .send()
+        .await
+        .map_err(|error| network(&error))
 }
 
 fn network(error: &reqwest::Error) -> FetchError {
@@ -231,38 +264,57 @@ fn network(error: &reqwest::Error) -> FetchError {
     while let Some(source) = reason.source() {
         reason = source;
     }
-    FetchError::Network { reason: reason.to_string() }
+    FetchError::Network {
+        reason: reason.to_string(),
+    }
 }
 
 /// The media type in lower case, and the charset parameter.
 fn content_type(headers: &HeaderMap) -> (String, Option<String>) {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let mut parts = value.split(';').map(str::trim);
     let mime = parts.next().unwrap_or_default().to_ascii_lowercase();
     let charset = parts.find_map(|part| {
         let (name, value) = part.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+        name.trim()
+            .eq_ignore_ascii_case("charset")
+            .then(|| value.trim().trim_matches(['"', '\'']).to_owned())
     });
     (mime, charset)
 }
 
 fn coding(headers: &HeaderMap) -> Result<Coding, FetchError> {
-    let value = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value = headers
+        .get(CONTENT_ENCODING)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     match value.trim().to_ascii_lowercase().as_str() {
         "" | "identity" => Ok(Coding::Plain),
         "gzip" | "x-gzip" => Ok(Coding::Gzip),
         "deflate" => Ok(Coding::Deflate),
-        other => Err(FetchError::Unpackable { reason: format!("the server packed it as `{other}`") }),
+        other => Err(FetchError::Unpackable {
+            reason: format!("the server packed it as `{other}`"),
+        }),
     }
 }
 
 fn last_segment(url: &Url) -> &str {
-    url.path_segments().and_then(|mut segments| segments.next_back()).unwrap_or_default()
+    url.path_segments()
+        .and_then(|mut segments| segments.next_back())
+        .unwrap_or_default()
 }
 
 /// Makes a body into text, away from the executor.
 async fn read(body: Body) -> Result<Fetched, FetchError> {
-    let Body { url, mime, charset, unpacked } = body;
+    let Body {
+        url,
+        mime,
+        charset,
+        unpacked,
+    } = body;
     let size_bytes = unpacked.bytes.len() as u64;
     let name = last_segment(&url).to_owned();
     let (title, text) = match mime.as_str() {
@@ -276,31 +328,46 @@ async fn read(body: Body) -> Result<Fetched, FetchError> {
             (page.title, Some(page.markdown))
         }
         "application/pdf" => {
-            let text = quarantined(&mime, move || pdf::text(&unpacked.bytes).map_err(|error| error.to_string()));
+            let text = quarantined(&mime, move || {
+                pdf::text(&unpacked.bytes).map_err(|error| error.to_string())
+            });
             let pdf::PdfText { title, text } = text.await?;
             (title.unwrap_or(name), Some(text))
         }
         other if mime::is_text(other) || other.ends_with("+json") || other.ends_with("+xml") => {
             let mut text = body::text(&unpacked.bytes, charset.as_deref(), body::Declared::Nowhere);
             if unpacked.is_cut {
-                text.push_str(&format!("\n...[the answer is longer than the {size_bytes} bytes that are fetched]"));
+                text.push_str(&format!(
+                    "\n...[the answer is longer than the {size_bytes} bytes that are fetched]"
+                ));
             }
             (name, Some(text))
         }
         _ => (name, None),
     };
-    Ok(Fetched { url, mime, title, text, size_bytes })
+    Ok(Fetched {
+        url,
+        mime,
+        title,
+        text,
+        size_bytes,
+    })
 }
 
 async fn quarantined<T: Send + 'static>(
     mime: &str,
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, FetchError> {
-    let unreadable = |reason: String| FetchError::Unreadable { mime: mime.to_owned(), reason };
+    let unreadable = |reason: String| FetchError::Unreadable {
+        mime: mime.to_owned(),
+        reason,
+    };
     match quarantine::run(work).await {
         Ok(result) => result.map_err(unreadable),
         Err(Escaped::Panicked) => Err(unreadable("it is damaged, or uses something unusual".into())),
         Err(Escaped::Late) => Err(unreadable("it takes too long to read".into())),
-        Err(Escaped::Busy) => Err(unreadable("too many documents are being read: try again later".into())),
+        Err(Escaped::Busy) => Err(unreadable(
+            "too many documents are being read: try again later".into(),
+        )),
     }
 }

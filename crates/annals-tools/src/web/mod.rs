@@ -33,5 +33,8 @@ use crate::tool::Tool;
 /// All web tools with these settings.
 pub fn all(settings: WebSettings) -> Vec<Arc<dyn Tool>> {
     let WebSettings { providers, walls } = settings;
-    vec![Arc::new(WebSearch::new(providers)), Arc::new(WebFetch::new(fetch::Fetcher::new(walls)))]
+    vec![
+        Arc::new(WebSearch::new(providers)),
+        Arc::new(WebFetch::new(fetch::Fetcher::new(walls))),
+    ]
 }

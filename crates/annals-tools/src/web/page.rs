@@ -39,12 +39,18 @@ pub struct Page {
 pub fn read(html: &str, url: &Url) -> Page {
     let html = &html[..annals_core::view::cut::floor_char_boundary(html, PAGE_MAX_BYTES)];
     if open_tags(html) > OPEN_TAGS_MAX {
-        return Page { title: String::new(), markdown: without_tags(html) };
+        return Page {
+            title: String::new(),
+            markdown: without_tags(html),
+        };
     }
     let document = Document::from(html);
     let title = tidy(&document.select_single("title").text());
     if is_too_deep(&document.root()) {
-        return Page { title, markdown: without_tags(html) };
+        return Page {
+            title,
+            markdown: without_tags(html),
+        };
     }
     document.select(NOISE).remove();
     absolutise(&document, url);
@@ -57,12 +63,18 @@ pub fn read(html: &str, url: &Url) -> Page {
             markdown(&document.select_single("body").html())
         }
     };
-    Page { title: if title.is_empty() { article_title } else { title }, markdown }
+    Page {
+        title: if title.is_empty() { article_title } else { title },
+        markdown,
+    }
 }
 
 /// The article of a page as markdown, if one stands out.
 fn article(document: &Document, url: &Url) -> (String, Option<String>) {
-    let config = Config { max_elements_to_parse: 0, ..Config::default() };
+    let config = Config {
+        max_elements_to_parse: 0,
+        ..Config::default()
+    };
     let reader = Readability::with_document(document.clone(), Some(url.as_str()), Some(config));
     match reader.and_then(|mut reader| reader.parse()) {
         Ok(article) => (tidy(&article.title), Some(markdown(&article.content))),
@@ -71,18 +83,34 @@ fn article(document: &Document, url: &Url) -> (String, Option<String>) {
 }
 
 fn markdown(html: &str) -> String {
-    let options = Options { bullet_list_marker: BulletListMarker::Dash, ..Options::default() };
-    let converter = HtmlToMarkdown::builder().options(options).scripting_enabled(false).build();
-    converter.convert(html).map(|text| text.trim().to_owned()).unwrap_or_default()
+    let options = Options {
+        bullet_list_marker: BulletListMarker::Dash,
+        ..Options::default()
+    };
+    let converter = HtmlToMarkdown::builder()
+        .options(options)
+        .scripting_enabled(false)
+        .build();
+    converter
+        .convert(html)
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
 }
 
 /// Links and pictures as whole addresses, so that they can be followed from elsewhere.
 fn absolutise(document: &Document, url: &Url) {
     for (selector, attribute) in [("a[href]", "href"), ("img[src]", "src")] {
         for node in document.select(selector).nodes() {
-            let Some(reference) = node.attr(attribute) else { continue };
+            let Some(reference) = node.attr(attribute) else {
+                continue;
+            };
             // A place on this page, or a script: the text is all there is to it.
-            if reference.starts_with('#') || reference.trim_start().to_ascii_lowercase().starts_with("javascript:") {
+            if reference.starts_with('#')
+                || reference
+                    .trim_start()
+                    .to_ascii_lowercase()
+                    .starts_with("javascript:")
+            {
                 node.remove_attr(attribute);
             } else if let Ok(whole) = url.join(&reference) {
                 node.set_attr(attribute, whole.as_str());
@@ -107,13 +135,15 @@ fn is_too_deep(root: &NodeRef<'_>) -> bool {
 /// time in their square, so this is asked before.
 fn open_tags(html: &str) -> usize {
     const CLOSE_THEMSELVES: &[&str] = &[
-        "area", "base", "body", "br", "col", "colgroup", "dd", "dt", "embed", "head", "hr", "html", "img", "input",
-        "li", "link", "meta", "optgroup", "option", "p", "param", "rp", "rt", "source", "tbody", "td", "tfoot", "th",
-        "thead", "tr", "track", "wbr",
+        "area", "base", "body", "br", "col", "colgroup", "dd", "dt", "embed", "head", "hr", "html", "img",
+        "input", "li", "link", "meta", "optgroup", "option", "p", "param", "rp", "rt", "source", "tbody",
+        "td", "tfoot", "th", "thead", "tr", "track", "wbr",
     ];
     let (mut open, mut most) = (0_usize, 0);
     for piece in html.split('<').skip(1) {
-        let (is_end, piece) = piece.strip_prefix('/').map_or((false, piece), |piece| (true, piece));
+        let (is_end, piece) = piece
+            .strip_prefix('/')
+            .map_or((false, piece), |piece| (true, piece));
         let length = piece.bytes().take_while(u8::is_ascii_alphanumeric).count();
         let name = piece[..length].to_ascii_lowercase();
         if length == 0 || CLOSE_THEMSELVES.contains(&name.as_str()) {
@@ -127,8 +157,13 @@ fn open_tags(html: &str) -> usize {
 
 /// The text of a page that is not worth a tree: everything between tags.
 fn without_tags(html: &str) -> String {
-    let pieces = html.split('<').map(|piece| piece.split_once('>').map_or(piece, |(_, text)| text).trim());
-    pieces.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+    let pieces = html
+        .split('<')
+        .map(|piece| piece.split_once('>').map_or(piece, |(_, text)| text).trim());
+    pieces
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn visible_chars(text: &str) -> usize {
@@ -149,7 +184,8 @@ mod tests {
 
     #[test]
     fn an_article_is_read_without_the_page_around_it() {
-        let paragraph = ["The quick brown fox jumps over the lazy dog, again and again, until it rests."; 8].join(" ");
+        let paragraph =
+            ["The quick brown fox jumps over the lazy dog, again and again, until it rests."; 8].join(" ");
         let html = format!(
             "<html><head><title>Foxes  | Site</title><script>var x = '<p>no</p>'</script></head><body>\
              <nav><a href='/'>Home</a><a href='/about'>About</a></nav>\
@@ -162,12 +198,27 @@ mod tests {
         let page = read(&html, &url());
         assert_eq!(page.title, "Foxes | Site");
         let text = page.markdown.replace(&paragraph, "(paragraph)");
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r#"
+        (paragraph)
+
+        See [more](https://example.com/b?q=1#x) and this.
+
+        ![A fox](https://example.com/a/fox.png)
+
+        (paragraph)
+
+        ```
+        let x = 1;
+        let y = 2;
+        ```
+        "#);
     }
 
     #[test]
     fn a_page_of_data_keeps_its_table() {
-        let rows: String = (0..40).map(|n| format!("<tr><td>City {n}</td><td>{}</td></tr>", n * 1000)).collect();
+        let rows: String = (0..40)
+            .map(|n| format!("<tr><td>City {n}</td><td>{}</td></tr>", n * 1000))
+            .collect();
         let html = format!(
             "<body><nav>Menu</nav><p>Some words about the table that follows here.</p>\
              <table><thead><tr><th>City</th><th align=right>People</th></tr></thead>{rows}</table></body>"
@@ -190,7 +241,15 @@ mod tests {
 
     #[test]
     fn odd_pages_give_what_they_have() {
-        for html in ["", "<", "<html>", "plain words", "<body></body>", "<title>x</title>", "\u{0}<p>a\u{0}b"] {
+        for html in [
+            "",
+            "<",
+            "<html>",
+            "plain words",
+            "<body></body>",
+            "<title>x</title>",
+            "\u{0}<p>a\u{0}b",
+        ] {
             read(html, &url());
         }
         assert_eq!(read("plain words", &url()).markdown, "plain words");

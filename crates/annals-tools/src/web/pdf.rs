@@ -54,7 +54,8 @@ pub fn text(bytes: &[u8]) -> Result<PdfText, PdfError> {
 }
 
 fn text_within(bytes: &[u8], unpacked_max_bytes: usize) -> Result<PdfText, PdfError> {
-    let document = Document::load_mem_with_options(bytes, LoadOptions::with_max_decompressed_size(unpacked_max_bytes))?;
+    let document =
+        Document::load_mem_with_options(bytes, LoadOptions::with_max_decompressed_size(unpacked_max_bytes))?;
     if document.is_encrypted() {
         return Err(PdfError::Encrypted);
     }
@@ -64,15 +65,25 @@ fn text_within(bytes: &[u8], unpacked_max_bytes: usize) -> Result<PdfText, PdfEr
     for (read, page) in pages.values().enumerate() {
         let left = unpacked_max_bytes.saturating_sub(unpacked_bytes);
         if text.len() > TEXT_MAX_BYTES || read >= limits::PDF_MAX_PAGES as usize || left == 0 {
-            text.push_str(&format!("\n\n...[{} more pages are not read]", pages.len() - read));
+            text.push_str(&format!(
+                "\n\n...[{} more pages are not read]",
+                pages.len() - read
+            ));
             break;
         }
         // One broken page does not cost the others.
-        let Ok(content) = document.get_page_content_with_limit(*page, left) else { continue };
+        let Ok(content) = document.get_page_content_with_limit(*page, left) else {
+            continue;
+        };
         unpacked_bytes += content.len();
-        let Ok(content) = Content::decode(&content) else { continue };
+        let Ok(content) = Content::decode(&content) else {
+            continue;
+        };
         let mut sheet = Sheet::new(fonts(&document, *page));
-        content.operations.iter().for_each(|operation| sheet.perform(&operation.operator, &operation.operands));
+        content
+            .operations
+            .iter()
+            .for_each(|operation| sheet.perform(&operation.operator, &operation.operands));
         if !text.is_empty() {
             text.push_str("\n\n");
         }
@@ -81,11 +92,19 @@ fn text_within(bytes: &[u8], unpacked_max_bytes: usize) -> Result<PdfText, PdfEr
     if !text.chars().any(char::is_alphanumeric) {
         return Err(PdfError::NoText { pages: pages.len() });
     }
-    Ok(PdfText { title: title(&document), text })
+    Ok(PdfText {
+        title: title(&document),
+        text,
+    })
 }
 
 fn title(document: &Document) -> Option<String> {
-    let info = document.trailer.get_deref(b"Info", document).ok()?.as_dict().ok()?;
+    let info = document
+        .trailer
+        .get_deref(b"Info", document)
+        .ok()?
+        .as_dict()
+        .ok()?;
     let title = decode_text_string(info.get_deref(b"Title", document).ok()?).ok()?;
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     (!title.is_empty()).then_some(title)
@@ -93,7 +112,10 @@ fn title(document: &Document) -> Option<String> {
 
 fn fonts(document: &Document, page: lopdf::ObjectId) -> BTreeMap<Vec<u8>, Font<'_>> {
     let fonts = document.get_page_fonts(page).unwrap_or_default();
-    fonts.into_iter().map(|(name, font)| (name, Font::of(document, font))).collect()
+    fonts
+        .into_iter()
+        .map(|(name, font)| (name, Font::of(document, font)))
+        .collect()
 }
 
 /// How a font turns codes into characters and widths.
@@ -106,58 +128,99 @@ struct Font<'a> {
 
 impl<'a> Font<'a> {
     fn of(document: &'a Document, font: &'a Dictionary) -> Self {
-        let encoding = font.get_font_encoding_with_limit(document, UNPACKED_MAX_BYTES).ok();
-        let below = font.get_deref(b"DescendantFonts", document).and_then(Object::as_array).ok();
+        let encoding = font
+            .get_font_encoding_with_limit(document, UNPACKED_MAX_BYTES)
+            .ok();
+        let below = font
+            .get_deref(b"DescendantFonts", document)
+            .and_then(Object::as_array)
+            .ok();
         match below.and_then(|fonts| document.dereference(fonts.first()?).ok()?.1.as_dict().ok()) {
             Some(below) => {
                 let default_width = below.get(b"DW").and_then(Object::as_float).unwrap_or(1000.0);
-                Font { encoding, code_bytes: 2, widths: cid_widths(document, below), default_width }
+                Font {
+                    encoding,
+                    code_bytes: 2,
+                    widths: cid_widths(document, below),
+                    default_width,
+                }
             }
-            None => Font { encoding, code_bytes: 1, widths: simple_widths(document, font), default_width: 500.0 },
+            None => Font {
+                encoding,
+                code_bytes: 1,
+                widths: simple_widths(document, font),
+                default_width: 500.0,
+            },
         }
     }
 
     /// The width of a string in thousandths of an em, and how many codes it has.
     fn width(&self, bytes: &[u8]) -> (f32, usize) {
-        let codes = bytes.chunks(self.code_bytes).map(|code| code.iter().fold(0, |all, byte| all << 8 | u32::from(*byte)));
+        let codes = bytes
+            .chunks(self.code_bytes)
+            .map(|code| code.iter().fold(0, |all, byte| all << 8 | u32::from(*byte)));
         let width = |code: u32| self.widths.get(&code).copied().unwrap_or(self.default_width);
         (codes.map(width).sum(), bytes.len().div_ceil(self.code_bytes))
     }
 
     fn decode(&self, bytes: &[u8]) -> String {
-        let decoded = self.encoding.as_ref().and_then(|encoding| Document::decode_text(encoding, bytes).ok());
+        let decoded = self
+            .encoding
+            .as_ref()
+            .and_then(|encoding| Document::decode_text(encoding, bytes).ok());
         match decoded {
             Some(text) => text,
             // Without any table the codes of a simple font are most likely characters.
-            None if self.code_bytes == 1 => bytes.iter().filter(|byte| byte.is_ascii()).map(|byte| *byte as char).collect(),
+            None if self.code_bytes == 1 => bytes
+                .iter()
+                .filter(|byte| byte.is_ascii())
+                .map(|byte| *byte as char)
+                .collect(),
             None => String::new(),
         }
     }
 }
 
 fn simple_widths(document: &Document, font: &Dictionary) -> BTreeMap<u32, f32> {
-    let first = font.get_deref(b"FirstChar", document).and_then(Object::as_i64).unwrap_or(0);
+    let first = font
+        .get_deref(b"FirstChar", document)
+        .and_then(Object::as_i64)
+        .unwrap_or(0);
     let widths = font.get_deref(b"Widths", document).and_then(Object::as_array);
     let widths = widths.map(Vec::as_slice).unwrap_or_default();
     let code = |index: usize| u32::try_from(first).unwrap_or(0).saturating_add(index as u32);
-    widths.iter().enumerate().filter_map(|(index, width)| Some((code(index), number(document, width)?))).collect()
+    widths
+        .iter()
+        .enumerate()
+        .filter_map(|(index, width)| Some((code(index), number(document, width)?)))
+        .collect()
 }
 
 /// `c [w1 w2 …]` gives widths from code `c` on, `first last w` one width to a range.
 fn cid_widths(document: &Document, font: &Dictionary) -> BTreeMap<u32, f32> {
     const RANGE_MAX_CODES: u32 = 65_536;
     let mut widths = BTreeMap::new();
-    let Ok(list) = font.get_deref(b"W", document).and_then(Object::as_array) else { return widths };
+    let Ok(list) = font.get_deref(b"W", document).and_then(Object::as_array) else {
+        return widths;
+    };
     let mut rest = list.as_slice();
     while let [first, second, tail @ ..] = rest {
-        let Some(first) = number(document, first).map(|first| first as u32) else { break };
+        let Some(first) = number(document, first).map(|first| first as u32) else {
+            break;
+        };
         if let Ok((_, Object::Array(each))) = document.dereference(second) {
             let each = each.iter().filter_map(|width| number(document, width));
-            widths.extend(each.enumerate().map(|(index, width)| (first.saturating_add(index as u32), width)));
+            widths.extend(
+                each.enumerate()
+                    .map(|(index, width)| (first.saturating_add(index as u32), width)),
+            );
             rest = tail;
-        } else if let ([width, tail @ ..], Some(last)) = (tail, number(document, second).map(|last| last as u32)) {
+        } else if let ([width, tail @ ..], Some(last)) =
+            (tail, number(document, second).map(|last| last as u32))
+        {
             let width = number(document, width).unwrap_or(1000.0);
-            widths.extend((first..=last.min(first.saturating_add(RANGE_MAX_CODES))).map(|code| (code, width)));
+            widths
+                .extend((first..=last.min(first.saturating_add(RANGE_MAX_CODES))).map(|code| (code, width)));
             rest = tail;
         } else {
             break;
@@ -192,7 +255,14 @@ impl Matrix {
     /// First this, then the other.
     fn then(self, other: Self) -> Self {
         let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (self.0, other.0);
-        Matrix([a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j, e * g + f * i + k, e * h + f * j + l])
+        Matrix([
+            a * g + b * i,
+            a * h + b * j,
+            c * g + d * i,
+            c * h + d * j,
+            e * g + f * i + k,
+            e * h + f * j + l,
+        ])
     }
 
     fn origin(self) -> (f32, f32) {
@@ -240,15 +310,32 @@ impl<'a> Sheet<'a> {
             stretch: 1.0,
         };
         let (glyph, line) = (Matrix::IDENTITY, Matrix::IDENTITY);
-        Sheet { fonts, state, saved: Vec::new(), glyph, line, end: None, text: String::new() }
+        Sheet {
+            fonts,
+            state,
+            saved: Vec::new(),
+            glyph,
+            line,
+            end: None,
+            text: String::new(),
+        }
     }
 
     fn perform(&mut self, operator: &str, operands: &[Object]) {
-        let at = |index: usize| operands.get(index).and_then(|operand| operand.as_float().ok()).unwrap_or(0.0);
+        let at = |index: usize| {
+            operands
+                .get(index)
+                .and_then(|operand| operand.as_float().ok())
+                .unwrap_or(0.0)
+        };
         match operator {
             "q" if self.saved.len() < SAVED_MAX_COUNT => self.saved.push(self.state.clone()),
             "Q" => self.state = self.saved.pop().unwrap_or_else(|| self.state.clone()),
-            "cm" => self.state.page = Matrix::of(operands).unwrap_or(Matrix::IDENTITY).then(self.state.page),
+            "cm" => {
+                self.state.page = Matrix::of(operands)
+                    .unwrap_or(Matrix::IDENTITY)
+                    .then(self.state.page)
+            }
             "BT" => self.place(Matrix::IDENTITY),
             "Tm" => self.place(Matrix::of(operands).unwrap_or(Matrix::IDENTITY)),
             "Td" => self.step(at(0), at(1)),
@@ -262,11 +349,18 @@ impl<'a> Sheet<'a> {
             "Tw" => self.state.word_space = at(0),
             "Tz" => self.state.stretch = at(0) / 100.0,
             "Tf" => {
-                self.state.font = operands.first().and_then(|name| name.as_name().ok()).map(<[u8]>::to_vec);
+                self.state.font = operands
+                    .first()
+                    .and_then(|name| name.as_name().ok())
+                    .map(<[u8]>::to_vec);
                 self.state.size = at(1);
             }
             "Tj" => self.show_all(operands),
-            "TJ" => operands.first().and_then(|list| list.as_array().ok()).into_iter().for_each(|list| self.show_all(list)),
+            "TJ" => operands
+                .first()
+                .and_then(|list| list.as_array().ok())
+                .into_iter()
+                .for_each(|list| self.show_all(list)),
             "'" => {
                 self.step(0.0, -self.state.leading);
                 self.show_all(operands);
@@ -305,14 +399,21 @@ impl<'a> Sheet<'a> {
     }
 
     fn show(&mut self, bytes: &[u8]) {
-        let Some(font) = self.state.font.as_ref().and_then(|name| self.fonts.get(name)) else { return };
+        let Some(font) = self.state.font.as_ref().and_then(|name| self.fonts.get(name)) else {
+            return;
+        };
         let text = font.decode(bytes);
         let (width, codes) = font.width(bytes);
-        let spaces = if font.code_bytes == 1 { bytes.iter().filter(|byte| **byte == b' ').count() } else { 0 };
+        let spaces = if font.code_bytes == 1 {
+            bytes.iter().filter(|byte| **byte == b' ').count()
+        } else {
+            0
+        };
         let place = self.glyph.then(self.state.page);
         let em = (self.state.size * place.scale()).abs().max(0.01);
         self.separate(place.origin(), em);
-        self.text.extend(text.chars().filter(|c| !c.is_control() || *c == '\t'));
+        self.text
+            .extend(text.chars().filter(|c| !c.is_control() || *c == '\t'));
         self.advance(
             width / 1000.0 * self.state.size
                 + codes as f32 * self.state.char_space

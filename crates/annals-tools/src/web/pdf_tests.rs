@@ -17,7 +17,11 @@ fn pdf(pages: &[Vec<Operation>], title: Option<&str>) -> Vec<u8> {
     });
     let mut kids: Vec<Object> = Vec::new();
     for operations in pages {
-        let content = Content { operations: operations.clone() }.encode().unwrap();
+        let content = Content {
+            operations: operations.clone(),
+        }
+        .encode()
+        .unwrap();
         let mut stream = Stream::new(Dictionary::new(), content);
         stream.compress().unwrap();
         let content = document.add_object(stream);
@@ -32,7 +36,10 @@ fn pdf(pages: &[Vec<Operation>], title: Option<&str>) -> Vec<u8> {
         );
     }
     let count = kids.len() as i64;
-    document.objects.insert(tree, dictionary! { "Type" => "Pages", "Kids" => kids, "Count" => count }.into());
+    document.objects.insert(
+        tree,
+        dictionary! { "Type" => "Pages", "Kids" => kids, "Count" => count }.into(),
+    );
     let catalog = document.add_object(dictionary! { "Type" => "Catalog", "Pages" => tree });
     document.trailer.set("Root", catalog);
     if let Some(title) = title {
@@ -60,16 +67,33 @@ fn begin() -> Vec<Operation> {
 fn words_lines_and_paragraphs_follow_from_where_glyphs_are() {
     let mut page = begin();
     page.extend([
-        op("Tm", vec![1.into(), 0.into(), 0.into(), 1.into(), 50.into(), 700.into()]),
+        op(
+            "Tm",
+            vec![1.into(), 0.into(), 0.into(), 1.into(), 50.into(), 700.into()],
+        ),
         // Split words are joined, gaps are spaces: `Hel` is 15 units wide at this size.
         show("Hel"),
-        op("Tm", vec![1.into(), 0.into(), 0.into(), 1.into(), 65.into(), 700.into()]),
+        op(
+            "Tm",
+            vec![1.into(), 0.into(), 0.into(), 1.into(), 65.into(), 700.into()],
+        ),
         show("lo"),
-        op("Tm", vec![1.into(), 0.into(), 0.into(), 1.into(), 80.into(), 700.into()]),
+        op(
+            "Tm",
+            vec![1.into(), 0.into(), 0.into(), 1.into(), 80.into(), 700.into()],
+        ),
         show("world"),
         op("Td", vec![(-30).into(), (-12).into()]),
-        op("TJ", vec![Object::Array(vec![Object::string_literal("se"), 20.into(), Object::string_literal("cond"),
-            (-300).into(), Object::string_literal("line")])]),
+        op(
+            "TJ",
+            vec![Object::Array(vec![
+                Object::string_literal("se"),
+                20.into(),
+                Object::string_literal("cond"),
+                (-300).into(),
+                Object::string_literal("line"),
+            ])],
+        ),
         op("TL", vec![12.into()]),
         op("'", vec![Object::string_literal("third")]),
         op("Td", vec![0.into(), (-30).into()]),
@@ -80,20 +104,50 @@ fn words_lines_and_paragraphs_follow_from_where_glyphs_are() {
     second.extend([show("next page"), op("ET", vec![])]);
     let read = text(&pdf(&[page, second], Some("  A   title "))).unwrap();
     assert_eq!(read.title.as_deref(), Some("A title"));
-    insta::assert_snapshot!(read.text, @"");
+    insta::assert_snapshot!(read.text, @r#"
+    Hello world
+    second line
+    third
+
+    new paragraph
+
+    next page
+    "#);
 }
 
 #[test]
 fn a_flipped_and_scaled_page_reads_the_same() {
-    let mut page = vec![op("q", vec![]), op("cm", vec![0.24.into(), 0.into(), 0.into(), (-0.24).into(), 0.into(), 842.into()])];
+    let mut page = vec![
+        op("q", vec![]),
+        op(
+            "cm",
+            vec![
+                0.24.into(),
+                0.into(),
+                0.into(),
+                (-0.24).into(),
+                0.into(),
+                842.into(),
+            ],
+        ),
+    ];
     page.extend([
         op("BT", vec![]),
         op("Tf", vec!["F1".into(), 50.into()]),
-        op("Tm", vec![1.into(), 0.into(), 0.into(), (-1).into(), 100.into(), 100.into()]),
+        op(
+            "Tm",
+            vec![1.into(), 0.into(), 0.into(), (-1).into(), 100.into(), 100.into()],
+        ),
         show("one"),
-        op("Tm", vec![1.into(), 0.into(), 0.into(), (-1).into(), 200.into(), 100.into()]),
+        op(
+            "Tm",
+            vec![1.into(), 0.into(), 0.into(), (-1).into(), 200.into(), 100.into()],
+        ),
         show("two"),
-        op("Tm", vec![1.into(), 0.into(), 0.into(), (-1).into(), 100.into(), 160.into()]),
+        op(
+            "Tm",
+            vec![1.into(), 0.into(), 0.into(), (-1).into(), 100.into(), 160.into()],
+        ),
         show("three"),
         op("ET", vec![]),
         op("Q", vec![]),
@@ -103,7 +157,10 @@ fn a_flipped_and_scaled_page_reads_the_same() {
 
 #[test]
 fn a_pdf_without_text_says_so_and_rubbish_is_damaged() {
-    assert!(matches!(text(&pdf(&[vec![]], None)), Err(PdfError::NoText { pages: 1 })));
+    assert!(matches!(
+        text(&pdf(&[vec![]], None)),
+        Err(PdfError::NoText { pages: 1 })
+    ));
     for bytes in [&b""[..], b"%PDF-1.7", b"not a pdf at all"] {
         assert!(matches!(text(bytes), Err(PdfError::Damaged(_))));
     }
@@ -115,7 +172,10 @@ fn a_stream_that_unpacks_to_too_much_is_not_unpacked() {
     page.extend([show("words"), show(&" ".repeat(2_000_000))]);
     let bytes = pdf(&[page], None);
     assert!(bytes.len() < 20_000, "{}", bytes.len());
-    assert!(matches!(text_within(&bytes, 1_000_000), Err(PdfError::NoText { .. })));
+    assert!(matches!(
+        text_within(&bytes, 1_000_000),
+        Err(PdfError::NoText { .. })
+    ));
     assert_eq!(text_within(&bytes, 3_000_000).unwrap().text, "words");
 }
 

@@ -40,13 +40,18 @@ async fn bounded<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Escaped> {
     let waited = tokio::time::timeout(deadline, workers.clone().acquire_owned()).await;
-    let Ok(Ok(slot)) = waited else { return Err(Escaped::Busy) };
+    let Ok(Ok(slot)) = waited else {
+        return Err(Escaped::Busy);
+    };
     let (done, result) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("annals-reader".into()).stack_size(STACK_BYTES).spawn(move || {
-        let _slot = slot;
-        // A caller that has gone no longer wants it.
-        let _ = done.send(catch_unwind(AssertUnwindSafe(work)));
-    });
+    let thread = std::thread::Builder::new()
+        .name("annals-reader".into())
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            let _slot = slot;
+            // A caller that has gone no longer wants it.
+            let _ = done.send(catch_unwind(AssertUnwindSafe(work)));
+        });
     if thread.is_err() {
         return Err(Escaped::Busy);
     }
@@ -69,7 +74,10 @@ mod tests {
         let workers = Arc::new(Semaphore::new(1));
         let (release, held) = std::sync::mpsc::channel::<()>();
         let soon = Duration::from_millis(20);
-        assert_eq!(bounded(&workers, soon, move || held.recv().is_ok()).await, Err(Escaped::Late));
+        assert_eq!(
+            bounded(&workers, soon, move || held.recv().is_ok()).await,
+            Err(Escaped::Late)
+        );
         assert_eq!(bounded(&workers, soon, || ()).await, Err(Escaped::Busy));
         drop(release);
         assert_eq!(bounded(&workers, Duration::from_secs(10), || 1).await, Ok(1));

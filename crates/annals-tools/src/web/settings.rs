@@ -43,10 +43,16 @@ pub enum WebSettingsError {
 impl WebSettings {
     /// Reads the settings from wherever `variable` looks them up.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, WebSettingsError> {
-        let given = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let given = |name: &str| {
+            variable(name)
+                .map(|value| value.trim().to_owned())
+                .filter(|value| !value.is_empty())
+        };
         let mut providers: Vec<Arc<dyn SearchProvider>> = Vec::new();
         if let Some(address) = given(SEARXNG_URL) {
-            let base = Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+            let base = Url::parse(&address)
+                .ok()
+                .filter(|url| matches!(url.scheme(), "http" | "https"));
             let base = base.ok_or(WebSettingsError::Searxng { given: address })?;
             providers.push(Arc::new(Searxng::new(&base)?));
         }
@@ -54,7 +60,10 @@ impl WebSettings {
             providers.push(Arc::new(Brave::new(key)?));
         }
         let opened = Opened::parse_list(&given(WEB_ALLOW).unwrap_or_default())?;
-        Ok(WebSettings { providers, walls: Walls::new(opened)? })
+        Ok(WebSettings {
+            providers,
+            walls: Walls::new(opened)?,
+        })
     }
 
     /// Reads the settings of this process.
@@ -68,10 +77,18 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Vec<&'static str>, String> {
-        let variable =
-            |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
+        let variable = |name: &str| {
+            pairs
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| value.to_string())
+        };
         match WebSettings::read(variable) {
-            Ok(settings) => Ok(settings.providers.iter().map(|provider| provider.name()).collect()),
+            Ok(settings) => Ok(settings
+                .providers
+                .iter()
+                .map(|provider| provider.name())
+                .collect()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -80,8 +97,19 @@ mod tests {
     fn providers_are_those_that_are_configured_and_mistakes_are_named() {
         assert_eq!(read(&[]), Ok(vec![]));
         assert_eq!(read(&[(SEARXNG_URL, " ")]), Ok(vec![]));
-        assert_eq!(read(&[(SEARXNG_URL, "http://localhost:8888"), (BRAVE_KEY, "k")]), Ok(vec!["searxng", "brave"]));
-        assert!(read(&[(SEARXNG_URL, "localhost:8888")]).unwrap_err().contains("localhost:8888"));
-        assert!(read(&[(WEB_ALLOW, "localhost")]).unwrap_err().contains("host:port"));
+        assert_eq!(
+            read(&[(SEARXNG_URL, "http://localhost:8888"), (BRAVE_KEY, "k")]),
+            Ok(vec!["searxng", "brave"])
+        );
+        assert!(
+            read(&[(SEARXNG_URL, "localhost:8888")])
+                .unwrap_err()
+                .contains("localhost:8888")
+        );
+        assert!(
+            read(&[(WEB_ALLOW, "localhost")])
+                .unwrap_err()
+                .contains("host:port")
+        );
     }
 }

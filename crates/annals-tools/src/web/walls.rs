@@ -19,8 +19,11 @@ use url::{Host, Url};
 use super::address;
 
 /// How we present ourselves, so that site owners can see who asks and write rules for it.
-pub const USER_AGENT: &str =
-    concat!("Annals/", env!("CARGO_PKG_VERSION"), " (agent acting for a person; +https://github.com/annals-dev/annals)");
+pub const USER_AGENT: &str = concat!(
+    "Annals/",
+    env!("CARGO_PKG_VERSION"),
+    " (agent acting for a person; +https://github.com/annals-dev/annals)"
+);
 
 /// A connection that is not there after so many seconds will not come.
 const CONNECT_TIMEOUT_SECONDS: u64 = 10;
@@ -125,12 +128,18 @@ impl Opened {
         let port = port.parse().map_err(|_| bad())?;
         // The same canonical form that a fetched address has.
         let host = Host::parse(host).map_err(|_| bad())?;
-        Ok(Opened { host: canonical(&host), port })
+        Ok(Opened {
+            host: canonical(&host),
+            port,
+        })
     }
 
     /// Reads a comma-separated list, as `ANNALS_WEB_ALLOW` has it.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, OpenedError> {
-        text.split(',').filter(|entry| !entry.trim().is_empty()).map(Self::parse).collect()
+        text.split(',')
+            .filter(|entry| !entry.trim().is_empty())
+            .map(Self::parse)
+            .collect()
     }
 }
 
@@ -173,14 +182,27 @@ impl Walls {
         resolver: Arc<dyn Resolver>,
         judge: Judge,
     ) -> Result<Self, reqwest::Error> {
-        let public = client(Judged { resolver: resolver.clone(), judge })?;
-        let any = client(Judged { resolver, judge: |_| Ok(()) })?;
-        Ok(Walls { opened: Arc::new(opened.into_iter().collect()), judge, public, any })
+        let public = client(Judged {
+            resolver: resolver.clone(),
+            judge,
+        })?;
+        let any = client(Judged {
+            resolver,
+            judge: |_| Ok(()),
+        })?;
+        Ok(Walls {
+            opened: Arc::new(opened.into_iter().collect()),
+            judge,
+            public,
+            any,
+        })
     }
 
     /// Judges the form of an address.
     pub fn pass(&self, text: &str) -> Result<Passed, Refusal> {
-        let not_an_address = || Refusal::NotAnAddress { given: text.chars().take(200).collect() };
+        let not_an_address = || Refusal::NotAnAddress {
+            given: text.chars().take(200).collect(),
+        };
         if text.len() > URL_MAX_BYTES {
             return Err(not_an_address());
         }
@@ -190,17 +212,32 @@ impl Walls {
     /// Judges the form of an address that was already read, such as a redirect's target.
     pub fn pass_url(&self, mut url: Url) -> Result<Passed, Refusal> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Refusal::Scheme { scheme: url.scheme().to_owned() });
+            return Err(Refusal::Scheme {
+                scheme: url.scheme().to_owned(),
+            });
         }
-        let (Some(host), Some(port)) = (url.host().map(|host| host.to_owned()), url.port_or_known_default()) else {
-            return Err(Refusal::NotAnAddress { given: url.as_str().chars().take(200).collect() });
+        let (Some(host), Some(port)) = (
+            url.host().map(|host| host.to_owned()),
+            url.port_or_known_default(),
+        ) else {
+            return Err(Refusal::NotAnAddress {
+                given: url.as_str().chars().take(200).collect(),
+            });
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Refusal::Credentials { host: host.to_string() });
+            return Err(Refusal::Credentials {
+                host: host.to_string(),
+            });
         }
         url.set_fragment(None);
-        if self.opened.contains(&Opened { host: canonical(&host), port }) {
-            return Ok(Passed { url, client: self.any.clone() });
+        if self.opened.contains(&Opened {
+            host: canonical(&host),
+            port,
+        }) {
+            return Ok(Passed {
+                url,
+                client: self.any.clone(),
+            });
         }
         if port < 1024 && !matches!(port, 80 | 443) {
             return Err(Refusal::Port { port });
@@ -211,8 +248,14 @@ impl Walls {
             Host::Ipv4(address) => (self.judge)(IpAddr::V4(*address)),
             Host::Ipv6(address) => (self.judge)(IpAddr::V6(*address)),
         };
-        judged.map_err(|why| Refusal::Private { host: host.to_string(), why })?;
-        Ok(Passed { url, client: self.public.clone() })
+        judged.map_err(|why| Refusal::Private {
+            host: host.to_string(),
+            why,
+        })?;
+        Ok(Passed {
+            url,
+            client: self.public.clone(),
+        })
     }
 }
 
@@ -256,16 +299,25 @@ impl Resolve for Judged {
         let (host, judge) = (name.as_str().to_owned(), self.judge);
         let answer = self.resolver.resolve(host.clone());
         Box::pin(async move {
-            let unresolved = |reason: String| Refusal::Unresolved { host: host.clone(), reason };
+            let unresolved = |reason: String| Refusal::Unresolved {
+                host: host.clone(),
+                reason,
+            };
             let found = answer.await.map_err(|error| unresolved(error.to_string()))?;
             if found.is_empty() {
                 return Err(unresolved("it has no address".into()).into());
             }
             // One private answer among public ones is how rebinding looks, so it spoils them all.
             for address in &found {
-                judge(*address).map_err(|why| Refusal::Private { host: host.clone(), why })?;
+                judge(*address).map_err(|why| Refusal::Private {
+                    host: host.clone(),
+                    why,
+                })?;
             }
-            let addresses: Vec<SocketAddr> = found.into_iter().map(|address| SocketAddr::new(address, 0)).collect();
+            let addresses: Vec<SocketAddr> = found
+                .into_iter()
+                .map(|address| SocketAddr::new(address, 0))
+                .collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }

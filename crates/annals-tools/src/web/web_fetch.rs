@@ -79,15 +79,28 @@ impl WebFetch {
                 Ok(page) => rows.push(row(&url, page, now)),
                 Err(error) => {
                     notices.push(notice(&url, &error));
-                    failure.get_or_insert(ToolFailure::new(error.code(), format!("`{}`: {error}", shown(&url))));
+                    failure.get_or_insert(ToolFailure::new(
+                        error.code(),
+                        format!("`{}`: {error}", shown(&url)),
+                    ));
                 }
             }
         }
         match failure {
-            Some(failure) if rows.is_empty() => Outcome { notices, ..serialise::failed(&failure) },
+            Some(failure) if rows.is_empty() => Outcome {
+                notices,
+                ..serialise::failed(&failure)
+            },
             _ => {
-                let output = Output::Sources(SourcesOutput { rows, form: SourcesForm::Fetch });
-                Outcome { notices, output, ..Outcome::default() }
+                let output = Output::Sources(SourcesOutput {
+                    rows,
+                    form: SourcesForm::Fetch,
+                });
+                Outcome {
+                    notices,
+                    output,
+                    ..Outcome::default()
+                }
             }
         }
     }
@@ -95,7 +108,9 @@ impl WebFetch {
 
 fn notice(url: &str, error: &FetchError) -> Notice {
     let message = format!("`{}` was not fetched: {error}", shown(url));
-    Notice::new("tool_result_error", message).with("error", error.code()).with("url", shown(url))
+    Notice::new("tool_result_error", message)
+        .with("error", error.code())
+        .with("url", shown(url))
 }
 
 /// Addresses may be as long as their author likes.
@@ -114,7 +129,10 @@ fn row(asked: &str, page: Fetched, now: Timestamp) -> SourceRow {
         }
         Some(text) if text.trim().is_empty() => "(the page has no text; it may need a browser)".to_owned(),
         Some(text) => text,
-        None => format!("({}, {} bytes; content of this type is not shown)", page.mime, page.size_bytes),
+        None => format!(
+            "({}, {} bytes; content of this type is not shown)",
+            page.mime, page.size_bytes
+        ),
     };
     let snippet: String = content.chars().take(SNIPPET_MAX_CHARS).collect();
     let mut row = SourceRow::web(asked.trim(), &page.title, &snippet);

@@ -84,11 +84,19 @@ impl WebSearch {
         let mut last = None;
         for provider in &self.providers {
             match provider.search(&query, n).await {
-                Ok(hits) => return Ok(Found { provider: provider.name(), hits }),
+                Ok(hits) => {
+                    return Ok(Found {
+                        provider: provider.name(),
+                        hits,
+                    });
+                }
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or(SearchError::Unreachable { provider: "none", reason: "no provider is configured".into() }))
+        Err(last.unwrap_or(SearchError::Unreachable {
+            provider: "none",
+            reason: "no provider is configured".into(),
+        }))
     }
 
     async fn search(&self, args: Args) -> Outcome {
@@ -106,33 +114,49 @@ impl WebSearch {
                 Ok(Found { provider, hits }) => lists.push((provider, hits)),
                 Err(error) => {
                     let message = format!("the query `{query}` gave nothing: {error}");
-                    notices.push(Notice::new("tool_result_error", message.clone()).with("error", "search_failed"));
+                    notices.push(
+                        Notice::new("tool_result_error", message.clone()).with("error", "search_failed"),
+                    );
                     failure = Some(ToolFailure::new("search_failed", message));
                 }
             }
         }
         if let (true, Some(failure)) = (lists.is_empty(), failure) {
-            return Outcome { notices, ..serialise::failed(&failure) };
+            return Outcome {
+                notices,
+                ..serialise::failed(&failure)
+            };
         }
         let provider = lists.first().map_or("", |(provider, _)| provider);
         let hits = merged(lists.into_iter().map(|(_, hits)| hits).collect());
         let rows = hits.into_iter().map(|hit| row(hit, provider)).collect();
-        let output = Output::Sources(SourcesOutput { rows, form: SourcesForm::Search });
-        Outcome { notices, output, ..Outcome::default() }
+        let output = Output::Sources(SourcesOutput {
+            rows,
+            form: SourcesForm::Search,
+        });
+        Outcome {
+            notices,
+            output,
+            ..Outcome::default()
+        }
     }
 
     fn failed(&self, failure: &ToolFailure) -> Outcome {
         let notice = Notice::new("tool_result_error", failure.message.clone())
             .with("error", failure.kind.clone())
             .with("tool_id", self.spec.name().as_str());
-        Outcome { notices: vec![notice], ..serialise::failed(failure) }
+        Outcome {
+            notices: vec![notice],
+            ..serialise::failed(failure)
+        }
     }
 }
 
 fn row(hit: Hit, provider: &str) -> SourceRow {
     let mut row = SourceRow::web(&hit.url, &hit.title, &hit.snippet);
     row.extra.insert("provider".into(), provider.into());
-    row.extra.extend(hit.published.map(|date| ("published".to_owned(), date.into())));
+    row.extra
+        .extend(hit.published.map(|date| ("published".to_owned(), date.into())));
     row
 }
 

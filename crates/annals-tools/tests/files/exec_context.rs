@@ -8,8 +8,18 @@ use crate::stage::{Stage, error_code};
 /// A conversation with something to read in an earlier turn.
 async fn told() -> Stage {
     let mut stage = stage();
-    stage.call("react.write", json!({"path": "a.md", "channel": "canvas", "content": "# Notes of turn one", "kind": "file"})).await;
-    python(&mut stage, "open('turn_1/files/b.bin', 'wb').write(bytes(range(256)) * 4)", &["b.bin"]).await;
+    stage
+        .call(
+            "react.write",
+            json!({"path": "a.md", "channel": "canvas", "content": "# Notes of turn one", "kind": "file"}),
+        )
+        .await;
+    python(
+        &mut stage,
+        "open('turn_1/files/b.bin', 'wb').write(bytes(range(256)) * 4)",
+        &["b.bin"],
+    )
+    .await;
     stage.clear_disk();
     stage.begin("turn_2");
     stage
@@ -33,7 +43,23 @@ for path in ["fi:turn_9.files/a.md", "so:sources_pool[99]", "sk:none", "../../et
     except ContextError as error: print(error.code)
 "#;
     let outcome = python(&mut stage, code, &[]).await;
-    insta::assert_snapshot!(report(&outcome), @"");
+    insta::assert_snapshot!(report(&outcome), @r#"
+    The code ran to its end; its contract names no files.
+    stdout:
+    '# Notes of turn one' text/markdown fi:turn_1.files/a.md True Notes
+    1024 bytes True fi:turn_1.files/b.bin
+    True
+    please
+    react.write
+    ['a.md']
+    path_missing
+    path_missing
+    path_missing
+    invalid_path
+    invalid_path
+    invalid_path
+    invalid_request
+    "#);
 }
 
 #[tokio::test]
@@ -41,14 +67,44 @@ async fn the_shell_and_javascript_read_it_too() {
     let mut stage = told().await;
     let bash = "annals-ctx fetch fi:turn_1.files/a.md > \"$FILES_DIR/copy.md\"; annals-ctx fetch fi:turn_1.files/b.bin | wc -c\n\
                 annals-ctx fetch fi:turn_9.files/no; echo \"exit $?\"; annals-ctx; echo \"exit $?\"";
-    let outcome = stage.call("exec_tools.execute_code_bash", json!({"code": bash, "contract": contract(&["copy.md"])})).await;
+    let outcome = stage
+        .call(
+            "exec_tools.execute_code_bash",
+            json!({"code": bash, "contract": contract(&["copy.md"])}),
+        )
+        .await;
     assert_eq!(error_code(&outcome), None, "{}", report(&outcome));
-    insta::assert_snapshot!(report(&outcome), @"");
+    insta::assert_snapshot!(report(&outcome), @r#"
+    Succeeded:
+    - turn_2/files/copy.md
+    stdout:
+    1024
+    exit 1
+    exit 2
+    stderr:
+    annals-ctx: nothing is at `fi:turn_9.files/no`
+    usage: annals-ctx fetch PATH...
+    "#);
     let javascript = "const { fetchCtx } = require('context_tools');\n\
         (async () => { console.log(await fetchCtx('fi:turn_1.files/a.md')); console.log((await fetchCtx('fi:turn_1.files/b.bin')).bytes.length);\n\
         await fetchCtx('ar:turn_9.user.prompt').catch((error) => console.log(error.code)); })()";
-    let outcome = stage.call("exec_tools.execute_code_javascript", json!({"code": javascript, "contract": []})).await;
-    insta::assert_snapshot!(report(&outcome), @"");
+    let outcome = stage
+        .call(
+            "exec_tools.execute_code_javascript",
+            json!({"code": javascript, "contract": []}),
+        )
+        .await;
+    insta::assert_snapshot!(report(&outcome), @r#"
+    The code ran to its end; its contract names no files.
+    stdout:
+    {
+      path: 'fi:turn_1.files/a.md',
+      mime: 'text/markdown',
+      text: '# Notes of turn one'
+    }
+    1024
+    path_missing
+    "#);
 }
 
 #[tokio::test]
@@ -57,5 +113,12 @@ async fn the_environment_has_nothing_of_the_host() {
     let code = "import os\nprint(sorted(os.environ)); print(os.getcwd() == os.environ['OUT_DIR'])\n\
                 print(sorted(os.listdir('/run/annals'))); print(os.access('/run/annals/tools', os.W_OK))";
     let outcome = python(&mut stage, code, &[]).await;
-    insta::assert_snapshot!(report(&outcome), @"");
+    insta::assert_snapshot!(report(&outcome), @r#"
+    The code ran to its end; its contract names no files.
+    stdout:
+    ['ANNALS_CTX_SOCKET', 'FILES_DIR', 'HOME', 'LANG', 'OUT_DIR', 'PATH', 'PYTHONDONTWRITEBYTECODE', 'PYTHONPATH']
+    True
+    ['context.sock', 'tools']
+    False
+    "#);
 }

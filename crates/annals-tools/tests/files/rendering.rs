@@ -1,6 +1,5 @@
 //! Documents, with their pictures and sources.
 
-
 use annals_core::turn::outcome::{Content, Outcome};
 use annals_render::Renderer;
 use annals_tools::rendering;
@@ -10,9 +9,10 @@ use crate::stage::{Stage, codes, error_code};
 
 /// The smallest PNG that decoders take: one red pixel.
 const PNG: &[u8] = &[
-    0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 13, b'I', b'H', b'D', b'R', 0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0,
-    0, 0x90, 0x77, 0x53, 0xde, 0, 0, 0, 12, b'I', b'D', b'A', b'T', 0x08, 0xd7, 0x63, 0xf8, 0xcf, 0xc0, 0, 0, 3, 1, 1, 0,
-    0x18, 0xdd, 0x8d, 0xb0, 0, 0, 0, 0, b'I', b'E', b'N', b'D', 0xae, 0x42, 0x60, 0x82,
+    0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 13, b'I', b'H', b'D', b'R', 0, 0, 0, 1, 0, 0, 0,
+    1, 8, 2, 0, 0, 0, 0x90, 0x77, 0x53, 0xde, 0, 0, 0, 12, b'I', b'D', b'A', b'T', 0x08, 0xd7, 0x63, 0xf8,
+    0xcf, 0xc0, 0, 0, 3, 1, 1, 0, 0x18, 0xdd, 0x8d, 0xb0, 0, 0, 0, 0, b'I', b'E', b'N', b'D', 0xae, 0x42,
+    0x60, 0x82,
 ];
 
 fn stage() -> Stage {
@@ -20,7 +20,11 @@ fn stage() -> Stage {
 }
 
 fn warning(outcome: &Outcome) -> &str {
-    outcome.artifacts[0].digest.write_warning.as_deref().unwrap_or("-")
+    outcome.artifacts[0]
+        .digest
+        .write_warning
+        .as_deref()
+        .unwrap_or("-")
 }
 
 /// The shape of the last call without sizes, which differ between versions of the layout engine.
@@ -31,7 +35,10 @@ fn shape(stage: &Stage) -> String {
         let mut out = pieces.next().unwrap();
         for piece in pieces {
             out.push_str(marker);
-            out.push_str(&format!("N{}", piece.trim_start_matches(|c: char| c.is_ascii_digit())));
+            out.push_str(&format!(
+                "N{}",
+                piece.trim_start_matches(|c: char| c.is_ascii_digit())
+            ));
         }
         shape = out;
     }
@@ -43,7 +50,12 @@ async fn a_pdf_and_a_picture_are_shown_and_office_files_are_named() {
     let mut stage = stage();
     let content = "# Report\n\nSome *words*, a table:\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n";
     let mut shapes = Vec::new();
-    for (tool, path) in [("write_pdf", "report.pdf"), ("write_png", "report.png"), ("write_docx", "report.docx"), ("write_pptx", "report.pptx")] {
+    for (tool, path) in [
+        ("write_pdf", "report.pdf"),
+        ("write_png", "report.png"),
+        ("write_docx", "report.docx"),
+        ("write_pptx", "report.pptx"),
+    ] {
         let args = json!({"path": path, "content": content, "format": "markdown", "title": "A report"});
         let outcome = stage.call(&format!("rendering_tools.{tool}"), args).await;
         assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], None), "{tool}");
@@ -60,12 +72,29 @@ async fn pictures_of_earlier_turns_come_back_and_missing_ones_are_named() {
     stage.begin("turn_2");
     stage.put_on_disk("turn_2/files/my chart.png", PNG);
     let content = "![a](turn_1/files/plain.png) ![b](my%20chart.png) ![c](turn_1/files/gone.png) ![d](https://example.com/x.png)\n";
-    let outcome = stage.call("rendering_tools.write_pdf", json!({"path": "r.pdf", "content": content})).await;
-    assert_eq!((codes(&outcome), error_code(&outcome)), (vec!["tool_call_error.missing_assets"], None));
-    assert_eq!(outcome.notices[0].facts["missing"], json!(["turn_1/files/gone.png"]));
+    let outcome = stage
+        .call(
+            "rendering_tools.write_pdf",
+            json!({"path": "r.pdf", "content": content}),
+        )
+        .await;
+    assert_eq!(
+        (codes(&outcome), error_code(&outcome)),
+        (vec!["tool_call_error.missing_assets"], None)
+    );
+    assert_eq!(
+        outcome.notices[0].facts["missing"],
+        json!(["turn_1/files/gone.png"])
+    );
     let warning = warning(&outcome);
-    assert!(warning.contains("`turn_1/files/gone.png` not found") && warning.contains("remote image"), "{warning}");
-    assert!(!warning.contains("plain.png") && !warning.contains("chart"), "{warning}");
+    assert!(
+        warning.contains("`turn_1/files/gone.png` not found") && warning.contains("remote image"),
+        "{warning}"
+    );
+    assert!(
+        !warning.contains("plain.png") && !warning.contains("chart"),
+        "{warning}"
+    );
 }
 
 #[tokio::test]
@@ -75,22 +104,61 @@ async fn citations_are_resolved_and_unknown_ones_are_named() {
     stage.clear_disk();
     stage.begin("turn_2");
     let content = "A claim [[S:1]] and another [[S:1,7]]. `[[S:9]]`";
-    let outcome = stage.call("rendering_tools.write_pdf", json!({"path": "r.pdf", "content": content})).await;
-    assert_eq!((codes(&outcome), error_code(&outcome)), (vec!["tool_call_warning.missing_sources"], None));
+    let outcome = stage
+        .call(
+            "rendering_tools.write_pdf",
+            json!({"path": "r.pdf", "content": content}),
+        )
+        .await;
+    assert_eq!(
+        (codes(&outcome), error_code(&outcome)),
+        (vec!["tool_call_warning.missing_sources"], None)
+    );
     assert_eq!(outcome.notices[0].facts["missing"], json!([7]));
-    assert_eq!(outcome.artifacts[0].digest.sources_used.iter().map(|sid| sid.get()).collect::<Vec<_>>(), [1]);
-    assert_eq!(stage.disk("turn_1/files/source.md").as_deref(), Some("what the source says"), "file sources are rehosted");
+    assert_eq!(
+        outcome.artifacts[0]
+            .digest
+            .sources_used
+            .iter()
+            .map(|sid| sid.get())
+            .collect::<Vec<_>>(),
+        [1]
+    );
+    assert_eq!(
+        stage.disk("turn_1/files/source.md").as_deref(),
+        Some("what the source says"),
+        "file sources are rehosted"
+    );
 }
 
 #[tokio::test]
 async fn paths_are_rewritten_or_refused_as_everywhere() {
     let mut stage = stage();
     stage.begin("turn_2");
-    let outcome = stage.call("rendering_tools.write_pdf", json!({"path": "turn_1/files/r.pdf", "content": "words"})).await;
-    assert_eq!((codes(&outcome), error_code(&outcome)), (vec!["protocol_violation.path_rewritten"], None));
-    assert_eq!(outcome.artifacts[0].digest.artifact_path.as_str(), "fi:turn_2.files/r.pdf");
-    let outcome = stage.call("rendering_tools.write_pdf", json!({"path": "../r.pdf", "content": "words"})).await;
-    assert_eq!((codes(&outcome), error_code(&outcome)), (vec!["tool_call_error"], Some("unsafe_path")));
+    let outcome = stage
+        .call(
+            "rendering_tools.write_pdf",
+            json!({"path": "turn_1/files/r.pdf", "content": "words"}),
+        )
+        .await;
+    assert_eq!(
+        (codes(&outcome), error_code(&outcome)),
+        (vec!["protocol_violation.path_rewritten"], None)
+    );
+    assert_eq!(
+        outcome.artifacts[0].digest.artifact_path.as_str(),
+        "fi:turn_2.files/r.pdf"
+    );
+    let outcome = stage
+        .call(
+            "rendering_tools.write_pdf",
+            json!({"path": "../r.pdf", "content": "words"}),
+        )
+        .await;
+    assert_eq!(
+        (codes(&outcome), error_code(&outcome)),
+        (vec!["tool_call_error"], Some("unsafe_path"))
+    );
 }
 
 #[tokio::test]
@@ -102,7 +170,12 @@ async fn html_runs_no_scripts_and_reaches_nothing() {
          <iframe src='{0}'></iframe><img src='file:///etc/passwd'><object data='{0}'></object></body></html>",
         canary.url("/")
     );
-    for (tool, path) in [("write_pdf", "r.pdf"), ("write_png", "r.png"), ("write_docx", "r.docx"), ("write_pptx", "r.pptx")] {
+    for (tool, path) in [
+        ("write_pdf", "r.pdf"),
+        ("write_png", "r.png"),
+        ("write_docx", "r.docx"),
+        ("write_pptx", "r.pptx"),
+    ] {
         let args = json!({"path": path, "content": content, "format": "html"});
         let outcome = stage.call(&format!("rendering_tools.{tool}"), args).await;
         assert_eq!(error_code(&outcome), None, "{tool}");
@@ -114,12 +187,29 @@ async fn html_runs_no_scripts_and_reaches_nothing() {
 async fn a_document_that_cannot_be_made_is_an_error_with_its_path() {
     let mut stage = stage();
     let huge = "word ".repeat(1_000_000);
-    let outcome = stage.call("rendering_tools.write_docx", json!({"path": "r.docx", "content": huge})).await;
-    assert_eq!((codes(&outcome), error_code(&outcome)), (vec!["tool_result_error"], Some("document_too_large")));
+    let outcome = stage
+        .call(
+            "rendering_tools.write_docx",
+            json!({"path": "r.docx", "content": huge}),
+        )
+        .await;
+    assert_eq!(
+        (codes(&outcome), error_code(&outcome)),
+        (vec!["tool_result_error"], Some("document_too_large"))
+    );
     assert_eq!(outcome.artifacts[0].content, Content::Absent);
     assert!(outcome.artifacts[0].digest.error.is_some());
     assert_eq!(stage.disk("turn_1/files/r.docx"), None);
-    let odd = stage.call("rendering_tools.write_pdf", json!({"path": "report", "content": "words"})).await;
-    assert!(warning(&odd).contains("does not end in .pdf"), "{}", warning(&odd));
+    let odd = stage
+        .call(
+            "rendering_tools.write_pdf",
+            json!({"path": "report", "content": "words"}),
+        )
+        .await;
+    assert!(
+        warning(&odd).contains("does not end in .pdf"),
+        "{}",
+        warning(&odd)
+    );
     assert_eq!(odd.artifacts[0].digest.mime, "application/pdf");
 }

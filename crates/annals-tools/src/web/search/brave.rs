@@ -54,7 +54,11 @@ impl Brave {
 
     /// The API at another address, such as a gateway's.
     pub fn at(endpoint: Url, key: impl Into<String>) -> Result<Self, reqwest::Error> {
-        Ok(Brave { client: client()?, endpoint, key: key.into() })
+        Ok(Brave {
+            client: client()?,
+            endpoint,
+            key: key.into(),
+        })
     }
 }
 

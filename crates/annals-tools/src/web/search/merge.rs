@@ -28,13 +28,23 @@ mod tests {
 
     #[test]
     fn lists_are_taken_in_turn_and_a_page_appears_once() {
-        let list = |urls: &[&str]| urls.iter().map(|url| Hit { url: url.to_string(), ..Hit::default() }).collect();
+        let list = |urls: &[&str]| {
+            urls.iter()
+                .map(|url| Hit {
+                    url: url.to_string(),
+                    ..Hit::default()
+                })
+                .collect()
+        };
         let all = merged(vec![
             list(&["https://a.org", "https://b.org", "https://c.org"]),
             list(&["https://d.org", "https://A.org/?utm_source=x"]),
             list(&[]),
         ]);
         let urls: Vec<&str> = all.iter().map(|hit| hit.url.as_str()).collect();
-        assert_eq!(urls, ["https://a.org", "https://d.org", "https://b.org", "https://c.org"]);
+        assert_eq!(
+            urls,
+            ["https://a.org", "https://d.org", "https://b.org", "https://c.org"]
+        );
     }
 }

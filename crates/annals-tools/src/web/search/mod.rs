@@ -101,7 +101,11 @@ async fn answer<T: DeserializeOwned>(
     // Without its address, which may carry a key.
     let unreachable = |error: reqwest::Error| SearchError::Unreachable {
         provider,
-        reason: if error.is_timeout() { "no answer in time".into() } else { error.without_url().to_string() },
+        reason: if error.is_timeout() {
+            "no answer in time".into()
+        } else {
+            error.without_url().to_string()
+        },
     };
     let unusable = |reason: String| SearchError::Unusable { provider, reason };
     let response = request.send().await.map_err(unreachable)?;
@@ -139,9 +143,15 @@ fn plain(text: &str) -> String {
         }
     }
     out.push_str(rest);
-    for (entity, character) in
-        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#39;", "'"), ("&nbsp;", " "), ("&amp;", "&")]
-    {
+    for (entity, character) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#x27;", "'"),
+        ("&#39;", "'"),
+        ("&nbsp;", " "),
+        ("&amp;", "&"),
+    ] {
         out = out.replace(entity, character);
     }
     out.split_whitespace().collect::<Vec<_>>().join(" ")

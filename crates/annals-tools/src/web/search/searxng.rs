@@ -37,10 +37,16 @@ impl Searxng {
     /// The instance at this address, such as `http://localhost:8888`.
     pub fn new(base: &Url) -> Result<Self, reqwest::Error> {
         let mut endpoint = base.clone();
-        let path = format!("{}/search", base.path().trim_end_matches('/').trim_end_matches("/search"));
+        let path = format!(
+            "{}/search",
+            base.path().trim_end_matches('/').trim_end_matches("/search")
+        );
         endpoint.set_path(&path);
         endpoint.set_query(None);
-        Ok(Searxng { client: client()?, endpoint })
+        Ok(Searxng {
+            client: client()?,
+            endpoint,
+        })
     }
 }
 
@@ -55,7 +61,9 @@ impl SearchProvider for Searxng {
         for page in 1..=PAGES_MAX_COUNT {
             let page = page.to_string();
             let mut endpoint = self.endpoint.clone();
-            endpoint.query_pairs_mut().extend_pairs([("q", query), ("format", "json"), ("pageno", &page)]);
+            endpoint
+                .query_pairs_mut()
+                .extend_pairs([("q", query), ("format", "json"), ("pageno", &page)]);
             let found: Answer = match answer(self.name(), self.client.get(endpoint)).await {
                 // Instances refuse the format with 403 unless it is switched on.
                 Err(SearchError::Unauthorised { provider }) => {

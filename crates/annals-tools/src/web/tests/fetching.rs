@@ -21,7 +21,12 @@ fn fetcher(limits: FetchLimits) -> Fetcher {
 }
 
 fn small() -> FetchLimits {
-    FetchLimits { body_bytes: 1_000, wire_bytes: 1_000, redirects: 3, time: Duration::from_secs(5) }
+    FetchLimits {
+        body_bytes: 1_000,
+        wire_bytes: 1_000,
+        redirects: 3,
+        time: Duration::from_secs(5),
+    }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -33,7 +38,11 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn each_type_becomes_the_text_it_has() {
     let site = Server::start(|head| match target(head) {
-        "/page" => answer(200, "text/html; charset=utf-8", b"<title>Caf\xc3\xa9</title><h1>Hi</h1><p>a <a href='/x'>b</a>"),
+        "/page" => answer(
+            200,
+            "text/html; charset=utf-8",
+            b"<title>Caf\xc3\xa9</title><h1>Hi</h1><p>a <a href='/x'>b</a>",
+        ),
         "/latin" => answer(200, "text/html; charset=iso-8859-1", b"<p>Caf\xe9"),
         "/data.json" => answer(200, "application/json", b"{\"a\": 1}"),
         "/feed" => answer(200, "application/rss+xml", b"<rss/>"),
@@ -47,14 +56,41 @@ async fn each_type_becomes_the_text_it_has() {
     .await;
     let fetcher = fetcher(FetchLimits::default());
     let mut shapes = Vec::new();
-    for path in ["/page", "/latin", "/data.json", "/feed", "/pic.png", "/unsaid.md", "/zipped", "/brotli", "/broken.pdf", "/x"] {
+    for path in [
+        "/page",
+        "/latin",
+        "/data.json",
+        "/feed",
+        "/pic.png",
+        "/unsaid.md",
+        "/zipped",
+        "/brotli",
+        "/broken.pdf",
+        "/x",
+    ] {
         shapes.push(match fetcher.fetch(&site.url(path)).await {
-            Ok(page) => format!("{path} {} `{}` {:?}", page.mime, page.title, page.text.unwrap_or("-".into())),
+            Ok(page) => format!(
+                "{path} {} `{}` {:?}",
+                page.mime,
+                page.title,
+                page.text.unwrap_or("-".into())
+            ),
             Err(error) => format!("{path} {}", error.code()),
         });
     }
     let shapes = shapes.join("\n").replace(&site.address.to_string(), "SITE");
-    insta::assert_snapshot!(shapes, @"");
+    insta::assert_snapshot!(shapes, @r###"
+    /page text/html `Café` "## Hi\n\na [b](http://SITE/x)"
+    /latin text/html `` "Café"
+    /data.json application/json `data.json` "{\"a\": 1}"
+    /feed application/rss+xml `feed` "<rss/>"
+    /pic.png image/png `pic.png` "-"
+    /unsaid.md text/markdown `unsaid.md` "# words"
+    /zipped text/plain `zipped` "zipped words"
+    /brotli unreadable
+    /broken.pdf unreadable
+    /x http_status
+    "###);
     assert!(site.requests()[0].contains(USER_AGENT), "{}", site.requests()[0]);
     assert!(!site.requests()[0].to_lowercase().contains("cookie"));
 }
@@ -77,9 +113,20 @@ async fn redirects_are_followed_to_the_end_and_loops_are_left() {
     let page = fetcher.fetch(&site.url("/a")).await.unwrap();
     assert_eq!((page.url.path(), page.text.as_deref()), ("/c", Some("there")));
     for path in ["/loop", "/ping", "/far", "/nowhere"] {
-        assert_eq!(fetcher.fetch(&site.url(path)).await.unwrap_err().code(), "too_many_redirects", "{path}");
+        assert_eq!(
+            fetcher.fetch(&site.url(path)).await.unwrap_err().code(),
+            "too_many_redirects",
+            "{path}"
+        );
     }
-    assert_eq!(site.requests().iter().filter(|head| target(head) == "/loop").count(), 4, "three redirects were followed");
+    assert_eq!(
+        site.requests()
+            .iter()
+            .filter(|head| target(head) == "/loop")
+            .count(),
+        4,
+        "three redirects were followed"
+    );
 }
 
 #[tokio::test]
@@ -91,11 +138,18 @@ async fn a_huge_answer_costs_only_its_bound() {
         _ => answer(200, "text/plain", b""),
     })
     .await;
-    let fetcher = fetcher(FetchLimits { wire_bytes: 100_000, ..small() });
+    let fetcher = fetcher(FetchLimits {
+        wire_bytes: 100_000,
+        ..small()
+    });
     for path in ["/text", "/bomb"] {
         let page = fetcher.fetch(&site.url(path)).await.unwrap();
         assert_eq!(page.size_bytes, 1_000, "{path}");
-        assert!(page.text.unwrap().ends_with("...[the answer is longer than the 1000 bytes that are fetched]"));
+        assert!(
+            page.text
+                .unwrap()
+                .ends_with("...[the answer is longer than the 1000 bytes that are fetched]")
+        );
     }
     let error = fetcher.fetch(&site.url("/bomb.pdf")).await.unwrap_err();
     assert_eq!(error, FetchError::TooLarge { limit_bytes: 1_000 });
@@ -105,26 +159,42 @@ async fn a_huge_answer_costs_only_its_bound() {
 async fn a_server_that_never_answers_is_left_in_time() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let limits = FetchLimits { time: Duration::from_millis(50), ..small() };
+    let limits = FetchLimits {
+        time: Duration::from_millis(50),
+        ..small()
+    };
     assert_eq!(fetcher(limits).fetch(&url).await.unwrap_err().code(), "timeout");
     drop(listener);
-    assert_eq!(fetcher(small()).fetch(&url).await.unwrap_err().code(), "network_error");
+    assert_eq!(
+        fetcher(small()).fetch(&url).await.unwrap_err().code(),
+        "network_error"
+    );
 }
 
 #[tokio::test]
 async fn broken_answers_are_errors_not_panics() {
     let site = Server::start(|head| match target(head) {
         "/gzip" => packed_answer(200, "text/plain", "gzip", b"this is not gzip at all"),
-        "/short" => b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nshort".to_vec(),
+        "/short" => {
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nshort".to_vec()
+        }
         "/garbage" => b"\x00\x01\x02 no http".to_vec(),
         "/empty" => Vec::new(),
         _ => answer(500, "text/plain", b""),
     })
     .await;
     let fetcher = fetcher(small());
-    for (path, code) in
-        [("/gzip", "unreadable"), ("/short", "network_error"), ("/garbage", "network_error"), ("/empty", "network_error"), ("/x", "http_status")]
-    {
-        assert_eq!(fetcher.fetch(&site.url(path)).await.unwrap_err().code(), code, "{path}");
+    for (path, code) in [
+        ("/gzip", "unreadable"),
+        ("/short", "network_error"),
+        ("/garbage", "network_error"),
+        ("/empty", "network_error"),
+        ("/x", "http_status"),
+    ] {
+        assert_eq!(
+            fetcher.fetch(&site.url(path)).await.unwrap_err().code(),
+            code,
+            "{path}"
+        );
     }
 }

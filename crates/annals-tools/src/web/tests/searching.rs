@@ -25,10 +25,27 @@ async fn searxng_gives_pages_until_there_are_enough() {
     .await;
     let provider = Searxng::new(&Url::parse(&server.url("/sx/")).unwrap()).unwrap();
     let hits = provider.search("two words & more", 3).await.unwrap();
-    let shown: Vec<String> = hits.iter().map(|hit| format!("{} {} {}", hit.url, hit.title, hit.snippet)).collect();
-    assert_eq!(shown, ["https://a.org/ a x & y", "https://b.org/ b x & y", "https://c.org/ c x & y"]);
-    assert_eq!(target(&server.requests()[0]), "/sx/search?q=two+words+%26+more&format=json&pageno=1");
-    assert_eq!(provider.search("q", 50).await.unwrap().len(), 4, "an empty page is the last");
+    let shown: Vec<String> = hits
+        .iter()
+        .map(|hit| format!("{} {} {}", hit.url, hit.title, hit.snippet))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "https://a.org/ a x & y",
+            "https://b.org/ b x & y",
+            "https://c.org/ c x & y"
+        ]
+    );
+    assert_eq!(
+        target(&server.requests()[0]),
+        "/sx/search?q=two+words+%26+more&format=json&pageno=1"
+    );
+    assert_eq!(
+        provider.search("q", 50).await.unwrap().len(),
+        4,
+        "an empty page is the last"
+    );
 }
 
 #[tokio::test]
@@ -44,7 +61,10 @@ async fn brave_gets_its_key_and_counts() {
     let provider = Brave::at(Url::parse(&server.url("/v1")).unwrap(), "secret").unwrap();
     let hits = provider.search("q", 30).await.unwrap();
     assert_eq!(hits.len(), 1);
-    assert_eq!((hits[0].snippet.as_str(), hits[0].published.as_deref()), ("about a", Some("2026-01-02")));
+    assert_eq!(
+        (hits[0].snippet.as_str(), hits[0].published.as_deref()),
+        ("about a", Some("2026-01-02"))
+    );
     assert_eq!(target(&server.requests()[0]), "/v1?q=q&count=20&offset=0");
 }
 
@@ -70,10 +90,24 @@ async fn a_provider_that_cannot_says_why_and_never_shows_its_key() {
             Err(error) => format!("{path} {error}"),
         });
     }
-    insta::assert_snapshot!(shapes.join("\n"), @"");
+    insta::assert_snapshot!(shapes.join("\n"), @r#"
+    /401 `brave` does not accept the key: check it
+    /429 `brave` has no more answers for now: try again later, with fewer queries
+    /500 `brave` gave an answer that cannot be used: status 500
+    /html `brave` gave an answer that cannot be used: expected value at line 1 column 1
+    /gone unreachable
+    /null 0 hits
+    "#);
     let searxng = Searxng::new(&Url::parse(&server.url("/401")).unwrap()).unwrap();
     let refused = Server::start(|_| answer(403, "text/html", b"")).await;
     assert!(searxng.search("q", 1).await.is_err());
     let searxng = Searxng::new(&Url::parse(&refused.url("")).unwrap()).unwrap();
-    assert!(searxng.search("q", 1).await.unwrap_err().to_string().contains("search.formats"));
+    assert!(
+        searxng
+            .search("q", 1)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("search.formats")
+    );
 }

@@ -43,7 +43,12 @@ impl Server {
                 }
             }
         });
-        Server { address, connections, requests, task }
+        Server {
+            address,
+            connections,
+            requests,
+            task,
+        }
     }
 
     pub(super) fn connections(&self) -> usize {
@@ -103,5 +108,6 @@ pub(super) fn packed_answer(status: u16, content_type: &str, coding: &str, body:
 
 /// A redirect.
 pub(super) fn redirect(status: u16, to: &str) -> Vec<u8> {
-    format!("HTTP/1.1 {status} Moved\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
+    format!("HTTP/1.1 {status} Moved\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        .into_bytes()
 }
