@@ -53,8 +53,7 @@ const LENGTHS: [usize; 3] = [1_000, 10_000, 50_000];
 fn main() {
     let mut table = Table::default();
     bench_memory(&mut table);
-    let rounds: Vec<f64> = LENGTHS.map(|length| bench_round(&mut table, length)).into();
-    table.ratio("round: 50k against 1k", rounds[2] / rounds[0], 1.5);
+    bench_rounds(&mut table);
     for length in LENGTHS {
         bench_lookup(&mut table, length);
         bench_hide(&mut table, length);
@@ -217,26 +216,53 @@ fn budget() -> Budget {
     }
 }
 
-fn bench_round(table: &mut Table, length: usize) -> f64 {
-    let mut writer = Writer::new();
-    let mut timeline = writer.timeline(length);
-    let mut renderer = Renderer::new(Layout::Chat);
-    renderer.update(&timeline);
-    let rounds: Vec<Vec<Arc<Block>>> = (0..400).map(|_| writer.round()).collect();
-    let mut micros = Vec::with_capacity(rounds.len());
-    for round in rounds {
+/// Rounds at the three lengths take turns, so that whatever else the machine does falls on all of them.
+fn bench_rounds(table: &mut Table) {
+    let mut runs = LENGTHS.map(Run::new);
+    for _ in 0..400 {
+        runs.iter_mut().for_each(Run::round);
+    }
+    let least = runs.map(|run| table.time(&format!("one round at {} blocks", run.length), run.micros, 50.0));
+    table.ratio("round: 50k against 1k", least[2] / least[0], 1.5);
+}
+
+struct Run {
+    length: usize,
+    writer: Writer,
+    timeline: Timeline,
+    renderer: Renderer,
+    micros: Vec<f64>,
+}
+
+impl Run {
+    fn new(length: usize) -> Self {
+        let mut writer = Writer::new();
+        let timeline = writer.timeline(length);
+        let mut renderer = Renderer::new(Layout::Chat);
+        renderer.update(&timeline);
+        Run {
+            length,
+            writer,
+            timeline,
+            renderer,
+            micros: Vec::new(),
+        }
+    }
+
+    /// Appends, indexes and renders one round, and asks what is next.
+    fn round(&mut self) {
+        let round = self.writer.round();
         let begins_turn = round.len() > ROUND_BLOCKS;
         let began = Instant::now();
         for block in round {
-            timeline.push(block).expect("in order");
+            self.timeline.push(block).expect("in order");
         }
-        renderer.update(&timeline);
-        black_box(next(&timeline, &budget()));
+        self.renderer.update(&self.timeline);
+        black_box(next(&self.timeline, &budget()));
         if !begins_turn {
-            micros.push(began.elapsed().as_secs_f64() * 1e6);
+            self.micros.push(began.elapsed().as_secs_f64() * 1e6);
         }
     }
-    table.time(&format!("one round at {length} blocks"), micros, 50.0)
 }
 
 fn bench_lookup(table: &mut Table, length: usize) {

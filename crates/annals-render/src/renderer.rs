@@ -167,11 +167,7 @@ impl Renderer {
                 .get(reference)
                 .map(|(_, picture)| picture.data_address())
         };
-        let html = html::prepare_for_browser(request.content, &prepared.document.sources, &picture).map_err(
-            |_| RenderError::Deadline {
-                limit: self.shared.limits.deadline,
-            },
-        )?;
+        let html = html::prepare_for_browser(request.content, &prepared.document.sources, &picture)?;
         let shared = &self.shared;
         match print(&shared.chromium, &html, shared.limits.deadline) {
             Ok(printed) if printed.pages > shared.limits.pages => Err(RenderError::TooManyPages {

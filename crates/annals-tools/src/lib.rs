@@ -54,13 +54,17 @@ pub mod __private {
     pub use async_trait::async_trait;
     pub use serde_json::Value;
 
-    pub use crate::{Effect, ResourceKey, Tool, ToolCx, ToolFailure, ToolSpec};
     pub use crate::serialise::answer;
+    pub use crate::{Effect, ResourceKey, Tool, ToolCx, ToolFailure, ToolSpec};
 
     /// The arguments as the tool's own type. The schema was checked before, so this fails only where a type is
     /// stricter than its schema says.
     pub fn typed<T: serde::de::DeserializeOwned>(args: Value) -> Result<T, ToolFailure> {
-        serde_json::from_value(args)
-            .map_err(|error| ToolFailure::new("invalid_tool_arguments", format!("the arguments do not fit: {error}")))
+        serde_json::from_value(args).map_err(|error| {
+            ToolFailure::new(
+                "invalid_tool_arguments",
+                format!("the arguments do not fit: {error}"),
+            )
+        })
     }
 }

@@ -57,6 +57,13 @@ impl<T> Resolved<T> {
         })
     }
 
+    fn try_map<U>(self, change: impl FnOnce(T) -> anyhow::Result<U>) -> anyhow::Result<Resolved<U>> {
+        Ok(Resolved {
+            value: change(self.value)?,
+            origin: self.origin,
+        })
+    }
+
     fn map<U>(self, change: impl FnOnce(T) -> U) -> Resolved<U> {
         Resolved {
             value: change(self.value),
@@ -90,6 +97,16 @@ pub(crate) struct WebConfig {
     pub(crate) searxng_url: Option<Resolved<String>>,
     pub(crate) brave_key: Option<Resolved<String>>,
     pub(crate) allow: Option<Resolved<String>>,
+}
+
+impl WebConfig {
+    fn resolve(env: &impl Fn(&str) -> Option<String>, file: &mut ConfigFile) -> anyhow::Result<Self> {
+        Ok(WebConfig {
+            searxng_url: from_env(env, "ANNALS_SEARXNG_URL").or(file.text("searxng_url")?),
+            brave_key: from_env(env, "ANNALS_BRAVE_KEY"),
+            allow: from_env(env, "ANNALS_WEB_ALLOW").or(file.text("web_allow")?),
+        })
+    }
 }
 
 impl Config {
@@ -132,46 +149,26 @@ impl Config {
         let skills = Resolved::or_default(file.text("skills")?.map(|dir| dir.map(PathBuf::from)), || {
             home.value.join("skills")
         });
-        let layout = file.text("layout")?.map(|layout| {
-            parse_layout(&layout.value).map(|value| Resolved {
-                value,
-                origin: layout.origin,
-            })
-        });
+        let layout = file
+            .text("layout")?
+            .map(|layout| layout.try_map(|word| parse_layout(&word)));
         let layout = flag("--layout", args.layout.map(layout_of))
             .map(Ok)
             .or(layout)
             .transpose()?;
         let scope = flag("--scope", args.scope.clone()).or(file.text("scope")?);
         let scope = scope
-            .map(|scope| {
-                anyhow::Ok(Resolved {
-                    value: Scope::parse(&scope.value)?,
-                    origin: scope.origin,
-                })
-            })
+            .map(|scope| scope.try_map(|text| Ok(Scope::parse(&text)?)))
             .transpose()?;
-        let web = WebConfig {
-            searxng_url: from_env(&env, "ANNALS_SEARXNG_URL").or(file.text("searxng_url")?),
-            brave_key: from_env(&env, "ANNALS_BRAVE_KEY"),
-            allow: from_env(&env, "ANNALS_WEB_ALLOW").or(file.text("web_allow")?),
-        };
+        let web = WebConfig::resolve(&env, &mut file)?;
         let in_file = file.has("max_iterations");
         let mut settings = file.settings(&config_file.value)?;
-        let max_iterations = match (args.max_iterations, in_file) {
-            (Some(value), _) => Resolved {
-                value,
-                origin: Origin::Flag("--max-iterations"),
-            },
-            (None, true) => Resolved {
-                value: settings.max_iterations,
-                origin: Origin::File("max_iterations"),
-            },
-            (None, false) => Resolved {
-                value: settings.max_iterations,
-                origin: Origin::Default,
-            },
-        };
+        let in_file = in_file.then(|| Resolved {
+            value: settings.max_iterations,
+            origin: Origin::File("max_iterations"),
+        });
+        let max_iterations = flag("--max-iterations", args.max_iterations).or(in_file);
+        let max_iterations = Resolved::or_default(max_iterations, || settings.max_iterations);
         settings.max_iterations = max_iterations.value;
         settings.validate().context("the settings cannot be used")?;
         Ok(Config {

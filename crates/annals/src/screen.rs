@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use annals::core::block::{Block, BlockKind, SafeDigest};
 use annals::core::ids::CallId;
 use annals::runtime::{Delta, DeltaChannel, Listen, Update};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -100,6 +100,7 @@ struct View {
     out_dir: PathBuf,
     markdown: Markdown,
     text: Text,
+    spinners: MultiProgress,
     tools: HashMap<CallId, Running>,
 }
 
@@ -194,7 +195,9 @@ impl View {
         self.end_text();
         let spinner = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{spinner:.cyan} {msg} {elapsed:.dim}");
-            let spinner = ProgressBar::new_spinner().with_message(tool.clone());
+            let spinner = self
+                .spinners
+                .add(ProgressBar::new_spinner().with_message(tool.clone()));
             spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             spinner.enable_steady_tick(Duration::from_millis(90));
             spinner
@@ -305,8 +308,11 @@ impl View {
     }
 
     fn write(&self, text: &str) {
-        let mut out = anstream::stdout().lock();
-        // The turn goes on when nobody reads; its blocks are durable either way.
-        let _ = write!(out, "{text}").and_then(|()| out.flush());
+        // Tools that are still running stay below what is written.
+        self.spinners.suspend(|| {
+            let mut out = anstream::stdout().lock();
+            // The turn goes on when nobody reads; its blocks are durable either way.
+            let _ = write!(out, "{text}").and_then(|()| out.flush());
+        });
     }
 }

@@ -43,7 +43,8 @@ pub struct CompactionPlan {
     pub artifacts: String,
     /// What the view costs less, before the summary is added.
     pub gained_tokens: u64,
-    covered: HashSet<Seq>,
+    /// Places of the covered blocks, in order.
+    covered: Vec<Seq>,
 }
 
 /// The plan for a view whose share of the window is `budget_tokens`; `None` when there is nothing to gain.
@@ -75,7 +76,7 @@ pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<Com
         split_turn_id: split.map(|turn| turn.id.clone()),
         digest: digest_text(timeline, &covered, &covered_turn_ids),
         artifacts: artifacts_text(timeline, first_kept.seq),
-        covered: covered.iter().map(|slot| timeline.at_ix(slot.ix).seq).collect(),
+        covered: in_order(covered.iter().map(|slot| timeline.at_ix(slot.ix).seq)),
         covered_turn_ids,
         hides: hides.into_iter().map(|hide| hide.item).collect(),
         gained_tokens: gained + set_aside,
@@ -116,6 +117,12 @@ fn find_cut(timeline: &Timeline, list: &[Slot], keep: u64) -> Option<usize> {
 
 fn cost(slot: &Slot) -> u64 {
     u64::from(slot.tokens)
+}
+
+fn in_order(seqs: impl Iterator<Item = Seq>) -> Vec<Seq> {
+    let mut seqs: Vec<Seq> = seqs.collect();
+    seqs.sort_unstable();
+    seqs
 }
 
 fn begins_with_summary(timeline: &Timeline, list: &[Slot]) -> bool {
@@ -282,7 +289,7 @@ impl CompactionPlan {
     pub fn request(&self, timeline: &Timeline, max_tokens: u32) -> String {
         let mut range = String::new();
         for slot in timeline.slots().list() {
-            if !self.covered.contains(&timeline.at_ix(slot.ix).seq) {
+            if self.covered.binary_search(&timeline.at_ix(slot.ix).seq).is_err() {
                 continue;
             }
             for part in template::parts(timeline, slot, Layout::Timeline) {
