@@ -12,12 +12,30 @@ fn server(answer: &'static str) -> String {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut stream = stream;
-            let mut request = [0; 65_536];
-            let _ = stream.read(&mut request);
+            let mut request = Vec::new();
+            let mut buffer = [0; 65_536];
+            // A server that answers before it has read everything makes clients see a broken connection.
+            while !is_whole(&request) {
+                match stream.read(&mut buffer) {
+                    Ok(0) | Err(_) => break,
+                    Ok(n) => request.extend_from_slice(&buffer[..n]),
+                }
+            }
             let _ = stream.write_all(answer.as_bytes());
         }
     });
     url
+}
+
+fn is_whole(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request).to_lowercase();
+    let Some((head, _)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    request.len() >= head.len() + "\r\n\r\n".len() + length.unwrap_or(0)
 }
 
 #[test]
