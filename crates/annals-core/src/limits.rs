@@ -185,6 +185,8 @@ pub const PART_MAX_BYTES: usize = 60_000;
 pub const VIEW_MIN_TOKENS: u32 = 256;
 /// Compaction that would gain fewer tokens is not worth a summary.
 pub const COMPACTION_MIN_GAIN_TOKENS: u64 = 200;
+/// A refused view smaller than this is not what was too long: instructions and tools were.
+pub const COMPACTION_REFUSED_MIN_VIEW_TOKENS: u64 = 1_000;
 /// The digest that needs no model has at most so many bytes.
 pub const COMPACTION_DIGEST_MAX_BYTES: usize = 12_000;
 /// A model's summary is kept to so many bytes.

@@ -109,12 +109,14 @@ pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
 
 fn compaction(timeline: &Timeline, budget: &Budget) -> Option<CompactionPlan> {
     let turn = timeline.current_turn()?;
-    let refused = turn
+    let view = timeline.view_tokens();
+    let was_refused = turn
         .context_limit
         .is_some_and(|refused| timeline.last_summary() < Some(refused));
-    let force = match refused {
+    // A small view was not what was too long: the instructions and tools were, and a summary would not help.
+    let force = match was_refused && view >= limits::COMPACTION_REFUSED_MIN_VIEW_TOKENS {
         true => Force::Refused,
-        false if timeline.view_tokens() > u64::from(budget.view_tokens()) => Force::Budget,
+        false if view > u64::from(budget.view_tokens()) => Force::Budget,
         false => return None,
     };
     compact::plan(timeline, budget.view_tokens(), force)

@@ -132,8 +132,8 @@ fn resume_goes_on_with_the_turn_that_a_kill_left_open() {
     assert_eq!(again.code, 2, "{}", again.shown());
 }
 
-/// The script of the interface's documentation, as it stands there: its last step answers the compaction that the
-/// refused prompt asks for, so the turn finds the script used up.
+/// The script of the interface's documentation, as it stands there. Its view is too small for the refusal to be the
+/// view's fault, so the model is simply asked again.
 #[test]
 fn the_documented_script_plays_step_by_step() {
     let annals = Annals::new();
@@ -146,8 +146,7 @@ fn the_documented_script_plays_step_by_step() {
         {"expect": ["[TOOL RESULT tc_a1].summary react.write"], "text": "Done [[S:1]]", "usage": {"input_tokens": 10, "output_tokens": 5}},
     ]}));
     let ran = annals.run(&["run", "Write it", "--model", &model, "--json"]);
-    assert_eq!(ran.code, 1, "{}", ran.shown());
-    assert!(ran.stderr.contains("script_exhausted"), "{}", ran.stderr);
+    assert_eq!(ran.code, 0, "{}", ran.shown());
     insta::assert_snapshot!(types(&ran.json_lines()), @r"
     turn.header
     user.prompt
@@ -162,7 +161,7 @@ fn the_documented_script_plays_step_by_step() {
     react.notice
     react.tool.result
     system.message
-    conv.range.summary
+    assistant.completion
     react.completion
     ");
 }
