@@ -18,8 +18,18 @@ const SOCKET: &str = "context.sock";
 /// A kit on disk; removed when dropped.
 pub(super) struct Kit {
     folder: TempDir,
-    /// Where it appears to the code.
-    seen_at: PathBuf,
+    reach: Reach,
+}
+
+/// How code reaches the kit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// At a place of its own inside the sandbox.
+    Inside,
+    /// Where it lies: the sandbox has no root of its own.
+    InPlace,
+    /// Not at all: the code runs on another machine.
+    Nowhere,
 }
 
 impl Kit {
@@ -39,13 +49,12 @@ impl Kit {
         let command = bin.join("annals-ctx");
         std::fs::write(&command, include_str!("annals-ctx.sh"))?;
         std::fs::set_permissions(&command, std::fs::Permissions::from_mode(0o755))?;
-        let has_own_root = backend != "trusted-host" && spec.isolation.layers().contains(&Layer::Mount);
-        let seen_at = if has_own_root {
-            PathBuf::from(INSIDE)
-        } else {
-            folder.path().to_owned()
+        let reach = match backend {
+            "local" if spec.isolation.layers().contains(&Layer::Mount) => Reach::Inside,
+            "local" | "trusted-host" => Reach::InPlace,
+            _ => Reach::Nowhere,
         };
-        Ok(Kit { folder, seen_at })
+        Ok(Kit { folder, reach })
     }
 
     /// Where the socket lies on this machine.
@@ -53,24 +62,33 @@ impl Kit {
         self.folder.path().join(SOCKET)
     }
 
+    /// Where the kit appears to the code.
+    fn seen_at(&self) -> &Path {
+        match self.reach {
+            Reach::Inside => Path::new(INSIDE),
+            Reach::InPlace | Reach::Nowhere => self.folder.path(),
+        }
+    }
+
     /// Makes the kit part of a sandbox. The socket must exist by now.
     pub(super) fn add_to(&self, spec: &mut SandboxSpec) {
-        if self.seen_at != self.folder.path() {
-            spec.read_only.push(Bind::new(
-                self.folder.path().join("tools"),
-                self.seen_at.join("tools"),
-            ));
+        if self.reach == Reach::Inside {
+            let tools = Bind::new(self.folder.path().join("tools"), self.seen_at().join("tools"));
+            spec.read_only.push(tools);
             spec.sockets
-                .push(Bind::new(self.socket(), self.seen_at.join(SOCKET)));
+                .push(Bind::new(self.socket(), self.seen_at().join(SOCKET)));
         }
     }
 
     /// The variables by which code finds the kit.
     pub(super) fn env(&self, language: Language) -> BTreeMap<String, String> {
+        if self.reach == Reach::Nowhere {
+            return BTreeMap::new();
+        }
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        let tools = text(self.seen_at.join("tools"));
+        let tools = text(self.seen_at().join("tools"));
         let mut env = BTreeMap::from([
-            ("ANNALS_CTX_SOCKET".to_owned(), text(self.seen_at.join(SOCKET))),
+            ("ANNALS_CTX_SOCKET".to_owned(), text(self.seen_at().join(SOCKET))),
             ("PATH".to_owned(), format!("{tools}/bin:{}", self.search_path())),
         ]);
         match language {
@@ -83,7 +101,7 @@ impl Kit {
 
     /// `PATH` as a sandbox has it when nobody sets it.
     fn search_path(&self) -> String {
-        if self.seen_at == self.folder.path()
+        if self.reach == Reach::InPlace
             && let Ok(path) = std::env::var("PATH")
         {
             return path;

@@ -121,7 +121,7 @@ fn absolutise(document: &Document, url: &Url) {
 
 /// Walks without recursion, because depth is what is in question.
 fn is_too_deep(root: &NodeRef<'_>) -> bool {
-    let mut level: Vec<NodeRef<'_>> = vec![root.clone()];
+    let mut level: Vec<NodeRef<'_>> = vec![*root];
     for _ in 0..DEPTH_MAX {
         level = level.iter().flat_map(NodeRef::children).collect();
         if level.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annals_core::block::BlobDigest;
 use annals_core::turn::outcome::{Content, Outcome, Output};
-use annals_sandbox::{Language, Local, SandboxSpec, Target};
+use annals_sandbox::{Backend, Language, Local, SandboxSpec, Target};
 use annals_tools::{Tool, exec};
 use serde_json::{Value, json};
 
@@ -12,10 +12,14 @@ use crate::stage::{Stage, codes, error_code};
 
 /// A conversation with a sandbox and the exec tools.
 pub(crate) fn stage() -> Stage {
+    stage_with(Arc::new(Local::new()))
+}
+
+pub(crate) fn stage_with(backend: Arc<dyn Backend>) -> Stage {
     let tools = Language::ALL.map(|language| Arc::new(exec::of(language)) as Arc<dyn Tool>);
     let sandbox = |cx: &mut annals_tools::ConversationCx, workspace: &annals_store::Workspace| {
         let spec = SandboxSpec::new(workspace.root());
-        cx.sandbox = Some(Arc::new(Target::new(Arc::new(Local::new()), spec)));
+        cx.sandbox = Some(Arc::new(Target::new(backend, spec)));
     };
     Stage::with(sandbox, tools.to_vec())
 }

@@ -1,8 +1,11 @@
 //! What executed code can read of its conversation.
 
+use std::sync::Arc;
+
+use annals_sandbox::TrustedHost;
 use serde_json::json;
 
-use crate::exec::{contract, python, report, stage};
+use crate::exec::{self, contract, python, report, stage};
 use crate::stage::{Stage, error_code};
 
 /// A conversation with something to read in an earlier turn.
@@ -121,4 +124,21 @@ async fn the_environment_has_nothing_of_the_host() {
     ['context.sock', 'tools']
     False
     "#);
+}
+
+#[tokio::test]
+async fn without_walls_the_same_modules_are_found() {
+    let mut stage = exec::stage_with(Arc::new(TrustedHost::new()));
+    let code = "import os\nfrom context_tools import fetch_ctx\nprint(fetch_ctx('ar:turn_1.user.prompt'))\n\
+                os.system('annals-ctx fetch ar:turn_1.user.prompt > ' + os.environ['FILES_DIR'] + '/prompt.txt')\n\
+                print(os.getcwd() == os.environ['OUT_DIR'])\n";
+    let outcome = python(&mut stage, code, &["prompt.txt"]).await;
+    assert_eq!(error_code(&outcome), None, "{}", report(&outcome));
+    insta::assert_snapshot!(report(&outcome), @r"
+    Succeeded:
+    - turn_1/files/prompt.txt
+    stdout:
+    please
+    True
+    ");
 }
