@@ -163,7 +163,7 @@ impl Config {
         let web = WebConfig::resolve(&env, &mut file)?;
         let in_file = file.has("max_iterations");
         let mut settings = file.settings(&config_file.value)?;
-        let in_file = in_file.then(|| Resolved {
+        let in_file = in_file.then_some(Resolved {
             value: settings.max_iterations,
             origin: Origin::File("max_iterations"),
         });

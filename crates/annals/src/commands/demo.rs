@@ -145,11 +145,9 @@ fn conclude(setup: &Setup, session: &Session, began: Instant) -> Result<(), Fail
     paint::print(format!("\n{}\n", styled(TITLE, "── timeline ──")))?;
     paint::print(session.timeline(|timeline| tree::draw(id.as_str(), timeline, None)))?;
     let usage = session.timeline(usage);
-    let share = if usage.input_tokens == 0 {
-        0
-    } else {
-        usage.cache_read_tokens * 100 / usage.input_tokens
-    };
+    let share = (usage.cache_read_tokens * 100)
+        .checked_div(usage.input_tokens)
+        .unwrap_or(0);
     paint::print(format!(
         "\n{} tokens sent, {} of them cache reads ({share} %), {} written by the model, {} in all\n",
         styled(BOLD, paint::number(usage.input_tokens)),
