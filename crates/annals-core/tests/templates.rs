@@ -677,7 +677,7 @@ fn a_part_over_its_cap_says_how_to_read_on() {
     scene.says("", vec![new_call("big", "react.read", &[])]);
     scene.returns("big", payload(&"0123456789\n".repeat(10_000)));
     let text = scene.text();
-    assert_snapshot!(text.lines().last().unwrap(), @"...[truncated: 50000 more characters; go on with react.read(tc:turn_1.big.result#L5455)]");
+    assert_snapshot!(text.lines().last().unwrap(), @"...[truncated: 50000 more characters; go on with react.read(tc:turn_1.big.result#L5455-5855)]");
     assert!(text.len() < 61_000);
 }
 

@@ -80,8 +80,6 @@ pub enum Output {
     /// A payload at the call's result path, before any artifacts: plain tools' values, exec reports, read's
     /// status.
     Payload(Payload),
-    /// A payload at the call's result path, after the artifacts: the summary of a patch.
-    PayloadLast(Payload),
     /// Rows of the sources pool: written after they were merged, so that the SIDs shown are the pool's.
     Sources(SourcesOutput),
 }

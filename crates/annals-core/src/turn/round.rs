@@ -172,7 +172,7 @@ pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome
         .collect();
     let shown = match &outcome.output {
         Output::Sources(output) => output.rows.clone(),
-        Output::Payload(_) | Output::PayloadLast(_) | Output::Artifacts => Vec::new(),
+        Output::Payload(_) | Output::Artifacts => Vec::new(),
     };
     let Assigned { sids, changed } = timeline.pool().assign(shown.into_iter().chain(outcome.sources));
     let mut writer = Results {
@@ -182,10 +182,8 @@ pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome
         blocks: Vec::new(),
         sources: changed,
     };
-    let mut last = None;
     match outcome.output {
         Output::Payload(payload) => writer.payload(&payload),
-        Output::PayloadLast(payload) => last = Some(payload),
         Output::Sources(output) => writer.sources(output, &sids),
         Output::Artifacts if outcome.artifacts.is_empty() && outcome.closing.is_none() => {
             writer.payload(&bare_payload(&outcome.error))
@@ -196,7 +194,6 @@ pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome
         .artifacts
         .into_iter()
         .for_each(|artifact| writer.artifact(artifact));
-    last.iter().for_each(|payload| writer.payload(payload));
     outcome.closing.iter().for_each(|payload| writer.payload(payload));
     blocks.extend(writer.finish(outcome.error));
     blocks.extend(hide_block(timeline, turn, HideReason::Hide, outcome.hides));
@@ -273,7 +270,7 @@ impl Results<'_> {
         } = artifact;
         let path = digest.artifact_path.clone();
         digest.tool_call_id = Some(self.call.clone());
-        digest.edited |= self.timeline.latest(&path).is_some();
+        digest.edited |= self.is_another_version(&path, &file);
         if let (None, Content::Text(text)) = (digest.tokens, &content) {
             digest.tokens = Some(tokens::count(text));
         }
@@ -292,6 +289,15 @@ impl Results<'_> {
             ..file
         }));
         self.blocks.push(block);
+    }
+
+    /// Whether these bytes replace others at this path. Reading a file again makes no new version of it.
+    fn is_another_version(&self, path: &LogicalPath, file: &FileMeta) -> bool {
+        let Some(earlier) = self.timeline.latest(path) else {
+            return false;
+        };
+        let before = earlier.meta().file.as_ref().and_then(|file| file.content_digest);
+        before.is_none() || before != file.content_digest
     }
 
     fn digest(&mut self, digest: &SafeDigest) {

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+/// How many lines a marker proposes to read next.
+const NEXT_LINES: usize = 400;
+
 /// About how long a marker is.
 pub(crate) const MARKER_BYTES: usize = 120;
 
@@ -17,7 +20,10 @@ pub fn cut<'a>(text: &'a str, cap_bytes: usize, path: Option<&str>) -> Cow<'a, s
     let how = match path {
         Some(path) => {
             let next_line = shown.bytes().filter(|&byte| byte == b'\n').count() + 1;
-            format!("; go on with react.read({path}#L{next_line})")
+            format!(
+                "; go on with react.read({path}#L{next_line}-{})",
+                next_line + NEXT_LINES
+            )
         }
         None => String::new(),
     };
@@ -59,7 +65,7 @@ mod tests {
         one
         two
 
-        ...[truncated: 8 more characters; go on with react.read(fi:turn_1.files/a.txt#L3)]
+        ...[truncated: 8 more characters; go on with react.read(fi:turn_1.files/a.txt#L3-403)]
         ");
     }
 

@@ -82,9 +82,17 @@ pub fn line(block: &Block) -> String {
     let body = match &block.body {
         Body::Empty => format!("({})", block.mime),
         Body::Blob(blob) => format!("<{} {} bytes>", block.mime, blob.size_bytes),
+        // How many tokens the instructions have is no part of a shape.
+        Body::Text(text) if block.kind.tag() == "react.completion" => brief(&outcome(text)),
         Body::Text(text) => brief(text),
     };
     format!("{:02} {} {path} {body}", block.seq, block.kind)
+}
+
+fn outcome(completion: &str) -> String {
+    let report: Value = serde_json::from_str(completion).unwrap();
+    json!({"outcome": report["outcome"], "rounds": report["rounds"], "iterations": report["iterations"]})
+        .to_string()
 }
 
 fn brief(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use annals_core::block::{ArtifactKind, Channel, ShownError, Visibility};
 use annals_core::path::LogicalPath;
-use annals_core::turn::outcome::{Notice, Outcome, Output, Payload};
+use annals_core::turn::outcome::{Notice, Outcome, Payload};
 use annals_core::turn::protocol;
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -263,7 +263,7 @@ async fn record(cx: &ToolCx, args: &Args, edited: Edited) -> Outcome {
     notices.extend(recorded.notices);
     Outcome {
         notices,
-        output: Output::PayloadLast(Payload::json(&summary)),
+        closing: Some(Payload::json(&summary)),
         artifacts: vec![recorded.artifact],
         sources: recorded.source.into_iter().collect(),
         error: recorded.error,
