@@ -96,9 +96,7 @@ pub(super) fn prepare(connection: &mut Connection, database: &Database) -> Resul
             .pragma_update(None, "page_size", PAGE_BYTES)
             .map_err(fault)?;
     }
-    let mode: String = connection
-        .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
-        .map_err(fault)?;
+    let mode = write_ahead(connection).map_err(fault)?;
     if mode != "wal" {
         let detail = format!("its file system does not allow a write-ahead log (journal mode `{mode}`)");
         return Err(LogError::Storage {
@@ -107,6 +105,22 @@ pub(super) fn prepare(connection: &mut Connection, database: &Database) -> Resul
         });
     }
     migrate(connection).map_err(|fault| fault.into_log(database))
+}
+
+/// Asks for a write-ahead log and gives the mode there is. SQLite does not wait for others that are asking too, whatever
+/// the busy timeout says, so the waiting is done here.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
+    const TRIES: u32 = 500;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+    for _ in 1..TRIES {
+        match connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)) {
+            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
+                std::thread::sleep(PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), Fault> {

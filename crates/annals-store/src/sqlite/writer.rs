@@ -3,6 +3,8 @@
 //! While a commit waits for the disk, requests queue up; the next commit takes them all. A request is answered
 //! only after the commit that holds it. Nothing here knows what a request means.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,9 +21,10 @@ use crate::log::LogError;
 /// One commit takes at most so many requests.
 const GROUP_MAX_JOBS: usize = 1024;
 
-/// How long the first request of a commit waits for those that came with it last time. Short beside a sync, long
-/// beside the time that answered writers need to come back.
-const GATHER_MAX: Duration = Duration::from_micros(400);
+/// The first request of a commit waits for others at most so long, and never longer than this share of what the
+/// last commit took: a wait that saves a sync must be short beside one.
+const GATHER_MAX: Duration = Duration::from_millis(4);
+const GATHER_SHARE: u32 = 4;
 
 /// What a request works with, inside the transaction.
 pub(super) struct Work<'w> {
@@ -70,6 +73,8 @@ where
 #[derive(Debug)]
 pub(super) struct Writer {
     jobs: Option<Sender<Box<dyn Job>>>,
+    /// Requests that were sent and not yet answered.
+    pending: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -80,18 +85,22 @@ impl Writer {
         observers: Vec<Box<dyn LogObserver>>,
     ) -> std::io::Result<Self> {
         let (jobs, queue) = channel();
+        let pending = Arc::new(AtomicUsize::new(0));
         let committer = Committer {
             connection,
             database,
             observers,
             words: WordKeys::default(),
-            last_group: 1,
+            pending: Arc::clone(&pending),
+            expected: 1,
+            last_commit: Duration::ZERO,
         };
         let thread = std::thread::Builder::new()
             .name("annals-log".to_owned())
             .spawn(move || committer.serve(&queue))?;
         Ok(Writer {
             jobs: Some(jobs),
+            pending,
             thread: Some(thread),
         })
     }
@@ -109,6 +118,7 @@ impl Writer {
             reply,
         };
         let jobs = self.jobs.as_ref().ok_or(LogError::Closed)?;
+        self.pending.fetch_add(1, Ordering::Relaxed);
         jobs.send(Box::new(request)).map_err(|_| LogError::Closed)?;
         answer.await.unwrap_or(Err(LogError::Closed))
     }
@@ -128,28 +138,32 @@ struct Committer {
     database: Database,
     observers: Vec<Box<dyn LogObserver>>,
     words: WordKeys,
-    last_group: usize,
+    pending: Arc<AtomicUsize>,
+    /// How many requests were under way when the last commit ended: so many may come again.
+    expected: usize,
+    last_commit: Duration,
 }
 
 impl Committer {
     fn serve(mut self, queue: &Receiver<Box<dyn Job>>) {
         while let Ok(first) = queue.recv() {
             let group = self.gather(first, queue);
-            self.last_group = group.len();
+            let begun = Instant::now();
             self.commit(group);
+            self.last_commit = begun.elapsed();
         }
     }
 
-    /// Takes what is queued. When the last group was larger, its writers have just been answered and are about to
-    /// ask again: waiting a moment for them saves a sync.
+    /// Takes what is queued. When more requests were under way before, their writers have just been answered and
+    /// are about to ask again: waiting a moment for them saves a sync. A lone writer never waits.
     fn gather(&self, first: Box<dyn Job>, queue: &Receiver<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
         let mut group = vec![first];
-        let deadline = Instant::now() + GATHER_MAX;
+        let deadline = Instant::now() + GATHER_MAX.min(self.last_commit / GATHER_SHARE);
         while group.len() < GROUP_MAX_JOBS {
             match queue.try_recv() {
                 Ok(job) => group.push(job),
                 Err(TryRecvError::Disconnected) => break,
-                Err(TryRecvError::Empty) if group.len() >= self.last_group => break,
+                Err(TryRecvError::Empty) if group.len() >= self.expected => break,
                 Err(TryRecvError::Empty) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     match queue.recv_timeout(left) {
@@ -166,12 +180,20 @@ impl Committer {
     /// for its own reasons.
     fn commit(&mut self, mut group: Vec<Box<dyn Job>>) {
         match self.transact(&mut group) {
-            Ok(()) => group.into_iter().for_each(|job| job.answer(None)),
+            Ok(()) => {
+                self.expected = self.pending.load(Ordering::Relaxed);
+                group.into_iter().for_each(|job| self.answer(job, None));
+            }
             Err(error) => match group.len() {
-                1 => group.remove(0).answer(Some(self.database.error(error))),
+                1 => self.answer(group.remove(0), Some(self.database.error(error))),
                 _ => group.into_iter().for_each(|job| self.commit(vec![job])),
             },
         }
+    }
+
+    fn answer(&self, job: Box<dyn Job>, failed: Option<LogError>) {
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+        job.answer(failed);
     }
 
     fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), rusqlite::Error> {

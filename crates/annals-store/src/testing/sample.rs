@@ -88,6 +88,7 @@ pub fn varied_blocks() -> Vec<Block> {
         Block {
             path: Some(LogicalPath::file(&turn, &rel)),
             mime: "image/png".into(),
+            tokens: annals_core::tokens::media("image/png", blob.size_bytes),
             body: Body::Blob(blob),
             meta: Some(Box::new(Meta {
                 file: Some(Box::new(file)),

@@ -62,7 +62,7 @@ async fn a_pdf_and_a_picture_are_shown_and_office_files_are_named() {
         assert!(outcome.artifacts[0].file.hosted_uri.is_some());
         shapes.push(shape(&stage).lines().skip(1).collect::<Vec<_>>().join("\n"));
     }
-    insta::assert_snapshot!(shapes.join("\n\n"), @"");
+    insta::assert_snapshot!(shapes.join("\n\n"));
 }
 
 #[tokio::test]
