@@ -193,12 +193,12 @@ impl Stage {
 
 /// The JSON that answers a call.
 pub(crate) fn json(outcome: &Outcome) -> Value {
-    match &outcome.output {
-        Output::Payload(payload) | Output::PayloadLast(payload) => {
-            serde_json::from_str(&payload.text).unwrap()
-        }
-        other => panic!("no payload: {other:?}"),
-    }
+    let payload = match &outcome.output {
+        Output::Payload(payload) => Some(payload),
+        _ => outcome.closing.as_ref(),
+    };
+    let payload = payload.unwrap_or_else(|| panic!("no payload: {:?}", outcome.output));
+    serde_json::from_str(&payload.text).unwrap()
 }
 
 pub(crate) fn codes(outcome: &Outcome) -> Vec<&str> {
