@@ -73,12 +73,11 @@ pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
 /// Makes the file one of ours, of the newest schema; refuses what is not ours or is newer.
 pub(super) fn prepare(connection: &mut Connection, database: &Database) -> Result<(), LogError> {
     let fault = |error| database.error(error);
-    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let version = number("user_version").map_err(fault)?;
-    let application = number("application_id").map_err(fault)?;
-    let objects: i64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(fault)?;
+    let Found {
+        version,
+        application,
+        objects,
+    } = Found::read(connection).map_err(fault)?;
     if objects > 0 && application != APPLICATION_ID {
         return Err(LogError::Foreign {
             log: database.name().to_owned(),
@@ -105,6 +104,27 @@ pub(super) fn prepare(connection: &mut Connection, database: &Database) -> Resul
         });
     }
     migrate(connection).map_err(|fault| fault.into_log(database))
+}
+
+/// What a file says of itself.
+struct Found {
+    version: i64,
+    application: i64,
+    objects: i64,
+}
+
+impl Found {
+    /// Read in one transaction: another process may be making the file this moment, and half of its answer would look
+    /// like somebody else's database.
+    fn read(connection: &mut Connection) -> rusqlite::Result<Self> {
+        let tx = connection.transaction()?;
+        let number = |name: &str| tx.pragma_query_value(None, name, |row| row.get(0));
+        Ok(Found {
+            objects: tx.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?,
+            version: number("user_version")?,
+            application: number("application_id")?,
+        })
+    }
 }
 
 /// Asks for a write-ahead log and gives the mode there is. SQLite does not wait for others that are asking too, whatever

@@ -112,6 +112,7 @@ pub fn varied_blocks() -> Vec<Block> {
         },
         Block {
             body: Body::Text("[\"json\", \"text\"]".into()),
+            tokens: 6,
             ..plain(8, BlockKind::Plan)
         },
         Block {
