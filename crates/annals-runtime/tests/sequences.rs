@@ -76,3 +76,58 @@ async fn clarify_ends_the_turn_and_the_next_prompt_resolves_it() {
     let session = turn(&agent, session, "turn_2", "2025").await;
     insta::assert_snapshot!(shape(&session));
 }
+
+/// One turn with one call of executed Python, behind the walls.
+async fn executed(code: &str, files: &[&str]) -> annals_runtime::Session {
+    let contract: Vec<_> = files
+        .iter()
+        .map(|name| json!({"filename": name, "description": "made"}))
+        .collect();
+    let bench = Bench::new();
+    let builder = bench.builder(json!({"steps": [
+        {"text": "Computing", "tool_calls": [{"id": "x", "tool": "exec_tools.execute_code_python",
+            "params": {"code": code, "contract": contract}}]},
+        {"text": "Done"}
+    ]}));
+    let sandbox = std::sync::Arc::new(annals_sandbox::Local::new());
+    let agent = builder
+        .tools(annals_tools::exec::all())
+        .sandbox(sandbox)
+        .build()
+        .await
+        .unwrap();
+    let session = agent.session("c").await.unwrap();
+    turn(&agent, session, "turn_1", "Compute").await
+}
+
+const MAKE: &str = "import os\n\
+    files = os.path.join(os.environ['OUT_DIR'], 'turn_1', 'files')\n\
+    def make(name, data):\n    open(os.path.join(files, name), 'wb').write(data)\n";
+
+#[tokio::test]
+async fn code_that_makes_pdf_text_and_excel() {
+    let code = format!(
+        "{MAKE}make('report.pdf', b'%PDF-1.4\\n' + b'%' * 600 + b'\\n%%EOF\\n')\nmake('notes.txt', b'some notes of the run\\n')\n\
+         make('data.xlsx', b'PK\\x03\\x04' + b'\\0' * 600)\n"
+    );
+    let session = executed(&code, &["report.pdf", "notes.txt", "data.xlsx"]).await;
+    insta::assert_snapshot!(shape(&session));
+}
+
+#[tokio::test]
+async fn code_that_makes_everything_and_then_fails() {
+    let code = format!("{MAKE}make('a.txt', b'all that was promised\\n')\nraise SystemExit(3)\n");
+    insta::assert_snapshot!(shape(&executed(&code, &["a.txt"]).await));
+}
+
+#[tokio::test]
+async fn code_that_makes_a_part_without_failing() {
+    let code = format!("{MAKE}make('a.txt', b'half of what was promised\\n')\n");
+    insta::assert_snapshot!(shape(&executed(&code, &["a.txt", "b.txt"]).await));
+}
+
+#[tokio::test]
+async fn code_that_makes_a_part_and_then_fails() {
+    let code = format!("{MAKE}make('a.txt', b'half of what was promised\\n')\nraise SystemExit(3)\n");
+    insta::assert_snapshot!(shape(&executed(&code, &["a.txt", "b.txt"]).await));
+}
