@@ -292,7 +292,7 @@ impl Agent {
         drop(timeline);
         drive.contribute(contributed).await?;
         let end = drive.run().await;
-        session.journal.set_listener(Arc::new(Nobody));
+        session.rest();
         end
     }
 
@@ -318,7 +318,7 @@ impl Agent {
             Some(_) => drive.run().await,
             None => drive.finish(TurnEnd::Interrupted, None).await,
         };
-        session.journal.set_listener(Arc::new(Nobody));
+        session.rest();
         end
     }
 
@@ -368,7 +368,7 @@ impl Agent {
         drive.fresh.insert(call.clone(), params);
         drive.run_calls(vec![call]).await?;
         let end = drive.finish(TurnEnd::Complete, None).await;
-        session.journal.set_listener(Arc::new(Nobody));
+        session.rest();
         end
     }
 

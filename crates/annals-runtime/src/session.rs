@@ -11,6 +11,7 @@ use annals_tools::ConversationCx;
 
 use crate::error::RunError;
 use crate::journal::Journal;
+use crate::listen::Nobody;
 
 /// One conversation, opened for writing. There is at most one at a time, on any machine.
 pub struct Session {
@@ -65,6 +66,12 @@ impl Session {
     /// What tools of this conversation share: its files, its artifacts, its sandbox.
     pub fn cx(&self) -> &Arc<ConversationCx> {
         &self.cx
+    }
+
+    /// Between turns a session holds its timeline and nothing that can be made again from it.
+    pub(crate) fn rest(&mut self) {
+        self.journal.set_listener(Arc::new(Nobody));
+        self.renderer = None;
     }
 
     /// Ends the session: its sandbox is closed, and others may write. Nothing of the conversation is lost.
