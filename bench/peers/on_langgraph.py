@@ -1,5 +1,5 @@
 """The workloads on LangGraph, through its public API, as it ships: a graph of a model node and a `ToolNode`, with no
-saver or with the SQLite saver (WAL, synchronous NORMAL as `sqlite3` opens it: not synced at each commit).
+saver or with the SQLite saver (which syncs, but in the background while the next step runs: durability `async`).
 
 It has no sandbox, no file operations and no streams of operations; those workloads do not exist here.
 """

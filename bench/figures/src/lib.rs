@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn a_figure_is_one_line_of_json_with_what_is_known() {
-        let figure = Figure::new("hide \"x\"\nat 50k", 12.5, "µs").median(13.0).at_most(20.0);
+        let figure = Figure::new("hide \"x\"\nat 50k", 12.5, "µs")
+            .median(13.0)
+            .at_most(20.0);
         assert_eq!(
             figure.json(),
             r#"{"name": "hide \"x\" at 50k", "value": 12.5, "unit": "µs", "median": 13, "at_most": 20}"#

@@ -78,7 +78,11 @@ pub(crate) async fn converse(agent: &Agent, name: &str, rounds: usize) -> anyhow
     for done in (0..rounds.max(1)).step_by(TURN_ROUNDS) {
         session = agent.run(session, prompt(done)).await?;
     }
-    anyhow::ensure!(session.answer() == "done", "the turn ended with `{}`", session.answer());
+    anyhow::ensure!(
+        session.answer() == "done",
+        "the turn ended with `{}`",
+        session.answer()
+    );
     Ok(session)
 }
 

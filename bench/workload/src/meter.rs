@@ -63,7 +63,10 @@ pub(crate) fn rss_bytes() -> u64 {
     // SAFETY: takes any pad and only gives free pages back.
     unsafe { libc::malloc_trim(0) };
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    let pages = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * 4_096
 }
 

@@ -47,7 +47,10 @@ impl Scripted {
     pub(crate) fn many(rounds: usize, calls: Vec<(&'static str, Value)>) -> Self {
         Scripted {
             rounds,
-            calls: calls.into_iter().map(|(tool, args)| (tool, args.to_string())).collect(),
+            calls: calls
+                .into_iter()
+                .map(|(tool, args)| (tool, args.to_string()))
+                .collect(),
             delay: Duration::ZERO,
             waiting: Arc::default(),
         }
