@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: pages that are made from other things, so that they cannot say something else.
 
 mod dependencies;
+mod picture;
 mod tools;
 
 use anyhow::Context as _;
@@ -8,14 +9,15 @@ use anyhow::Context as _;
 use crate::flags::Flags;
 use crate::repository::root;
 
-/// Writes `docs/dependencies.md` and `docs/tools.md`.
+/// Writes `docs/dependencies.md`, `docs/tools.md` and `docs/demo.svg`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     Flags::new(arguments).done()?;
     write("docs/dependencies.md", &dependencies::page()?)?;
     dependencies::unexplained()?
         .iter()
         .for_each(|line| println!("no word about {line}"));
-    write("docs/tools.md", &tools::page()?)
+    write("docs/tools.md", &tools::page()?)?;
+    write("docs/demo.svg", &picture::page()?)
 }
 
 fn write(name: &str, text: &str) -> anyhow::Result<()> {

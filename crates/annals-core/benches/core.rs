@@ -368,23 +368,29 @@ fn bench_memory(table: &mut Table) {
     let before = HELD_BYTES.load(Ordering::Relaxed);
     let timeline = Writer::new().timeline(LENGTHS[2]);
     let held = (HELD_BYTES.load(Ordering::Relaxed) - before) as f64;
-    let bodies: usize = timeline
-        .blocks()
-        .iter()
-        .filter_map(|block| block.text())
-        .map(str::len)
-        .sum();
-    let json = |block: &Arc<Block>| {
-        serde_json::to_string(&BlockJson::from(&**block))
+    let body_bytes = |block: &Block| block.text().map_or(0, str::len);
+    let text_bytes = |block: &Block| {
+        let path = block.path.as_ref().map_or(0, |path| path.as_str().len());
+        let meta = block.meta.as_ref().map(serde_json::to_string);
+        body_bytes(block) + path + meta.map_or(0, |meta| meta.expect("plain data").len())
+    };
+    let json_bytes = |block: &Block| {
+        serde_json::to_string(&BlockJson::from(block))
             .expect("plain data")
             .len()
     };
-    let text: usize = timeline.blocks().iter().map(json).sum();
+    let sum = |of: &dyn Fn(&Block) -> usize| timeline.blocks().iter().map(|block| of(block)).sum::<usize>();
+    let (bodies, text, json) = (sum(&body_bytes), sum(&text_bytes), sum(&json_bytes));
     let blocks = timeline.blocks().len() as f64;
     table.ratio(
-        "memory held against the text (JSON form)",
+        "memory held against the text (bodies, paths, metadata)",
         held / text as f64,
         1.3,
+    );
+    table.ratio(
+        "memory held against the blocks as JSON",
+        held / json as f64,
+        f64::INFINITY,
     );
     table.ratio(
         "memory held against the bodies alone",

@@ -16,7 +16,7 @@ use annals_core::turn::round::{self, NewAnswer, NewCall};
 use annals_core::turn::{Budget, TurnEnd, next, recovery};
 use annals_core::view::compact::{self, Force};
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
-use annals_core::view::{CachePoint, CachePoints, Layout, Place, Renderer, prune};
+use annals_core::view::{CachePoint, CachePoints, Layout, Messages, Place, Renderer, prune};
 use common::{Scene, artifact, attachment, call, new_call, path, payload, turn};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -500,7 +500,7 @@ struct Bytes {
 }
 
 impl Bytes {
-    fn of(messages: &[Message]) -> Self {
+    fn of(messages: &Messages) -> Self {
         let mut flat = Bytes {
             bytes: Vec::new(),
             up_to_tail: 0,
@@ -584,9 +584,9 @@ fn marks(prompt: &Prompt) -> Vec<CachePoint> {
 }
 
 /// Every call has exactly one reply, in the next message; every reply has its call; nobody says nothing.
-fn check_exchanges(messages: &[Message]) -> Played {
+fn check_exchanges(messages: &Messages) -> Played {
     prop_assert!(
-        matches!(messages.first(), Some(Message::User(_))),
+        matches!(messages.get(0), Some(Message::User(_))),
         "a prompt begins with the person"
     );
     for (at, message) in messages.iter().enumerate() {

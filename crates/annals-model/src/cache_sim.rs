@@ -270,7 +270,7 @@ mod tests {
         Prompt {
             system: "Be brief.".into(),
             tools: [].into(),
-            messages: vec![Message::User(pieces)],
+            messages: vec![Message::User(pieces)].into(),
         }
     }
 

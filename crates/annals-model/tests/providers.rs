@@ -77,7 +77,7 @@ fn prompt() -> Prompt {
     Prompt {
         system: "Be brief.".into(),
         tools: [tool("now"), tool("react.write")].into(),
-        messages: vec![Message::User(vec![Piece::text("Hello")])],
+        messages: vec![Message::User(vec![Piece::text("Hello")])].into(),
     }
 }
 

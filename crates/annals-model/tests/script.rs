@@ -22,7 +22,7 @@ fn prompt(text: &str) -> Prompt {
     Prompt {
         system: "Be brief.".into(),
         tools: [].into(),
-        messages: vec![Message::User(vec![piece])],
+        messages: vec![Message::User(vec![piece])].into(),
     }
 }
 

@@ -40,12 +40,11 @@ impl Model for Instantly {
 
     async fn stream(&self, request: Request, _: &CancellationToken) -> Result<EventStream, ModelError> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let replies = request
-            .prompt
-            .messages
-            .iter()
-            .filter(|message| matches!(message, annals_core::view::Message::Tool(_)));
-        let round = replies.count() % (self.rounds + 1);
+        let round = match &self.meeting {
+            // One session after the other: what was asked before tells the round, and no prompt is walked for it.
+            None => call % (self.rounds + 1),
+            Some(_) => rounds_of(&request),
+        };
         if let (0, Some(meeting)) = (round, &self.meeting) {
             meeting.wait().await;
         }
@@ -71,6 +70,13 @@ impl Model for Instantly {
         };
         Ok(stream::iter(events.into_iter().map(Ok)).boxed())
     }
+}
+
+fn rounds_of(request: &Request) -> usize {
+    let messages = request.prompt.messages.iter();
+    messages
+        .filter(|message| matches!(message, annals_core::view::Message::Tool(_)))
+        .count()
 }
 
 async fn agent(log: Arc<dyn BlockLog>, home: &std::path::Path, model: Instantly) -> Agent {

@@ -48,7 +48,7 @@ impl Drive<'_> {
         let prompt = Prompt {
             system: "You keep the memory of an agent.".into(),
             tools: [].into(),
-            messages: vec![Message::User(vec![Piece::text(text)])],
+            messages: vec![Message::User(vec![Piece::text(text)])].into(),
         };
         let request = Request {
             purpose: Purpose::Summary,

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use annals_core::block::BlobDigest;
+use annals_core::block::{Blob, BlobDigest};
 use annals_core::tokens;
 use annals_core::turn::{Budget, CallModel, Offer};
-use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
+use annals_core::view::prompt::{Message, Piece, Prompt};
 use annals_core::view::{Announce, Layout, Renderer, Tail, ToolSchema};
 use annals_model::{Purpose, Request, Window};
 
@@ -97,7 +97,7 @@ pub(crate) async fn request(
         });
         (prompt, rendered)
     });
-    let media = load_media(agent, &prompt).await?;
+    let media = load_media(agent, renderer.media()).await?;
     Ok(Request {
         prompt: Arc::new(prompt),
         media,
@@ -122,33 +122,17 @@ fn ask_for_an_answer(prompt: &mut Prompt) {
 }
 
 /// The bytes of every image and document that the prompt shows.
-pub(crate) async fn load_media(
+async fn load_media(
     agent: &AgentParts,
-    prompt: &Prompt,
+    shown: impl Iterator<Item = &Blob>,
 ) -> Result<HashMap<BlobDigest, Arc<[u8]>>, RunError> {
     let mut media = HashMap::new();
-    for piece in prompt.messages.iter().flat_map(pieces) {
-        if let PieceBody::Media { blob, .. } = &piece.body
-            && !media.contains_key(&blob.digest)
-        {
+    for blob in shown {
+        if !media.contains_key(&blob.digest) {
             let bytes = agent.artifacts.get(&blob.digest).await;
             let bytes = bytes.map_err(|error| RunError::Artifact(error.to_string()))?;
             media.insert(blob.digest, Arc::from(&bytes[..]));
         }
     }
     Ok(media)
-}
-
-fn pieces(message: &Message) -> Vec<&Piece> {
-    match message {
-        Message::User(pieces) => pieces.iter().collect(),
-        Message::Tool(replies) => replies.iter().flat_map(|reply| &reply.pieces).collect(),
-        Message::Assistant(pieces) => {
-            let texts = pieces.iter().filter_map(|piece| match piece {
-                AssistantPiece::Text(piece) => Some(piece),
-                AssistantPiece::Thinking { .. } | AssistantPiece::Call(_) => None,
-            });
-            texts.collect()
-        }
-    }
 }

@@ -1,6 +1,12 @@
 //! Typed metadata of a block. Flat in JSON; grouped here so that an ordinary block pays for one pointer.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{BlobDigest, SafeDigest, ShownError};
@@ -136,78 +142,169 @@ impl Meta {
 
     /// The flat JSON object.
     pub fn to_map(&self) -> Map<String, Value> {
-        let mut map = Map::new();
-        let mut put = |name: &str, value: Value| map.insert(name.to_owned(), value);
+        match to_value(self) {
+            Value::Object(map) => map,
+            _ => unreachable!("metadata serialises to an object"),
+        }
+    }
+
+    /// Reads the flat JSON object. A known field of the wrong shape is kept among the further ones rather than
+    /// lost, so a log written by another hand still opens.
+    pub fn from_map(map: Map<String, Value>) -> Self {
+        let text = Value::Object(map).to_string();
+        Self::from_json(&text).expect("an object was just written")
+    }
+
+    /// Reads the flat JSON object from its text, as [`from_map`](Self::from_map) does. A log has this on almost every
+    /// block, so nothing is built that is not kept.
+    pub fn from_json(text: &str) -> serde_json::Result<Self> {
+        let fields: Fields<'_> = serde_json::from_str(text)?;
+        let file = fields
+            .have(FILE)
+            .then(|| serde_json::from_str::<FileMeta>(text).ok())
+            .flatten();
+        let summary = fields
+            .have(SUMMARY)
+            .then(|| serde_json::from_str::<SummaryMeta>(text).ok())
+            .flatten();
+        let mut meta = Meta::EMPTY;
+        let mut further = Map::new();
+        for (name, raw) in &fields.0 {
+            let known = match &**name {
+                "tool_call_id" => read_some(raw, &mut meta.call),
+                "step" => read_some(raw, &mut meta.step),
+                "result_count" => read_some(raw, &mut meta.result_count),
+                "digest_of_artifact" => read(raw, &mut meta.is_digest),
+                "error" => read_some(raw, &mut meta.error),
+                "sources_used" => read(raw, &mut meta.sources_used),
+                "sources" => read(raw, &mut meta.sources),
+                "cut" => read(raw, &mut meta.cut),
+                name if FILE.contains(&name) => file.is_some(),
+                name if SUMMARY.contains(&name) => summary.is_some(),
+                _ => false,
+            };
+            if !known {
+                further.insert(name.clone().into_owned(), serde_json::from_str(raw.get())?);
+            }
+        }
+        meta.file = file.filter(|file| *file != FileMeta::default()).map(Box::new);
+        meta.summary = summary.map(Box::new);
+        meta.extra = Extra::of(further);
+        Ok(meta)
+    }
+}
+
+const FILE: &[&str] = &[
+    "hosted_uri",
+    "rn",
+    "key",
+    "physical_path",
+    "content_digest",
+    "size_bytes",
+    "digest",
+];
+
+const SUMMARY: &[&str] = &[
+    "covered_turn_ids",
+    "first_kept_seq",
+    "compaction_digest",
+    "split_turn_id",
+];
+
+/// The fields of an object, each still as text; of two with one name the later.
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl Fields<'_> {
+    fn have(&self, group: &[&str]) -> bool {
+        self.0.iter().any(|(name, _)| group.contains(&&**name))
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields: Vec<(Cow<'de, str>, &RawValue)> = Vec::new();
+                while let Some(Name(name)) = map.next_key()? {
+                    let value = map.next_value()?;
+                    match fields.iter_mut().find(|(known, _)| *known == name) {
+                        Some(known) => known.1 = value,
+                        None => fields.push((name, value)),
+                    }
+                }
+                Ok(Fields(fields))
+            }
+        }
+        from.deserialize_map(Visit)
+    }
+}
+
+/// A field's name, borrowed unless it has escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Reads a field into its place; whether it had the right shape.
+fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue, place: &mut T) -> bool {
+    let value = serde_json::from_str(raw.get());
+    let is_read = value.is_ok();
+    value.into_iter().for_each(|value| *place = value);
+    is_read
+}
+
+/// The same for a field that may be absent; `null` is of no shape.
+fn read_some<'a, T: Deserialize<'a>>(raw: &'a RawValue, place: &mut Option<T>) -> bool {
+    *place = serde_json::from_str(raw.get()).ok();
+    place.is_some()
+}
+
+impl Serialize for Meta {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
         if let Some(call) = &self.call {
-            put("tool_call_id", call.as_str().into());
+            map.serialize_entry("tool_call_id", call)?;
         }
-        if let Some(step) = self.step {
-            put("step", step.into());
+        if let Some(step) = &self.step {
+            map.serialize_entry("step", step)?;
         }
-        if let Some(count) = self.result_count {
-            put("result_count", count.into());
+        if let Some(count) = &self.result_count {
+            map.serialize_entry("result_count", count)?;
         }
         if self.is_digest {
-            put("digest_of_artifact", true.into());
+            map.serialize_entry("digest_of_artifact", &true)?;
         }
         if let Some(error) = &self.error {
-            put("error", to_value(error));
+            map.serialize_entry("error", error)?;
         }
         if !self.sources_used.is_empty() {
-            put("sources_used", to_value(&self.sources_used));
+            map.serialize_entry("sources_used", &self.sources_used)?;
         }
         if !self.sources.is_empty() {
-            put("sources", to_value(&self.sources));
+            map.serialize_entry("sources", &self.sources)?;
         }
         if !self.cut.is_empty() {
-            put("cut", to_value(&self.cut));
+            map.serialize_entry("cut", &self.cut)?;
         }
         let groups = [
             self.file.as_deref().map(to_value),
             self.summary.as_deref().map(to_value),
         ];
         for group in groups.into_iter().flatten() {
-            if let Value::Object(fields) = group {
-                map.extend(fields);
-            }
+            let fields = group.as_object().into_iter().flatten();
+            fields
+                .into_iter()
+                .try_for_each(|(name, value)| map.serialize_entry(name, value))?;
         }
-        map.extend(self.extra.map());
-        map
-    }
-
-    /// Reads the flat JSON object. A known field of the wrong shape is kept among the further ones rather than
-    /// lost, so a log written by another hand still opens.
-    pub fn from_map(mut map: Map<String, Value>) -> Self {
-        let mut meta = Meta {
-            call: take(&mut map, "tool_call_id"),
-            step: take(&mut map, "step"),
-            result_count: take(&mut map, "result_count"),
-            is_digest: take(&mut map, "digest_of_artifact").unwrap_or_default(),
-            error: take(&mut map, "error"),
-            sources_used: take(&mut map, "sources_used").unwrap_or_default(),
-            sources: take(&mut map, "sources").unwrap_or_default(),
-            cut: take(&mut map, "cut").unwrap_or_default(),
-            ..Meta::EMPTY
-        };
-        const FILE: [&str; 7] = [
-            "hosted_uri",
-            "rn",
-            "key",
-            "physical_path",
-            "content_digest",
-            "size_bytes",
-            "digest",
-        ];
-        const SUMMARY: [&str; 4] = [
-            "covered_turn_ids",
-            "first_kept_seq",
-            "compaction_digest",
-            "split_turn_id",
-        ];
-        meta.file = take_group(&mut map, &FILE).filter(|file| **file != FileMeta::default());
-        meta.summary = take_group(&mut map, &SUMMARY);
-        meta.extra = Extra::of(map);
-        meta
+        for (name, value) in self.extra.map() {
+            map.serialize_entry(&name, &value)?;
+        }
+        map.end()
     }
 }
 
@@ -227,28 +324,4 @@ impl Extra {
 
 fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("plain data always serialises to JSON")
-}
-
-fn take<T: serde::de::DeserializeOwned>(map: &mut Map<String, Value>, name: &str) -> Option<T> {
-    let parsed = T::deserialize(map.get(name)?).ok()?;
-    map.shift_remove(name);
-    Some(parsed)
-}
-
-fn take_group<T: serde::de::DeserializeOwned>(
-    map: &mut Map<String, Value>,
-    names: &[&str],
-) -> Option<Box<T>> {
-    let group: Map<String, Value> = names
-        .iter()
-        .filter_map(|name| Some((name.to_string(), map.get(*name)?.clone())))
-        .collect();
-    if group.is_empty() {
-        return None;
-    }
-    let parsed = T::deserialize(Value::Object(group)).ok()?;
-    names.iter().for_each(|name| {
-        map.shift_remove(*name);
-    });
-    Some(Box::new(parsed))
 }

@@ -256,6 +256,11 @@ impl LogicalPath {
         &self.text
     }
 
+    /// Whether it names something that lies below OUT_DIR: a file or an attachment.
+    pub fn is_file(&self) -> bool {
+        matches!(self.shape, Shape::File | Shape::Attachment)
+    }
+
     /// What it names.
     pub fn kind(&self) -> PathKind<'_> {
         let text = &*self.text;

@@ -2,8 +2,9 @@
 
 use super::paths::is_digest;
 use super::{NONE, Timeline, ix_of};
-use crate::block::{Block, BlockKind, SafeDigest};
-use crate::path::{LogicalPath, PathKind};
+use crate::block::{Block, SafeDigest};
+use crate::ids::Seq;
+use crate::path::LogicalPath;
 
 /// What a path names now: the latest content and the latest metadata.
 #[derive(Clone, Debug)]
@@ -75,23 +76,17 @@ impl Timeline {
     }
 
     /// Every file and attachment of the conversation, each with its latest content block, oldest first.
-    pub fn files(&self) -> impl Iterator<Item = &Block> {
-        let is_content = |block: &&Block| {
-            matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment) && !is_digest(block)
-        };
-        self.blocks
-            .iter()
-            .map(|block| &**block)
-            .filter(is_content)
-            .filter(|block| {
-                let path = block.path.as_ref().filter(|path| is_file(path));
-                path.and_then(|path| self.latest(path))
-                    .is_some_and(|latest| latest.seq == block.seq)
-            })
+    pub fn files(&self) -> impl DoubleEndedIterator<Item = &Block> {
+        self.paths.files().into_iter().map(|ix| self.at_ix(ix))
     }
-}
 
-/// Whether a path names something that lies below OUT_DIR.
-fn is_file(path: &LogicalPath) -> bool {
-    matches!(path.kind(), PathKind::File { .. } | PathKind::Attachment { .. })
+    /// Like [`files`](Self::files), as far as they come before this block.
+    pub(crate) fn files_before(
+        &self,
+        end: Seq,
+    ) -> impl ExactSizeIterator<Item = &Block> + DoubleEndedIterator {
+        let mut latest = self.paths.files();
+        latest.truncate(latest.partition_point(|&ix| ix < ix_of(end)));
+        latest.into_iter().map(|ix| self.at_ix(ix))
+    }
 }

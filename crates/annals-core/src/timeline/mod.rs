@@ -171,8 +171,18 @@ impl Timeline {
 
     /// The blocks of a turn. Turns are contiguous: a turn ends where the next one begins.
     pub fn turn_blocks(&self, turn: &Turn) -> &[Arc<Block>] {
-        let end = self.turns.end_of(turn).unwrap_or(self.blocks.len());
-        &self.blocks[turn.first as usize..end]
+        &self.blocks[turn.first as usize..self.turn_end(turn)]
+    }
+
+    /// Where the blocks of a turn end.
+    pub(crate) fn turn_end(&self, turn: &Turn) -> usize {
+        self.turns.end_of(turn).unwrap_or(self.blocks.len())
+    }
+
+    /// The turn that was running when this block was written.
+    pub(crate) fn turn_around(&self, ix: Ix) -> &Turn {
+        let begun = self.turns().partition_point(|turn| turn.first <= ix);
+        &self.turns()[begun - 1]
     }
 
     /// What is known of a call.

@@ -35,6 +35,8 @@ pub(crate) struct Paths {
     orphans: HashMap<u32, LogicalPath>,
     /// For each block, the block before it with the same path.
     previous: Vec<Ix>,
+    /// Entries of paths that lie below OUT_DIR and have content, in the order they first had it.
+    files: Vec<u32>,
 }
 
 impl Paths {
@@ -60,8 +62,22 @@ impl Paths {
         self.previous[ix as usize] = entry.last;
         entry.last = ix;
         if !is_digest(block) {
+            if entry.content == NONE && path.is_file() {
+                self.files.push(number);
+            }
             entry.content = ix;
         }
+    }
+
+    /// The latest content block of every file and attachment, oldest first.
+    pub(crate) fn files(&self) -> Vec<Ix> {
+        let latest = self
+            .files
+            .iter()
+            .map(|&number| self.entries[number as usize].content);
+        let mut latest: Vec<Ix> = latest.collect();
+        latest.sort_unstable();
+        latest
     }
 
     pub(crate) fn get(&self, blocks: &[Arc<Block>], path: &LogicalPath) -> Option<PathEntry> {

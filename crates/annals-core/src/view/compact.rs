@@ -12,7 +12,7 @@ use crate::block::{Block, BlockKind, NewBlock, SafeDigest, SummaryMeta};
 use crate::ids::{CallId, Seq, TurnId};
 use crate::limits;
 use crate::path::LogicalPath;
-use crate::timeline::Timeline;
+use crate::timeline::{Ix, Timeline};
 use crate::tokens;
 use crate::turn::outcome::HideItem;
 use crate::view::Layout;
@@ -43,8 +43,8 @@ pub struct CompactionPlan {
     pub artifacts: String,
     /// What the view costs less, before the summary is added.
     pub gained_tokens: u64,
-    /// Places of the covered blocks, in order.
-    covered: Vec<Seq>,
+    /// The covered blocks, in order.
+    covered: Vec<Ix>,
 }
 
 /// The plan for a view whose share of the window is `budget_tokens`; `None` when there is nothing to gain.
@@ -59,8 +59,8 @@ pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<Com
     // Without a place to cut, large contents can still be set aside; an older summary is always written anew.
     let cut = find_cut(timeline, list, keep).unwrap_or(usize::from(begins_with_summary(timeline, list)));
     let first_kept = timeline.at_ix(list.get(cut)?.ix);
-    let is_pinned = |slot: &&Slot| timeline.is_pinned(timeline.at_ix(slot.ix));
-    let (pinned, covered): (Vec<&Slot>, Vec<&Slot>) = list[..cut].iter().partition(is_pinned);
+    let (pinned, covered): (Vec<&Slot>, Vec<&Slot>) =
+        list[..cut].iter().partition(|slot| timeline.is_pinned(slot));
     let gained: u64 = covered.iter().map(|slot| cost(slot)).sum();
     let hides = oversized(timeline, pinned.into_iter().chain(&list[cut..]), keep);
     let set_aside: u64 = hides.iter().map(|hide| hide.saved).sum();
@@ -76,7 +76,7 @@ pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<Com
         split_turn_id: split.map(|turn| turn.id.clone()),
         digest: digest_text(timeline, &covered, &covered_turn_ids),
         artifacts: artifacts_text(timeline, first_kept.seq),
-        covered: in_order(covered.iter().map(|slot| timeline.at_ix(slot.ix).seq)),
+        covered: in_order(covered.iter().map(|slot| slot.ix)),
         covered_turn_ids,
         hides: hides.into_iter().map(|hide| hide.item).collect(),
         gained_tokens: gained + set_aside,
@@ -85,14 +85,14 @@ pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<Com
 
 /// The earliest allowed cut whose kept part fits; if none fits, the latest allowed cut.
 fn find_cut(timeline: &Timeline, list: &[Slot], keep: u64) -> Option<usize> {
-    let is_pinned = |slot: &Slot| timeline.is_pinned(timeline.at_ix(slot.ix));
-    let mut kept: u64 = list.iter().filter(|slot| is_pinned(slot)).map(cost).sum();
+    let pinned = list.iter().filter(|slot| timeline.is_pinned(slot));
+    let mut kept: u64 = pinned.map(cost).sum();
     // Calls whose results are kept, or still to come, and which therefore must be kept too.
     let mut wanted: HashSet<&CallId> = timeline.open_calls().map(|call| &call.id).collect();
     let mut best = None;
     for (at, slot) in list.iter().enumerate().rev() {
         let block = timeline.at_ix(slot.ix);
-        if !is_pinned(slot) {
+        if !timeline.is_pinned(slot) {
             kept += cost(slot);
         }
         match (&block.kind, &block.meta().call) {
@@ -119,10 +119,10 @@ fn cost(slot: &Slot) -> u64 {
     u64::from(slot.tokens)
 }
 
-fn in_order(seqs: impl Iterator<Item = Seq>) -> Vec<Seq> {
-    let mut seqs: Vec<Seq> = seqs.collect();
-    seqs.sort_unstable();
-    seqs
+fn in_order(blocks: impl Iterator<Item = Ix>) -> Vec<Ix> {
+    let mut blocks: Vec<Ix> = blocks.collect();
+    blocks.sort_unstable();
+    blocks
 }
 
 fn begins_with_summary(timeline: &Timeline, list: &[Slot]) -> bool {
@@ -167,9 +167,11 @@ struct SetAside {
 fn oversized<'a>(timeline: &Timeline, kept: impl Iterator<Item = &'a Slot>, keep: u64) -> Vec<SetAside> {
     let mut seen = HashSet::new();
     let set_aside = |slot: &Slot| {
+        if cost(slot) <= keep / 4 || !matches!(slot.shows, Shows::Block | Shows::Group) {
+            return None;
+        }
         let block = timeline.at_ix(slot.ix);
-        let is_content = matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
-        if !is_content || !matches!(slot.shows, Shows::Block | Shows::Group) || cost(slot) <= keep / 4 {
+        if !matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment) {
             return None;
         }
         let path = block.path.clone()?;
@@ -192,20 +194,26 @@ fn oversized<'a>(timeline: &Timeline, kept: impl Iterator<Item = &'a Slot>, keep
 /// What is set aside is still told by its first characters.
 const OPENING_CHARS: usize = 200;
 
+/// Turns of covered blocks, those of an older summary first. Found by where turns begin, not by asking every block.
 fn covered_turns(timeline: &Timeline, covered: &[&Slot]) -> Vec<TurnId> {
+    let (older, own) = match covered.split_first() {
+        Some((first, rest)) => match timeline.at_ix(first.ix).meta().summary.as_deref() {
+            Some(summary) => (summary.covered_turn_ids.as_slice(), rest),
+            None => (&[][..], covered),
+        },
+        None => return Vec::new(),
+    };
     let mut seen: HashSet<&TurnId> = HashSet::new();
-    let mut turns: Vec<TurnId> = Vec::new();
-    for slot in covered {
-        let block = timeline.at_ix(slot.ix);
-        let earlier = block
-            .meta()
-            .summary
-            .iter()
-            .flat_map(|summary| &summary.covered_turn_ids);
-        let own = (block.kind != BlockKind::RangeSummary).then_some(&block.turn);
-        turns.extend(earlier.chain(own).filter(|turn| seen.insert(turn)).cloned());
+    let mut turns: Vec<&TurnId> = older.iter().collect();
+    let mut rest = own;
+    while let Some(slot) = rest.first() {
+        let turn = timeline.turn_around(slot.ix);
+        turns.push(&turn.id);
+        let end = timeline.turn_end(turn) as Ix;
+        rest = &rest[rest.partition_point(|slot| slot.ix < end)..];
     }
-    turns
+    turns.retain(|turn| seen.insert(turn));
+    turns.into_iter().cloned().collect()
 }
 
 /// The covered range told by rule: for each turn its prompt, its calls and its answer, shortened.
@@ -249,14 +257,16 @@ fn digest_text(timeline: &Timeline, covered: &[&Slot], turns: &[TurnId]) -> Stri
 
 /// The latest of the covered artifacts, one line each.
 fn artifacts_text(timeline: &Timeline, first_kept: Seq) -> String {
-    let covered = timeline.files().filter(|block| block.seq < first_kept);
-    let paths: Vec<&LogicalPath> = covered.filter_map(|block| block.path.as_ref()).collect();
-    let older = paths.len().saturating_sub(limits::COMPACTION_ARTIFACT_MAX_LINES);
-    let line = |path: &&LogicalPath| match timeline.latest_digest(path) {
+    let covered = timeline.files_before(first_kept);
+    let older = covered
+        .len()
+        .saturating_sub(limits::COMPACTION_ARTIFACT_MAX_LINES);
+    let line = |path: &LogicalPath| match timeline.latest_digest(path) {
         Some(digest) => artifact_line(&digest),
         None => format!("- {path}"),
     };
-    let mut lines: Vec<String> = paths[older..].iter().map(line).collect();
+    let told = covered.skip(older).filter_map(|block| block.path.as_ref());
+    let mut lines: Vec<String> = told.map(line).collect();
     if older > 0 {
         lines.push(format!(
             "- … and {older} older ones: react.search_files finds them"
@@ -289,7 +299,7 @@ impl CompactionPlan {
     pub fn request(&self, timeline: &Timeline, max_tokens: u32) -> String {
         let mut range = String::new();
         for slot in timeline.slots().list() {
-            if self.covered.binary_search(&timeline.at_ix(slot.ix).seq).is_err() {
+            if self.covered.binary_search(&slot.ix).is_err() {
                 continue;
             }
             for part in template::parts(timeline, slot, Layout::Timeline) {

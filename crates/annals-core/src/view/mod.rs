@@ -18,6 +18,7 @@ mod arguments;
 pub mod cache;
 pub mod compact;
 pub mod cut;
+pub mod messages;
 pub mod outline;
 pub mod part;
 pub mod prompt;
@@ -28,6 +29,7 @@ pub mod tail;
 pub mod template;
 
 pub use cache::{CachePoints, HideCheck};
+pub use messages::Messages;
 pub use outline::Outline;
 pub use part::{Part, PartBody, Place};
 pub use prompt::{CachePoint, Message, Piece, PieceBody, Prompt, ToolSchema};

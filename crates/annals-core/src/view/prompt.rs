@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::messages::Messages;
 use crate::block::{Blob, Mime};
 use crate::ids::CallId;
 
@@ -138,5 +139,5 @@ pub struct Prompt {
     /// Tools on offer, sorted by name; empty when the model must answer without them.
     pub tools: Arc<[ToolSchema]>,
     /// The conversation.
-    pub messages: Vec<Message>,
+    pub messages: Messages,
 }

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use super::cache::CachePoints;
+use super::messages::Messages;
 use super::part::{Part, PartBody, Place};
 use super::prompt::{
     AssistantPiece, CachePoint, Call, Message, Piece, PieceBody, Prompt, ToolReply, ToolSchema,
 };
 use super::tail::Tail;
 use super::{part, template};
+use crate::block::Blob;
 use crate::ids::CallId;
 use crate::settings::CacheSettings;
 use crate::timeline::{Ix, NONE, Timeline};
@@ -38,9 +40,11 @@ struct Position {
 pub struct Renderer {
     layout: Layout,
     epoch: usize,
-    messages: Vec<Message>,
+    messages: Messages,
     /// For each rendered slot, the last piece that it or a slot before it has.
     ends: Vec<Option<Position>>,
+    /// Pictures and documents that are shown, each with the slot that shows it.
+    media: Vec<(usize, Blob)>,
 }
 
 impl Renderer {
@@ -49,8 +53,9 @@ impl Renderer {
         Renderer {
             layout,
             epoch: 0,
-            messages: Vec::new(),
+            messages: Messages::default(),
             ends: Vec::new(),
+            media: Vec::new(),
         }
     }
 
@@ -71,6 +76,9 @@ impl Renderer {
         for slot in &slots.list()[self.ends.len()..stable] {
             let mut end = self.ends.last().copied().flatten();
             for part in template::parts(timeline, slot, self.layout) {
+                if let PartBody::Media { blob, .. } = &part.body {
+                    self.media.push((self.ends.len(), *blob));
+                }
                 end = end.max(self.file(timeline, slot.ix, part));
             }
             self.ends.push(end);
@@ -78,8 +86,13 @@ impl Renderer {
     }
 
     /// The messages rendered so far, without cache points and tail.
-    pub fn messages(&self) -> &[Message] {
+    pub fn messages(&self) -> &Messages {
         &self.messages
+    }
+
+    /// The pictures and documents among them, whose bytes go with a prompt.
+    pub fn media(&self) -> impl Iterator<Item = &Blob> {
+        self.media.iter().map(|(_, blob)| blob)
     }
 
     /// The whole prompt for a model: what is rendered, marked with its cache points, and the tail after it.
@@ -277,8 +290,11 @@ impl Renderer {
         {
             self.ends.pop();
         }
+        let slots = self.ends.len();
+        self.media
+            .truncate(self.media.partition_point(|(slot, _)| *slot < slots));
         let Some(end) = self.ends.last().copied().flatten() else {
-            self.messages.clear();
+            self.messages.truncate(0);
             return;
         };
         self.messages.truncate(end.message as usize + 1);
@@ -381,19 +397,27 @@ impl Content {
     }
 }
 
-/// Marks the piece at a position.
-fn mark(messages: &mut [Message], end: Position, point: CachePoint) {
-    let up_to_end = &mut messages[..=end.message as usize];
-    if let Some(place) = mark_in(up_to_end, end.outer as usize, end.inner as usize) {
-        *place = Some(place.map_or(point, |there| there.max(point)));
+/// Marks the piece at a position, or the nearest one before it that can carry a mark.
+fn mark(messages: &mut Messages, end: Position, point: CachePoint) {
+    let last = end.message as usize;
+    for at in (0..=last).rev() {
+        let (outer, inner) = match at == last {
+            true => (end.outer as usize, end.inner as usize),
+            false => (usize::MAX, usize::MAX),
+        };
+        if let Some(place) = messages
+            .get_mut(at)
+            .and_then(|message| place_of_mark(message, outer, inner))
+        {
+            *place = Some(place.map_or(point, |there| there.max(point)));
+            return;
+        }
     }
 }
 
-/// The mark of the last piece of these messages, in the last of them not after `outer` and `inner`. Reasoning cannot
-/// carry a mark; the piece before it does then.
-fn mark_in(messages: &mut [Message], outer: usize, inner: usize) -> Option<&mut Option<CachePoint>> {
-    let (last, before) = messages.split_last_mut()?;
-    let here = match last {
+/// The mark of a message's last piece not after `outer` and `inner`. Reasoning cannot carry a mark.
+fn place_of_mark(message: &mut Message, outer: usize, inner: usize) -> Option<&mut Option<CachePoint>> {
+    match message {
         Message::User(list) => list
             .iter_mut()
             .take(outer.saturating_add(1))
@@ -420,15 +444,11 @@ fn mark_in(messages: &mut [Message], outer: usize, inner: usize) -> Option<&mut 
             });
             marks.last()
         }
-    };
-    match here {
-        Some(place) => Some(place),
-        None => mark_in(before, usize::MAX, usize::MAX),
     }
 }
 
 /// The whole view as text, in the `timeline` layout: what people read and what `expect` is matched against.
-pub fn as_text(messages: &[Message]) -> String {
+pub fn as_text(messages: &Messages) -> String {
     let mut text = String::new();
     let push = |piece: &Piece, text: &mut String| match &piece.body {
         PieceBody::Text(body) => text.push_str(body),

@@ -5,6 +5,7 @@
 //! where the prefix changed, so a renderer redoes only what it must.
 
 use crate::block::{Block, BlockKind};
+use crate::ids::TurnId;
 use crate::path::LogicalPath;
 use crate::timeline::{HideText, Ix, NONE, Timeline, ix_of};
 use crate::turn::outcome::HideItem;
@@ -302,29 +303,32 @@ impl Timeline {
     /// Whether a slot stays in the view when everything before `first_kept` is summarised: what comes after the
     /// cut, and the current turn's prompt with its attachments, but no older summary.
     fn keeps(&self, slot: &Slot, first_kept: Ix) -> bool {
-        let block = self.at_ix(slot.ix);
-        block.kind != BlockKind::RangeSummary && (slot.ix >= first_kept || self.is_pinned(block))
+        (slot.ix >= first_kept || self.is_pinned(slot)) && self.at_ix(slot.ix).kind != BlockKind::RangeSummary
     }
 
-    /// Whether a block must stay in the view while its turn runs.
-    pub(crate) fn is_pinned(&self, block: &Block) -> bool {
-        let opening = matches!(
-            block.kind,
-            BlockKind::TurnHeader
-                | BlockKind::UserPrompt
-                | BlockKind::UserAttachmentMeta
-                | BlockKind::UserAttachment
-        );
-        opening
-            && self
-                .current_turn()
-                .is_some_and(|turn| turn.id == block.turn && turn.end.is_none())
+    /// Whether a slot must stay in the view while its turn runs.
+    pub(crate) fn is_pinned(&self, slot: &Slot) -> bool {
+        let running = self.current_turn().filter(|turn| turn.end.is_none());
+        // Blocks are only looked at where they can matter: a long past costs nothing here.
+        running.is_some_and(|turn| slot.ix >= turn.first && is_opening(self.at_ix(slot.ix), &turn.id))
     }
 
     /// Tokens of the whole view, templates included, without the tail.
     pub fn view_tokens(&self) -> u64 {
         self.slots().tokens()
     }
+}
+
+/// Whether a block is what a person began this turn with.
+fn is_opening(block: &Block, turn: &TurnId) -> bool {
+    let opens = matches!(
+        block.kind,
+        BlockKind::TurnHeader
+            | BlockKind::UserPrompt
+            | BlockKind::UserAttachmentMeta
+            | BlockKind::UserAttachment
+    );
+    opens && block.turn == *turn
 }
 
 /// The tokens that a cut text costs, from those of the whole.

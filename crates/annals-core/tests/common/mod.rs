@@ -21,7 +21,7 @@ use annals_core::turn::outcome::{Artifact, Content, Outcome, Output, Payload};
 use annals_core::turn::round::{self, CutTo, NewAnswer, NewCall};
 use annals_core::turn::{TurnEnd, TurnReport, TurnUsage};
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
-use annals_core::view::{CachePoint, Layout, Renderer};
+use annals_core::view::{CachePoint, Layout, Messages, Renderer};
 use serde_json::{Map, Value};
 
 /// 2026-02-09T02:14:32.676425Z, when the examples of the format were written.
@@ -326,7 +326,7 @@ pub fn prompt(timeline: &Timeline, layout: Layout) -> Prompt {
 }
 
 /// One line a piece: role, kind, first words, and the cache point it closes.
-pub fn lines(messages: &[Message]) -> String {
+pub fn lines(messages: &Messages) -> String {
     let mut text = String::new();
     let mut line = |label: &str, words: &str, point: Option<CachePoint>| {
         let mark = point.map_or(String::new(), |point| format!(" =>[{}]", point.number()));

@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn no_more_than_four_breakpoints_are_sent_and_the_last_ones_win() {
         let marked = |n: usize| fixture::marked(Piece::text(format!("piece {n}")), CachePoint::Tail);
-        let messages = vec![Message::User((0..6).map(marked).collect())];
+        let messages = vec![Message::User((0..6).map(marked).collect())].into();
         let request = with(Prompt {
             messages,
             ..(*fixture::request().prompt).clone()
@@ -504,7 +504,7 @@ mod tests {
             ]),
         ];
         let request = with(Prompt {
-            messages,
+            messages: messages.into(),
             system: "".into(),
             ..(*fixture::request().prompt).clone()
         });

@@ -383,7 +383,8 @@ mod tests {
             messages: vec![
                 Message::Assistant(vec![fixture::call(&id, "add_one", "{}")]),
                 Message::Tool(vec![fixture::reply(&id, vec![Piece::text("1")])]),
-            ],
+            ]
+            .into(),
             ..(*request.prompt).clone()
         };
         request.prompt = prompt.into();

@@ -52,7 +52,8 @@ pub(crate) fn request() -> Request {
                 },
             ]),
             Message::User(vec![Piece::text("ANNOUNCE 2/15")]),
-        ],
+        ]
+        .into(),
     };
     let mut request = Request::new(prompt, 4_096);
     request.media.insert(BlobDigest::of(png), png.into());

@@ -75,6 +75,12 @@ pub(crate) struct KeyHeader {
     pub(crate) prefix: &'static str,
 }
 
+/// An HTTP client to be built, once TLS has its cryptography: a host's own choice, or else `ring`.
+fn http() -> reqwest::ClientBuilder {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+}
+
 impl Endpoint {
     pub(crate) fn new(
         url: &str,
@@ -97,7 +103,7 @@ impl Endpoint {
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static(key_header.name), value);
         }
-        let mut client = reqwest::Client::builder()
+        let mut client = http()
             .default_headers(headers)
             .connect_timeout(timeouts.connect)
             .redirect(reqwest::redirect::Policy::none())

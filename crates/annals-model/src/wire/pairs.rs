@@ -58,7 +58,7 @@ mod tests {
         let prompt = Prompt {
             system: "".into(),
             tools: [].into(),
-            messages,
+            messages: messages.into(),
         };
         check(&prompt).err().map(|error| error.to_string())
     }

@@ -124,7 +124,7 @@ impl<T: BlockLog + ?Sized> BlockLogExt for T {}
 pub fn named_by(block: &Block) -> Vec<BlobDigest> {
     let mut named: Vec<BlobDigest> = block.blob().map(|blob| blob.digest).into_iter().collect();
     if let Some(meta) = &block.meta {
-        let text = serde_json::Value::Object(meta.to_map()).to_string();
+        let text = serde_json::to_string(meta).expect("plain data always serialises to JSON");
         digests_in(&text, &mut named);
     }
     named

@@ -108,7 +108,7 @@ fn further(meta: &Meta) -> Option<String> {
         step: None,
         ..meta.clone()
     };
-    (!rest.is_empty()).then(|| serde_json::Value::Object(rest.to_map()).to_string())
+    (!rest.is_empty()).then(|| serde_json::to_string(&rest).expect("plain data always serialises to JSON"))
 }
 
 /// Most paths begin with their block's own turn, which has a column: `tc:<turn>.x.call` is kept as `tc:.x.call`.
@@ -236,8 +236,7 @@ impl<'c> RowReader<'c> {
                 ..Meta::EMPTY
             })),
             Some(json) => {
-                let map = serde_json::from_str(json).map_err(|_| damaged("meta"))?;
-                let meta = Meta::from_map(map);
+                let meta = Meta::from_json(json).map_err(|_| damaged("meta"))?;
                 let (call, step) = (call.or(meta.call.clone()), step.or(meta.step));
                 Some(Box::new(Meta { call, step, ..meta }))
             }

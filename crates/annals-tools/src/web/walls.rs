@@ -278,8 +278,14 @@ pub fn refusal(error: &reqwest::Error) -> Option<Refusal> {
     None
 }
 
-fn client(resolver: Judged) -> Result<reqwest::Client, reqwest::Error> {
+/// An HTTP client to be built, once TLS has its cryptography: a host's own choice, or else `ring`.
+pub(super) fn http() -> reqwest::ClientBuilder {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
+}
+
+fn client(resolver: Judged) -> Result<reqwest::Client, reqwest::Error> {
+    http()
         .user_agent(USER_AGENT)
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())

@@ -86,7 +86,7 @@ pub trait SearchProvider: Send + Sync {
 
 /// A client for providers: no redirects, because a provider's address is meant as it is written.
 fn client() -> Result<reqwest::Client, reqwest::Error> {
-    reqwest::Client::builder()
+    super::walls::http()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())
         .timeout(Duration::from_secs(limits::WEB_FETCH_TIMEOUT_SECONDS))
