@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use annals_figures::{Figure, full_or_quick};
 use annals_render::{Engine, PageOptions, PngView, Renderer, Request, Source};
 
 /// Latin only: what most reports are. The repository's report adds other scripts, which need system fonts.
@@ -21,6 +22,9 @@ fn five_pages() -> String {
     )
 }
 
+const COLD: &str = "pdf, 5 pages, cold (first in the process)";
+const WARM: &str = "pdf, 5 pages, warm, all text new";
+
 struct Table {
     rows: Vec<(&'static str, Vec<Duration>)>,
 }
@@ -28,7 +32,7 @@ struct Table {
 impl Table {
     fn measure(&mut self, name: &'static str, runs: usize, mut work: impl FnMut(usize)) {
         let mut times = Vec::new();
-        for run in 0..runs {
+        for run in 0..full_or_quick(runs, runs.min(3)) {
             let started = Instant::now();
             work(run);
             times.push(started.elapsed());
@@ -46,6 +50,12 @@ impl Table {
             let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
             let median = times[times.len() / 2];
             let worst = times.last().copied().unwrap_or_default();
+            let target = match *name {
+                COLD => 200.0,
+                WARM => 60.0,
+                _ => f64::INFINITY,
+            };
+            Figure::new(*name, ms(&median), "ms").at_most(target).tell();
             println!(
                 "{name:<46} {:>10.1} {:>10.1} {:>5}",
                 ms(&median),
@@ -104,7 +114,7 @@ fn main() {
 
 fn latin(table: &mut Table, renderer: &Renderer, inputs: &Inputs) {
     let text = five_pages();
-    table.measure("pdf, 5 pages, cold (first in the process)", 1, |_| {
+    table.measure(COLD, 1, |_| {
         let rendered = renderer.pdf(&inputs.markdown(&text)).expect("a PDF");
         println!(
             "{} pages, {} bytes",
@@ -116,7 +126,7 @@ fn latin(table: &mut Table, renderer: &Renderer, inputs: &Inputs) {
         let edited = text.replacen("first year", &format!("year {run}"), 1);
         renderer.pdf(&inputs.markdown(&edited)).expect("a PDF");
     });
-    table.measure("pdf, 5 pages, warm, all text new", 10, |run| {
+    table.measure(WARM, 10, |run| {
         let edited = text.replace("the ", &format!("the {run} "));
         renderer.pdf(&inputs.markdown(&edited)).expect("a PDF");
     });
