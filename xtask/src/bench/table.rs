@@ -264,8 +264,13 @@ pub(crate) fn time(nanos: f64) -> String {
     quantity(value, unit)
 }
 
-/// Three digits that matter, and the unit.
+/// Three digits that matter, and the unit; long times in the unit that reads best.
 pub(crate) fn quantity(value: f64, unit: &str) -> String {
+    match unit {
+        "µs" if value >= 1e3 => return time(value * 1e3),
+        "ms" if value >= 1e3 => return time(value * 1e6),
+        _ => {}
+    }
     let number = match value.abs() {
         v if v >= 999.5 => grouped(value.round() as u64),
         v if v >= 99.95 || v.fract() == 0.0 => format!("{value:.0}"),
@@ -348,5 +353,6 @@ mod tests {
             ]
         );
         assert_eq!(time(1_500_000.0), "1.50 ms");
+        assert_eq!(quantity(121_300.0, "µs"), "121 ms");
     }
 }
