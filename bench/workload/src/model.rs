@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use annals::core::view::{Message, PieceBody};
+use annals::core::view::{Message, Messages, PieceBody};
 use annals::model::{AnyModel, Event, EventStream, ModelError, Request, StopReason, Usage, Window};
 use annals::prelude::*;
 use futures::{StreamExt as _, stream};
@@ -125,7 +125,7 @@ impl AnyModel for Scripted {
 }
 
 /// How many rounds lie behind the last message that tells, and whether that is the prompt.
-fn rounds_done(messages: &[Message]) -> (usize, bool) {
+fn rounds_done(messages: &Messages) -> (usize, bool) {
     for message in messages.iter().rev() {
         match message {
             Message::Tool(replies) => {
