@@ -172,7 +172,9 @@ fn svg(text: &str) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -183,7 +185,9 @@ mod tests {
     fn colours_become_attributes_and_columns_places() {
         let picture = svg("\u{1b}[1ma\u{1b}[0m \u{1b}[36m<b>\u{1b}[0m\n");
         assert!(picture.contains("<text x=\"20.0\" y=\"53\" textLength=\"7.8\" xml:space=\"preserve\" fill=\"#e6edf3\" font-weight=\"600\">a</text>"));
-        assert!(picture.contains("x=\"35.7\" y=\"53\" textLength=\"23.5\" xml:space=\"preserve\" fill=\"#76e3ea\">&lt;b&gt;</text>"));
+        assert!(picture.contains(
+            "x=\"35.7\" y=\"53\" textLength=\"23.5\" xml:space=\"preserve\" fill=\"#76e3ea\">&lt;b&gt;</text>"
+        ));
     }
 
     #[test]

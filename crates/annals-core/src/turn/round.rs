@@ -342,7 +342,7 @@ impl Results<'_> {
         if let Some(first) = self.blocks.first_mut() {
             first.meta.result_count = Some(count);
             first.meta.error = error.map(Box::new);
-            first.meta.sources = self.sources;
+            first.meta.sources = self.sources.into();
         }
         self.blocks
     }

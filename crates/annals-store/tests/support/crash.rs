@@ -61,7 +61,7 @@ fn artifact(name: &str, number: u64) -> Vec<u8> {
 pub(crate) fn expected(name: &str, number: u64) -> Block {
     let mut block = text_block(number, &content(name, number));
     if number.is_multiple_of(ARTIFACT_EVERY) {
-        block.body = Body::Blob(Blob::of(&artifact(name, number)));
+        block.body = Body::from(Blob::of(&artifact(name, number)));
     }
     block
 }

@@ -1,6 +1,6 @@
 //! One thing to show, and what its blocks carry.
 
-use annals_core::block::{Blob, BlobDigest, FileMeta, SafeDigest};
+use annals_core::block::{Blob, BlobDigest, FileMeta, SafeDigest, word};
 use annals_core::limits;
 use annals_core::path::{LineRange, LogicalPath};
 use annals_core::tokens;
@@ -33,7 +33,7 @@ impl Item {
         } = self;
         let blob = Blob::of(&whole.bytes);
         digest.size_bytes = Some(blob.size_bytes);
-        digest.mime.clone_from(&whole.mime);
+        digest.mime = word(&whole.mime);
         digest.tokens = None;
         let content = match whole.text() {
             Some(text) => {
