@@ -21,6 +21,8 @@ use annals_tools::skills::{NoSkills, Skills};
 use annals_tools::{ConversationCx, Tool, ToolTable};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use crate::attach::Attachment;
 use crate::driver::Drive;
@@ -201,9 +203,9 @@ impl Agent {
             .log
             .acquire(id, &parts.holder, parts.world.now(), LEASE_TTL)
             .await?;
-        let timeline = Arc::new(RwLock::new(self.timeline(id).await?));
+        let timeline = Arc::new(RwLock::new(Arc::new(self.timeline(id).await?)));
         let dir = parts.workspaces.join(id.as_str());
-        let workspace = Workspace::open(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
+        let workspace = Workspace::at(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
         let workspace = Arc::new(workspace);
         let sandbox = parts
             .sandbox
@@ -255,9 +257,20 @@ impl Agent {
     /// Runs one turn: takes the session and gives it back with the turn on its timeline. A turn that a crash left
     /// unfinished is closed first.
     pub async fn run(&self, session: Session, request: impl Into<TurnRequest>) -> Result<Session, RunError> {
-        let mut session = session;
-        self.run_in(&mut session, request.into()).await?;
-        Ok(session)
+        let (agent, request, mut session) = (self.clone(), request.into(), session);
+        // On a task of its own the tools' tasks start and end on the same thread; awaited from a program's `main`, each
+        // would wake a thread twice.
+        let turn = async move {
+            agent.run_in(&mut session, request).await?;
+            Ok(session)
+        };
+        match AbortOnDropHandle::new(tokio::spawn(turn.in_current_span())).await {
+            Ok(ended) => ended,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(RunError::Stopped),
+            },
+        }
     }
 
     /// Runs one turn in a session that the caller keeps, also when it fails.
@@ -287,7 +300,7 @@ impl Agent {
         session.journal.append(blocks).await?;
         let mut drive = self.drive(session, turn, cancel);
         drive.prune().await?;
-        let timeline = drive.session.timeline(Timeline::clone);
+        let timeline = drive.session.journal.snapshot();
         let contributed = self.parts.hooks.turn_started(&drive.turn, &timeline).await;
         drop(timeline);
         drive.contribute(contributed).await?;

@@ -14,6 +14,10 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::ToolFailure;
 use crate::skills::{NoSkills, Skills};
 
+/// The timeline of an open conversation. Appending changes it in place; a clone of the inner `Arc` is the timeline as
+/// it was at that moment, for as long as somebody holds it.
+pub type SharedTimeline = Arc<RwLock<Arc<Timeline>>>;
+
 /// What all calls of one conversation share. Made once for a session.
 #[derive(Clone)]
 pub struct ConversationCx {
@@ -22,7 +26,7 @@ pub struct ConversationCx {
     /// Whose it is. Everything a tool resolves, it resolves under this scope.
     pub scope: Scope,
     /// What has happened so far. A plain lock: it is held for lookups only, never across an await.
-    pub timeline: Arc<RwLock<Timeline>>,
+    pub timeline: SharedTimeline,
     /// OUT_DIR.
     pub workspace: Arc<Workspace>,
     /// Bytes by digest.
@@ -40,7 +44,7 @@ impl ConversationCx {
     pub fn new(
         conversation: ConversationId,
         scope: Scope,
-        timeline: Arc<RwLock<Timeline>>,
+        timeline: SharedTimeline,
         workspace: Arc<Workspace>,
         artifacts: ArtifactStore,
     ) -> Self {

@@ -96,7 +96,7 @@ impl Setup {
     pub(crate) fn reading(&self, id: ConversationId, timeline: Timeline) -> Result<ConversationCx, Failure> {
         let workspace = Workspace::open(self.workspace(&id)).map_err(Failure::environment)?;
         let scope = self.agent.scope().clone();
-        let timeline = Arc::new(RwLock::new(timeline));
+        let timeline = Arc::new(RwLock::new(Arc::new(timeline)));
         let cx = ConversationCx::new(
             id,
             scope,
