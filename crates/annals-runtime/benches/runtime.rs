@@ -181,13 +181,12 @@ async fn many_sessions(home: &std::path::Path) {
         let agent = agent.clone();
         tokio::spawn(async move {
             let session = agent.session(&format!("s{n}")).await.expect("a new conversation");
-            rounds(&agent, session).await.0
+            rounds(&agent, session).await;
         })
     });
     let running: Vec<_> = running.collect();
-    let mut sessions = Vec::with_capacity(SESSIONS);
     for session in running {
-        sessions.push(session.await.expect("no session panics"));
+        session.await.expect("no session panics");
     }
     let seconds = start.elapsed().as_secs_f64();
     let rate = SESSIONS as f64 / seconds;
@@ -197,25 +196,47 @@ async fn many_sessions(home: &std::path::Path) {
         "",
         true,
     );
-    // What ran is over; what is left of it is the sessions at rest.
+}
+
+/// What a thousand open conversations take that nobody talks to, each with ten rounds on its timeline.
+async fn idle_sessions(home: &std::path::Path) {
+    const SESSIONS: usize = 1_000;
+    const AT_ONCE: usize = 20;
+    let log = SqliteLog::open(home.join("idle.db"), SqliteOptions::default()).expect("a fresh database");
+    let model = Instantly {
+        rounds: 10,
+        meeting: Some(Arc::new(tokio::sync::Barrier::new(1))),
+        ..Instantly::default()
+    };
+    let agent = agent(Arc::new(log), home, model).await;
+    // Made a few at a time, so that little free memory is left over that would hide what comes next.
+    for first in (0..SESSIONS).step_by(AT_ONCE) {
+        let some = (first..first + AT_ONCE).map(|n| {
+            let agent = agent.clone();
+            async move {
+                let session = agent.session(&format!("i{n}")).await.expect("a new conversation");
+                let (session, _) = rounds(&agent, session).await;
+                session.close().await.expect("the log is there");
+            }
+        });
+        futures::future::join_all(some).await;
+    }
     release_free_memory();
     let (held, resident) = (HELD_BYTES.load(Ordering::Relaxed), rss_bytes());
-    drop(sessions);
-    release_free_memory();
-    let held = held.saturating_sub(HELD_BYTES.load(Ordering::Relaxed)) / SESSIONS;
-    let resident = resident.saturating_sub(rss_bytes()) / SESSIONS;
-    row(
-        "memory of an idle session (10 rounds on its timeline), held",
-        format!("{held} bytes"),
-        "≤ 30 KB",
-        held <= 30_000,
-    );
-    row(
-        "memory of an idle session, given back when it is closed",
-        format!("{resident} bytes"),
-        "≤ 30 KB",
-        resident <= 30_000,
-    );
+    let mut sessions = Vec::with_capacity(SESSIONS);
+    for n in 0..SESSIONS {
+        sessions.push(agent.session(&format!("i{n}")).await.expect("made before"));
+    }
+    let held = HELD_BYTES.load(Ordering::Relaxed).saturating_sub(held) / SESSIONS;
+    let resident = rss_bytes().saturating_sub(resident) / SESSIONS;
+    for (what, bytes) in [("held", held), ("resident", resident)] {
+        row(
+            &format!("memory of an idle session (10 rounds on its timeline), {what}"),
+            format!("{bytes} bytes"),
+            "≤ 30 KB",
+            bytes <= 30_000,
+        );
+    }
 }
 
 fn rss_bytes() -> usize {
@@ -251,6 +272,9 @@ fn main() {
         println!("runtime (minimum of five runs)");
         if wanted("rounds") {
             overhead_of_a_round(home.path()).await;
+        }
+        if wanted("idle") {
+            idle_sessions(home.path()).await;
         }
         if wanted("sessions") {
             many_sessions(home.path()).await;
