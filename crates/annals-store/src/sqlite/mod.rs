@@ -23,6 +23,7 @@ use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::{ConversationId, Scope, Seq};
 use annals_core::time::Timestamp;
 use async_trait::async_trait;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use self::fault::{Database, Fault};
@@ -149,6 +150,8 @@ fn connect(path: &Path, vfs: Option<&str>) -> rusqlite::Result<Connection> {
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(64);
+    // A statement keeps its plan. Otherwise SQLite plans anew at every binding, in the hope of a better one.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // The references in the schema are for readers of it; every insert would pay for checking them.
     connection.pragma_update(None, "foreign_keys", false)?;
     // In KiB when negative.
