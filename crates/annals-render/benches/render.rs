@@ -19,9 +19,7 @@ fn five_pages() -> String {
     let prose =
         "The harbour office keeps its own records, which we compared entry by entry with the export. "
             .repeat(14);
-    format!(
-        "{head}## 5 Records\n\n{prose}\n\n{prose}\n\n## 6 Cost{tail}\n\n## 8 More\n\n{prose}\n\n{prose}\n\n{prose}\n"
-    )
+    format!("{head}## 5 Records\n\n{prose}\n\n{prose}\n\n## 6 Cost{tail}\n")
 }
 
 /// A page with a little of everything.
@@ -74,7 +72,10 @@ impl Table {
             Some(target) => (target.to_string(), "MISS"),
             None => (String::new(), ""),
         };
-        println!("{name:<46} {:>8.1} {median:>10.1} {target:>10}  {verdict}", ms(times[0]));
+        println!(
+            "{name:<46} {:>8.1} {median:>10.1} {target:>10}  {verdict}",
+            ms(times[0])
+        );
     }
 }
 
@@ -131,7 +132,9 @@ fn main() {
 fn first_document() {
     let started = Instant::now();
     let text = five_pages();
-    let rendered = Renderer::new().pdf(&Inputs::new().markdown(&text)).expect("a PDF");
+    let rendered = Renderer::new()
+        .pdf(&Inputs::new().markdown(&text))
+        .expect("a PDF");
     assert_eq!(rendered.pages, Some(5));
     println!("{}", started.elapsed().as_nanos());
 }
@@ -147,39 +150,63 @@ fn cold(table: &Table) {
         let nanos = String::from_utf8_lossy(&output.stdout).trim().parse();
         inside.push(Duration::from_nanos(nanos.expect("it prints a time")));
     }
-    table.row("pdf, 5 pages, cold (first of a process)", Some(COLD_PDF_TARGET_MS), inside);
+    table.row(
+        "pdf, 5 pages, cold (first of a process)",
+        Some(COLD_PDF_TARGET_MS),
+        inside,
+    );
     table.row("  with the start and the end of the process", None, outside);
 }
 
 fn latin(table: &mut Table, renderer: &Renderer, inputs: &Inputs) {
     let text = five_pages();
     renderer.pdf(&inputs.markdown(&text)).expect("a PDF");
-    table.measure("pdf, 5 pages, warm, one word edited", 20, Some(WARM_PDF_TARGET_MS), |run| {
-        let edited = text.replacen("first year", &format!("year {run}"), 1);
-        renderer.pdf(&inputs.markdown(&edited)).expect("a PDF");
-    });
-    table.measure("pdf, 5 pages, warm, all text new", 20, Some(WARM_PDF_TARGET_MS), |run| {
-        let edited = text.replace("the ", &format!("the {run} "));
-        renderer.pdf(&inputs.markdown(&edited)).expect("a PDF");
-    });
+    table.measure(
+        "pdf, 5 pages, warm, one word edited",
+        20,
+        Some(WARM_PDF_TARGET_MS),
+        |run| {
+            let edited = text.replacen("first year", &format!("year {run}"), 1);
+            renderer.pdf(&inputs.markdown(&edited)).expect("a PDF");
+        },
+    );
+    table.measure(
+        "pdf, 5 pages, warm, all text new",
+        20,
+        Some(WARM_PDF_TARGET_MS),
+        |run| {
+            let edited = text.replace("the ", &format!("the {run} "));
+            renderer.pdf(&inputs.markdown(&edited)).expect("a PDF");
+        },
+    );
     let page = PageOptions {
         png: PngView::Page(2),
         ..PageOptions::default()
     };
     let one_page = one_page();
-    table.measure("png of a one-page text at 144 dpi, warm", 20, Some(PNG_TARGET_MS), |run| {
-        let edited = one_page.replace("the ", &format!("the {run} "));
-        renderer.png(&inputs.markdown(&edited)).expect("a PNG");
-    });
-    table.measure("png of page 2 of 5 at 144 dpi, warm, edited", 20, Some(PNG_TARGET_MS), |run| {
-        let edited = text.replacen("first year", &format!("png {run}"), 1);
-        renderer
-            .png(&Request {
-                page,
-                ..inputs.markdown(&edited)
-            })
-            .expect("a PNG");
-    });
+    table.measure(
+        "png of a one-page text at 144 dpi, warm",
+        20,
+        Some(PNG_TARGET_MS),
+        |run| {
+            let edited = one_page.replace("the ", &format!("the {run} "));
+            renderer.png(&inputs.markdown(&edited)).expect("a PNG");
+        },
+    );
+    table.measure(
+        "png of page 2 of 5 at 144 dpi, warm, edited",
+        20,
+        Some(PNG_TARGET_MS),
+        |run| {
+            let edited = text.replacen("first year", &format!("png {run}"), 1);
+            renderer
+                .png(&Request {
+                    page,
+                    ..inputs.markdown(&edited)
+                })
+                .expect("a PNG");
+        },
+    );
     table.measure("docx", 10, None, |_| {
         drop(renderer.docx(&inputs.markdown(&text)).expect("a DOCX"))
     });

@@ -3,6 +3,7 @@
 //! Only what is understood whole is read: a formula with one unknown command gives nothing, and is then shown as it was
 //! typed. Start at [`parse`]. Nothing here expands macros, so the tree is never larger than the text.
 
+mod line;
 mod names;
 mod reader;
 
@@ -139,17 +140,6 @@ pub(crate) enum MathStyle {
     Sans,
     /// Of one width.
     Mono,
-}
-
-impl Node {
-    /// Whether its scripts go over and under it in a displayed formula.
-    pub(crate) fn is_large(&self) -> bool {
-        match self {
-            Node::Symbol(c) => matches!(c, '∑' | '∏' | '∐' | '⋃' | '⋂' | '⋁' | '⋀' | '⨁' | '⨂'),
-            Node::Operator { scripts, .. } => *scripts == Scripts::Limits,
-            _ => false,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -204,12 +204,7 @@ impl Drive<'_> {
     }
 
     /// Reads one call. Its large parameter is kept before the call block that shows it cut.
-    async fn new_call(
-        &self,
-        raw: &RawCall,
-        earlier: &[NewCall],
-        notices: &mut Vec<NewBlock>,
-    ) -> NewCall {
+    async fn new_call(&self, raw: &RawCall, earlier: &[NewCall], notices: &mut Vec<NewBlock>) -> NewCall {
         let (id, renamed_from) = self.unused_id(raw.id.as_deref(), earlier);
         if let Some(from) = renamed_from {
             let message = format!("the call id `{from}` was used before: this call is `{id}`");

@@ -147,7 +147,13 @@ impl<'a> Reader<'a> {
     /// One part with its scripts; nothing for commands that only change the look.
     fn part(&mut self) -> Option<Option<Node>> {
         const LOOKS: [&str; 7] = [
-            "displaystyle", "textstyle", "scriptstyle", "limits", "nolimits", "nonumber", "notag",
+            "displaystyle",
+            "textstyle",
+            "scriptstyle",
+            "limits",
+            "nolimits",
+            "nonumber",
+            "notag",
         ];
         self.skip_space();
         if let Some(name) = self.command()
@@ -327,9 +333,8 @@ impl<'a> Reader<'a> {
                 name: "mod".into(),
                 scripts: Scripts::Beside,
             }),
-            "big" | "Big" | "bigg" | "Bigg" | "bigl" | "bigr" | "Bigl" | "Bigr" | "biggl" | "biggr" | "middle" => {
-                Some(self.delimiter()?.map_or(Node::Row(Vec::new()), Node::Symbol))
-            }
+            "big" | "Big" | "bigg" | "Bigg" | "bigl" | "bigr" | "Bigl" | "Bigr" | "biggl" | "biggr"
+            | "middle" => Some(self.delimiter()?.map_or(Node::Row(Vec::new()), Node::Symbol)),
             _ => None,
         }
     }

@@ -38,7 +38,10 @@ fn inside(out: &mut String, node: &Node) {
         },
         Node::Script { base, below, above } => script(out, base, below.as_deref(), above.as_deref()),
         Node::Accent { mark, body } => {
-            put(out, &format!("math.accent({}, {})", code(body), literal(&mark.to_string())));
+            put(
+                out,
+                &format!("math.accent({}, {})", code(body), literal(&mark.to_string())),
+            );
         }
         Node::Span { kind, body } => call(out, span(*kind), &[body]),
         Node::Fenced { open, body, close } => {

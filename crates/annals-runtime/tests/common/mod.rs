@@ -121,7 +121,12 @@ pub fn turn_shape(session: &Session, turn: &str, places: &[(&str, &str)]) -> Str
         for (place, name) in places {
             line = line.replace(place, name);
         }
-        for (before, after) in [("\"size_bytes\":", ""), ("\"tokens\":", ""), ("\"total_tokens\":", ""), ("\"ts\":\"", "\"")] {
+        for (before, after) in [
+            ("\"size_bytes\":", ""),
+            ("\"tokens\":", ""),
+            ("\"total_tokens\":", ""),
+            ("\"ts\":\"", "\""),
+        ] {
             line = masked(&line, before, after);
         }
         cut(&line, 700)

@@ -20,7 +20,10 @@ fn says(name: &str, value: Value) -> Arc<dyn Tool> {
 async fn envelopes_are_unwrapped_and_what_is_managed_is_never_shown() {
     let error = json!({"code": "harbour_closed", "message": "there is no pilot today", "where": "pilots", "managed": true});
     let tools = vec![
-        says("refuses", json!({"ok": false, "error": error, "ret": {"asked": 3}})),
+        says(
+            "refuses",
+            json!({"ok": false, "error": error, "ret": {"asked": 3}}),
+        ),
         says("agrees", json!({"ok": true, "error": null, "ret": {"berth": 7}})),
         says("shrugs", json!({"ok": false})),
         says("speaks", json!("no envelope at all")),

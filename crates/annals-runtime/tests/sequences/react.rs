@@ -160,7 +160,11 @@ async fn what_the_provider_has_cached_is_not_hidden() {
         ]))
         .await;
     let shape = turn_shape(&session, "turn_1", &[]);
-    let is_hide = |line: &&str| [".h1.", ".h2.", ".h3.", ".hide."].iter().any(|part| line.contains(part));
+    let is_hide = |line: &&str| {
+        [".h1.", ".h2.", ".h3.", ".hide."]
+            .iter()
+            .any(|part| line.contains(part))
+    };
     let hides: Vec<&str> = shape.lines().filter(is_hide).collect();
     insta::assert_snapshot!(hides.join("\n"));
 }

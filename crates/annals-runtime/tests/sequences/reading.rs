@@ -98,8 +98,15 @@ async fn sources_files_calls_records_skills_and_nothing_are_read_in_one_call() {
     let session = turn(&agent, session, "turn_3", "Read it all").await;
     let address = site.address.to_string();
     insta::assert_snapshot!(turn_shape(&session, "turn_3", &[(&address, "SITE")]));
-    for back in ["turn_1/attachments/image.png", "turn_2/files/report.pdf", "turn_2/files/board.pptx"] {
-        assert!(bench.home.path().join("workspace/c").join(back).exists(), "`{back}` was brought back");
+    for back in [
+        "turn_1/attachments/image.png",
+        "turn_2/files/report.pdf",
+        "turn_2/files/board.pptx",
+    ] {
+        assert!(
+            bench.home.path().join("workspace/c").join(back).exists(),
+            "`{back}` was brought back"
+        );
     }
 }
 

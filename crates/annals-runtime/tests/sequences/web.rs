@@ -85,7 +85,8 @@ async fn a_search_and_a_fetch_give_their_sources_the_numbers_that_are_cited() {
 #[tokio::test]
 async fn two_searches_in_one_answer_share_the_numbers_of_the_pool() {
     let (bench, site) = (Bench::new(), site().await);
-    let search = |id: &str| json!({"id": id, "tool": "web_tools.web_search", "params": {"queries": [id], "n": 2}});
+    let search =
+        |id: &str| json!({"id": id, "tool": "web_tools.web_search", "params": {"queries": [id], "n": 2}});
     let fetch = json!({"id": "f", "tool": "web_tools.web_fetch", "params": {"urls": [site.url("/wind"), site.url("/moved")]}});
     let steps = json!([{"tool_calls": [fetch, search("a"), search("b")]}, {"text": "Done"}]);
     let agent = agent(&bench, tools(&site), steps).await;

@@ -271,7 +271,9 @@ async fn two_skills_of_one_call_cite_sources_of_their_own() {
     let skill = |name: &str| {
         Skill::parse(
             &format!("---\nname: {name}\ndescription: d\n---\nSee [[S:1]] and {name}.\n"),
-            Some(&format!("- sid: 1\n  url: https://{name}.example\n  title: {name}\n")),
+            Some(&format!(
+                "- sid: 1\n  url: https://{name}.example\n  title: {name}\n"
+            )),
         )
         .unwrap()
     };

@@ -163,7 +163,10 @@ impl Stage {
     pub(crate) fn shown(&self, path: &str) -> String {
         let timeline = self.cx.timeline.read().unwrap();
         let block = timeline.latest(&LogicalPath::parse(path).unwrap());
-        block.and_then(|block| block.text()).unwrap_or_default().to_owned()
+        block
+            .and_then(|block| block.text())
+            .unwrap_or_default()
+            .to_owned()
     }
 
     pub(crate) fn disk(&self, path: &str) -> Option<String> {

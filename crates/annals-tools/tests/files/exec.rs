@@ -339,6 +339,22 @@ async fn files_that_are_no_files_are_errors_of_their_own() {
 }
 
 #[tokio::test]
+async fn code_that_writes_nothing_is_told_which_files_it_owes() {
+    let mut stage = stage();
+    let outcome = python(&mut stage, "", &["a.txt", "b/c.pdf"]).await;
+    assert_eq!(
+        (codes(&outcome), error_code(&outcome)),
+        (vec![], Some("files_missing"))
+    );
+    assert!(outcome.artifacts.is_empty() && outcome.sources.is_empty());
+    insta::assert_snapshot!(report(&outcome), @r"
+    File errors:
+    - turn_1/files/a.txt: file not produced
+    - turn_1/files/b/c.pdf: file not produced
+    ");
+}
+
+#[tokio::test]
 async fn a_file_that_an_earlier_call_made_is_not_this_calls() {
     let mut stage = stage();
     python(
