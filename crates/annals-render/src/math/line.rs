@@ -32,15 +32,37 @@ impl Line {
         }
     }
 
+    fn space(&mut self) {
+        let is_spaced = matches!(self.0.last(), Some(Inline::Text(text)) if text.ends_with(' '));
+        if !is_spaced && !self.0.is_empty() {
+            self.text(" ");
+        }
+    }
+
+    /// Whether a sign here belongs to what follows it: nothing, a bracket, a comma or another sign comes before.
+    fn is_at_start(&self) -> bool {
+        match self.0.last() {
+            None => true,
+            Some(Inline::Text(text)) => text.ends_with(['(', '[', '{', '|', ',', ';', ' ']),
+            Some(_) => false,
+        }
+    }
+
     fn node(&mut self, node: &Node) {
         match node {
             Node::Symbol(c) if c.is_alphabetic() => {
                 self.0.push(Inline::Em(vec![Inline::Text(c.to_string())]));
             }
-            Node::Symbol(c) if is_spaced(*c) => self.text(&format!(" {c} ")),
+            Node::Symbol(c) if is_spaced(*c) && !(is_sign(*c) && self.is_at_start()) => {
+                self.space();
+                self.text(&format!("{c} "));
+            }
             Node::Symbol(c) => self.text(&c.to_string()),
             Node::Number(text) | Node::Text(text) => self.text(text),
-            Node::Operator { name, .. } => self.text(&format!(" {name} ")),
+            Node::Operator { name, .. } => {
+                self.space();
+                self.text(&format!("{name} "));
+            }
             Node::Row(parts) => parts.iter().for_each(|part| self.node(part)),
             Node::Fraction(above, below) => {
                 self.grouped(above);
@@ -60,9 +82,15 @@ impl Line {
                 self.grouped(body);
             }
             Node::Script { base, below, above } => {
-                self.node(base);
+                match &**base {
+                    Node::Operator { name, .. } => self.text(name),
+                    base => self.node(base),
+                }
                 self.script(below.as_deref(), Inline::Sub);
                 self.script(above.as_deref(), Inline::Sup);
+                if matches!(**base, Node::Operator { .. }) {
+                    self.text(" ");
+                }
             }
             Node::Accent { mark, body } => {
                 self.node(body);
@@ -115,6 +143,11 @@ impl Line {
         }
         self.text(&close.map(String::from).unwrap_or_default());
     }
+}
+
+/// What may belong to the number after it.
+fn is_sign(c: char) -> bool {
+    matches!(c, '+' | '−' | '±' | '∓')
 }
 
 /// Signs with space around them.

@@ -28,8 +28,6 @@ const PT_PER_PX: f64 = 0.75;
 const MAX_RUN_IN_CELL: usize = 24;
 /// The same for a line of code.
 const MAX_RUN_IN_CODE: usize = 78;
-/// Code within a line is kept on one line up to this length.
-const KEEP_CODE_CHARS: usize = 24;
 /// Cells up to this length are kept on one page.
 const KEEP_CELL_CHARS: usize = 400;
 
@@ -440,13 +438,9 @@ impl Writer<'_> {
                 } else {
                     MAX_RUN_IN_CODE
                 };
-                // A short name is not broken at its slashes.
-                let is_kept = !self.in_cell && text.chars().count() <= KEEP_CODE_CHARS;
+                let function = if self.in_cell { "raw" } else { "inline-code" };
                 let text = literal(&breakable(&text.replace('\n', " "), run));
-                let _ = match is_kept {
-                    true => write!(self.out, "#box(raw({text}));"),
-                    false => write!(self.out, "#raw({text});"),
-                };
+                let _ = write!(self.out, "#{function}({text});");
             }
             Inline::Link { url, inlines } if is_clickable(url) => {
                 self.call(&format!("link({})", literal(url)), inlines);
