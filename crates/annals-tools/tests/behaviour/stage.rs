@@ -161,6 +161,16 @@ impl Stage {
         lines.collect::<Vec<_>>().join("\n")
     }
 
+    /// The text of the latest block at a path.
+    pub(crate) fn shown(&self, path: &str) -> String {
+        let timeline = self.cx.timeline.read().unwrap();
+        let block = timeline.latest(&LogicalPath::parse(path).unwrap());
+        block
+            .and_then(|block| block.text())
+            .unwrap_or_default()
+            .to_owned()
+    }
+
     pub(crate) fn disk(&self, path: &str) -> Option<String> {
         let path = PhysicalPath::parse(path).unwrap();
         self.cx

@@ -69,7 +69,7 @@ pub(super) fn is_visible(cx: &ToolCx, artifact: &Artifact) -> bool {
             .versions(path)
             .filter(|block| timeline.is_visible(block))
             .any(|block| match &artifact.content {
-                Content::Text(text) => block.text() == Some(text),
+                Content::Text(text) | Content::Citing(text) => block.text() == Some(text),
                 Content::Blob(blob) => block.blob().map(|shown| shown.digest) == Some(blob.digest),
                 Content::Bare | Content::Absent => named(block) == artifact.file.content_digest,
             })
@@ -83,7 +83,7 @@ fn named(block: &annals_core::block::Block) -> Option<BlobDigest> {
 /// What showing it costs.
 pub(super) fn tokens(artifact: &Artifact) -> u32 {
     match &artifact.content {
-        Content::Text(text) => tokens::count(text),
+        Content::Text(text) | Content::Citing(text) => tokens::count(text),
         Content::Blob(blob) => tokens::media(&artifact.digest.mime, blob.size_bytes),
         Content::Bare | Content::Absent => 0,
     }
