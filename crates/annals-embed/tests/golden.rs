@@ -1,7 +1,7 @@
 //! The table and its tokenizer against the reference implementation, whose answers are in `golden.json`.
 
+use annals_embed::StaticTable;
 use annals_embed::wordpiece::WordPiece;
-use annals_embed::{Embedder as _, StaticTable};
 use serde::Deserialize;
 
 const TOKENIZER: &[u8] = include_bytes!("../data/tokenizer.json");

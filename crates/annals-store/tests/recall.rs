@@ -120,7 +120,7 @@ async fn targets_days_and_the_running_turn_narrow_the_search() {
     assert_eq!(found(only(vec![Target::User])).await, "the heron report");
     assert_eq!(
         found(Query {
-            before: Seq::try_new(2).ok(),
+            before: Some((conversation("c"), Seq::try_new(2).unwrap())),
             ..query()
         })
         .await,

@@ -71,8 +71,8 @@ pub struct Query {
     pub limit: usize,
     /// Nothing older.
     pub since: Option<Timestamp>,
-    /// In the conversation that is searched, nothing from this block on: what is being said now is no memory.
-    pub before: Option<Seq>,
+    /// In this conversation, nothing from this block on: what is being said now is no memory.
+    pub before: Option<(ConversationId, Seq)>,
     /// How to look.
     pub by: By,
     /// When it is asked: newer hits are a little better.

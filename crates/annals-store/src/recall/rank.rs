@@ -23,7 +23,11 @@ const RANK_OFFSET: f32 = 8.0;
 /// What the first place by words weighs beside the first place by meaning, if all that was asked is in it.
 const WORDS_WEIGHT: f32 = 1.5;
 /// The part of that which a passage with only some of the words keeps.
-const WORDS_FLOOR: f32 = 0.3;
+const WORDS_FLOOR: f32 = 0.1;
+/// A passage so close counts in full by meaning.
+const CLEARLY_CLOSE_COSINE: f32 = 0.6;
+/// The part of that which a passage far away keeps.
+const MEANING_FLOOR: f32 = 0.3;
 /// A passage that is found by meaning alone must be so close.
 pub(crate) const CLOSE_ENOUGH_COSINE: f32 = 0.2;
 /// What is added for a passage of this moment, as a part of its score.
@@ -80,11 +84,12 @@ pub(crate) fn ranked(mut candidates: Vec<Candidate>, by: By, now: Timestamp) -> 
     };
     if by != By::Meaning {
         add(&|c| c.words, &|c| {
-            WORDS_WEIGHT * (WORDS_FLOOR + (1.0 - WORDS_FLOOR) * c.coverage)
+            WORDS_WEIGHT * from_floor(WORDS_FLOOR, c.coverage)
         });
     }
     if by != By::Words {
-        add(&|c| c.cosine, &|_| 1.0);
+        let clear = |c: &Candidate| c.cosine.unwrap_or(0.0) / CLEARLY_CLOSE_COSINE;
+        add(&|c| c.cosine, &|c| from_floor(MEANING_FLOOR, clear(c)));
     }
     let best = match by {
         By::Both => WORDS_WEIGHT + 1.0,
@@ -102,6 +107,11 @@ pub(crate) fn ranked(mut candidates: Vec<Candidate>, by: By, now: Timestamp) -> 
         .collect();
     ranked.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     ranked
+}
+
+/// From a floor to 1, as a share goes from 0 to 1.
+fn from_floor(floor: f32, share: f32) -> f32 {
+    floor + (1.0 - floor) * share.clamp(0.0, 1.0)
 }
 
 fn recency(ts: Timestamp, now: Timestamp) -> f32 {

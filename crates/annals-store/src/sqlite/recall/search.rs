@@ -124,9 +124,7 @@ fn of_conversation(tx: &Connection, query: &Query, id: &ConversationId) -> Resul
     let Some(tail) = conversations::tail(tx, place)? else {
         return Ok(Vec::new());
     };
-    let last = query
-        .before
-        .map_or(tail.get(), |before| tail.get().min(before.get() - 1));
+    let last = tail.get().min(last_of(query, id));
     let mut places = Vec::new();
     for (conversation, _, last) in reader::strands(tx, place, Seq::FIRST.get(), last)? {
         places.push(Place {
@@ -138,6 +136,14 @@ fn of_conversation(tx: &Connection, query: &Query, id: &ConversationId) -> Resul
         });
     }
     Ok(places)
+}
+
+/// The last block of a conversation that the query asks about.
+fn last_of(query: &Query, id: &ConversationId) -> u64 {
+    match &query.before {
+        Some((conversation, before)) if conversation == id => before.get() - 1,
+        _ => u64::MAX,
+    }
 }
 
 /// All conversations of the scope.
@@ -153,7 +159,10 @@ fn of_scope(tx: &Connection, query: &Query) -> Result<Vec<Place>, Fault> {
         let conversation: i64 = row.get(0)?;
         let id: Option<String> = row.get(1)?;
         let (shown, last) = match id {
-            Some(id) => (id, u64::MAX),
+            Some(id) => {
+                let last = ConversationId::parse(&id).map_or(u64::MAX, |id| last_of(query, &id));
+                (id, last)
+            }
             // Deleted, and there for the forks that share its beginning.
             None => match sharer(tx, conversation, &scope)? {
                 Some(sharer) => sharer,
