@@ -272,6 +272,9 @@ fn judge(home: &Path, acknowledged: &HashMap<String, u64>, end: &End) {
             }
         }
         let found = stage::dump(&home.log_path());
+        if acknowledged.values().any(|last| *last > PROMPT_EVERY) {
+            assert!(found.contains("passage "), "nothing is remembered after {end:?}");
+        }
         let recall = log.recall().expect("opened with memory search");
         recall.reindex(|_| true).await.unwrap();
         assert_eq!(
