@@ -53,7 +53,8 @@ fn belongs(text: &str, at: usize, c: char, unspaced: bool) -> bool {
 
 /// Whether the comma at this place only groups digits, as in `12,500`.
 fn groups_digits(text: &str, at: usize) -> bool {
-    let (before, after) = (text[..at].as_bytes(), &text.as_bytes()[at + 1..]);
+    let bytes = text.as_bytes();
+    let (before, after) = (&bytes[..at], &bytes[at + 1..]);
     let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
     before.last().is_some_and(u8::is_ascii_digit) && digits == 3
 }

@@ -37,11 +37,12 @@ pub(super) struct Lookups {
     pub(super) whole_weight: f32,
 }
 
-/// Looks the words of a query up in ranges of numbers that hold `all` passages.
+/// Looks the words of a query up in ranges of numbers that hold `all` passages, all of them within a scope.
 pub(super) fn look_up(
     tx: &Connection,
     text: &str,
     ranges: &[Range<i64>],
+    scope: &Range<i64>,
     all: usize,
 ) -> rusqlite::Result<Lookups> {
     let mut terms = distinct(text);
@@ -51,7 +52,7 @@ pub(super) fn look_up(
     let mut found = Vec::new();
     let (mut unknown, mut common) = (Vec::new(), Vec::new());
     for term in telling {
-        let docs = passages(tx, &term, ranges)?;
+        let docs = passages(tx, &term, ranges, TERM_MAX_PASSAGES)?;
         match docs.len() {
             0 => unknown.push(term),
             n if n < TERM_MAX_PASSAGES => found.push(known(docs, all)),
@@ -62,14 +63,17 @@ pub(super) fn look_up(
     let mut whole_weight: f32 = found.iter().map(|lookup| lookup.weight).sum();
     whole_weight += unknown.len() as f32 * missing;
     for term in unknown.iter().take(MISSPELT_MAX_TERMS) {
-        found.extend(meant(tx, term, ranges, all)?);
+        // A word that is used elsewhere in the scope is spelt as it should be.
+        if passages(tx, term, std::slice::from_ref(scope), 1)?.is_empty() {
+            found.extend(meant(tx, term, ranges, all)?);
+        }
     }
     if found.is_empty() {
         found = common;
     }
     if only_fillers {
         for term in &fillers {
-            let docs = passages(tx, term, ranges)?;
+            let docs = passages(tx, term, ranges, TERM_MAX_PASSAGES)?;
             found.extend((!docs.is_empty()).then(|| known(docs, all)));
         }
     }
@@ -87,8 +91,8 @@ fn known(docs: Vec<i64>, all: usize) -> Lookup {
     }
 }
 
-/// The newest passages that have a term.
-fn passages(tx: &Connection, term: &str, ranges: &[Range<i64>]) -> rusqlite::Result<Vec<i64>> {
+/// The newest passages that have a term, at most so many.
+fn passages(tx: &Connection, term: &str, ranges: &[Range<i64>], most: usize) -> rusqlite::Result<Vec<i64>> {
     let mut docs = Vec::new();
     let mut statement = tx.prepare_cached(
         "SELECT rowid FROM recall_text WHERE recall_text MATCH ?1 AND rowid >= ?2 AND rowid < ?3
@@ -97,7 +101,7 @@ fn passages(tx: &Connection, term: &str, ranges: &[Range<i64>]) -> rusqlite::Res
     // A term has letters and digits only, but a word like `AND` must be quoted all the same.
     let quoted = format!("\"{term}\"");
     for range in ranges.iter().rev() {
-        let left = TERM_MAX_PASSAGES - docs.len();
+        let left = most - docs.len();
         let mut rows = statement.query(params![quoted, range.start, range.end, left as i64])?;
         while let Some(row) = rows.next()? {
             docs.push(row.get(0)?);
@@ -108,28 +112,7 @@ fn passages(tx: &Connection, term: &str, ranges: &[Range<i64>]) -> rusqlite::Res
 
 /// Passages with words that a misspelt one may mean, as one lookup.
 fn meant(tx: &Connection, term: &str, ranges: &[Range<i64>], all: usize) -> rusqlite::Result<Option<Lookup>> {
-    let mut chars = term.chars();
-    let Some(first) = chars.next() else {
-        return Ok(None);
-    };
-    // A slip seldom hits the first letter; if it does, it is mostly the second one that stands there.
-    let starts = [Some(first), chars.next().filter(|second| *second != first)];
-    let mut near = Vec::new();
-    for start in starts.into_iter().flatten() {
-        let mut statement =
-            tx.prepare_cached("SELECT term FROM recall_vocabulary WHERE term >= ?1 AND term < ?2")?;
-        let after = char::from_u32(u32::from(start) + 1).unwrap_or(char::MAX);
-        let mut rows = statement.query([start.to_string(), after.to_string()])?;
-        while let Some(row) = rows.next()? {
-            let other = row.get_ref(0)?.as_str().unwrap_or_default();
-            if is_near(term, other) {
-                near.push(other.to_owned());
-            }
-        }
-        if !near.is_empty() {
-            break;
-        }
-    }
+    let mut near = near(tx, term)?;
     // The more of the beginning two words share, the likelier one is meant by the other.
     let shared = |other: &str| {
         term.chars()
@@ -141,7 +124,7 @@ fn meant(tx: &Connection, term: &str, ranges: &[Range<i64>], all: usize) -> rusq
     let mut docs = Vec::new();
     let mut taken = 0;
     for other in near {
-        let found = passages(tx, &other, ranges)?;
+        let found = passages(tx, &other, ranges, TERM_MAX_PASSAGES)?;
         if !found.is_empty() && found.len() < TERM_MAX_PASSAGES {
             docs.extend(found);
             taken += 1;
@@ -156,4 +139,30 @@ fn meant(tx: &Connection, term: &str, ranges: &[Range<i64>], all: usize) -> rusq
         weight: MEANT_WEIGHT * rank::rarity(docs.len(), all),
         docs,
     }))
+}
+
+/// Known words that differ from a term by a slip. Only words that begin with the same two letters are looked at, or with
+/// what a slip makes of them most often: exchanged, or with one too many between them.
+fn near(tx: &Connection, term: &str) -> rusqlite::Result<Vec<String>> {
+    let mut chars = term.chars();
+    let (Some(first), Some(second), Some(third)) = (chars.next(), chars.next(), chars.next()) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    let mut statement =
+        tx.prepare_cached("SELECT term FROM recall_vocabulary WHERE term >= ?1 AND term < ?2")?;
+    for (first, second) in [(first, second), (second, first), (first, third)] {
+        let after = char::from_u32(u32::from(second) + 1).unwrap_or(char::MAX);
+        let mut rows = statement.query([format!("{first}{second}"), format!("{first}{after}")])?;
+        while let Some(row) = rows.next()? {
+            let other = row.get_ref(0)?.as_str().unwrap_or_default();
+            if is_near(term, other) {
+                found.push(other.to_owned());
+            }
+        }
+        if !found.is_empty() {
+            break;
+        }
+    }
+    Ok(found)
 }

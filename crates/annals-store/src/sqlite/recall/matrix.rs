@@ -86,6 +86,11 @@ impl Matrix {
         if self.next >= source.next {
             return Ok(());
         }
+        let more = (source.next - self.next) as usize;
+        if self.rows.is_empty() {
+            // Most of a conversation comes at once: take what it needs and no more.
+            self.rows.reserve_exact(more);
+        }
         let first = source.numbers().start;
         let mut statement = tx.prepare_cached(
             "SELECT doc - ?1, seq, ts, length, target, vector FROM recall_passage WHERE doc >= ?2 AND doc < ?3 ORDER BY doc",
@@ -112,6 +117,7 @@ impl Matrix {
     fn push(&mut self, mut row: Row, vector: &[u8]) {
         if self.dimension == 0 && !vector.is_empty() {
             self.dimension = vector.len();
+            self.numbers.reserve_exact(self.rows.capacity() * self.dimension);
             self.numbers.resize(self.rows.len() * self.dimension, 0);
         }
         row.has_vector &= vector.len() == self.dimension;

@@ -254,14 +254,14 @@ fn candidates(
     strands: &[Strand],
 ) -> Result<Candidates, Fault> {
     let all: usize = strands.iter().map(|strand| strand.source.next as usize).sum();
+    // A fork may share blocks of another scope and have none of its own.
+    let scope = source::scope_numbers(tx, &query.scope.to_string())?.unwrap_or(0..0);
     let words = match query.by {
         By::Meaning => Worth::default(),
-        By::Both | By::Words => Worth::of(&lexical::look_up(
-            tx,
-            &query.text,
-            &ranges(tx, query, strands)?,
-            all,
-        )?),
+        By::Both | By::Words => {
+            let ranges = ranges(query, &scope, strands);
+            Worth::of(&lexical::look_up(tx, &query.text, &ranges, &scope, all)?)
+        }
     };
     let filter = Filter::of(query);
     let (mut by_words, mut close, mut pending) = (Vec::new(), Closest::default(), 0);
@@ -295,13 +295,10 @@ fn candidates(
 }
 
 /// The ranges of numbers that words are looked up in.
-fn ranges(tx: &Connection, query: &Query, strands: &[Strand]) -> Result<Vec<Range<i64>>, Fault> {
+fn ranges(query: &Query, scope: &Range<i64>, strands: &[Strand]) -> Vec<Range<i64>> {
     match query.within {
-        Within::Conversation(_) => Ok(strands.iter().map(|strand| strand.source.numbers()).collect()),
-        Within::Scope => {
-            let numbers = source::scope_numbers(tx, &query.scope.to_string())?;
-            Ok(numbers.into_iter().collect())
-        }
+        Within::Conversation(_) => strands.iter().map(|strand| strand.source.numbers()).collect(),
+        Within::Scope => vec![scope.clone()],
     }
 }
 
