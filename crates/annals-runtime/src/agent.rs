@@ -14,9 +14,12 @@ use annals_core::turn::TurnEnd;
 use annals_core::turn::opening::Opening;
 use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
 use annals_core::view::Layout;
+use annals_embed::StaticTable;
 use annals_model::{Model, Window};
 use annals_sandbox::{Backend, SandboxSpec, Target};
-use annals_store::{ArtifactStore, BlockLog, LogError, NewConversation, SqliteLog, SqliteOptions, Workspace};
+use annals_store::{
+    ArtifactStore, BlockLog, LogError, NewConversation, Recall, SqliteLog, SqliteOptions, Workspace,
+};
 use annals_tools::skills::{NoSkills, Skills};
 use annals_tools::{ConversationCx, Tool, ToolTable};
 use serde_json::{Map, Value};
@@ -49,6 +52,7 @@ pub(crate) struct AgentParts {
     pub(crate) layout: Layout,
     pub(crate) settings: Arc<Settings>,
     pub(crate) log: Arc<dyn BlockLog>,
+    pub(crate) recall: Option<Arc<dyn Recall>>,
     pub(crate) artifacts: ArtifactStore,
     pub(crate) workspaces: PathBuf,
     pub(crate) scope: Scope,
@@ -143,6 +147,11 @@ impl Agent {
         &self.parts.log
     }
 
+    /// Memory search over the log, if it has one.
+    pub fn recall(&self) -> Option<&Arc<dyn Recall>> {
+        self.parts.recall.as_ref()
+    }
+
     /// Where it keeps bytes.
     pub fn artifacts(&self) -> &ArtifactStore {
         &self.parts.artifacts
@@ -214,6 +223,7 @@ impl Agent {
         let cx = ConversationCx {
             sandbox,
             skills: parts.skills.clone(),
+            recall: parts.recall.clone(),
             settings: parts.settings.clone(),
             ..ConversationCx::new(
                 id.clone(),
@@ -464,6 +474,7 @@ pub struct AgentBuilder {
     context_tokens: Option<u32>,
     home: Option<PathBuf>,
     log: Option<Arc<dyn BlockLog>>,
+    recall: Option<Arc<dyn Recall>>,
     artifacts: Option<ArtifactStore>,
     workspaces: Option<PathBuf>,
     scope: Scope,
@@ -544,6 +555,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Memory search over the log of the caller's. The log of a [`home`](Self::home) has its own.
+    #[must_use]
+    pub fn recall(mut self, recall: Arc<dyn Recall>) -> Self {
+        self.recall = Some(recall);
+        self
+    }
+
     /// An artifact store of the caller's.
     #[must_use]
     pub fn artifacts(mut self, artifacts: ArtifactStore) -> Self {
@@ -599,12 +617,9 @@ impl AgentBuilder {
         self.settings.validate()?;
         let tools = ToolTable::builder().add_all(self.tools).build()?;
         let skills = self.skills.unwrap_or_else(|| Arc::new(NoSkills));
-        let log: Arc<dyn BlockLog> = match (self.log, &self.home) {
-            (Some(log), _) => log,
-            (None, Some(home)) => {
-                make_dir(home)?;
-                Arc::new(SqliteLog::open(home.join("annals.db"), SqliteOptions::default())?)
-            }
+        let (log, recall) = match (self.log, &self.home) {
+            (Some(log), _) => (log, self.recall),
+            (None, Some(home)) => open_log(home, self.recall)?,
             (None, None) => return Err(BuildError::NoStore),
         };
         let artifacts: ArtifactStore = match (self.artifacts, &self.home) {
@@ -640,6 +655,7 @@ impl AgentBuilder {
             layout: self.layout,
             settings: Arc::new(self.settings),
             log,
+            recall,
             artifacts,
             workspaces,
             scope: self.scope,
@@ -660,6 +676,17 @@ fn make_dir(dir: &Path) -> Result<(), BuildError> {
         what: dir.display().to_string(),
         reason: error.to_string(),
     })
+}
+
+/// The log of a home, with memory search.
+type Log = (Arc<dyn BlockLog>, Option<Arc<dyn Recall>>);
+
+fn open_log(home: &Path, recall: Option<Arc<dyn Recall>>) -> Result<Log, BuildError> {
+    make_dir(home)?;
+    let options = SqliteOptions::default().recall(StaticTable::embedder());
+    let log = SqliteLog::open(home.join("annals.db"), options)?;
+    let own = log.recall().cloned().map(|own| Arc::new(own) as Arc<dyn Recall>);
+    Ok((Arc::new(log), recall.or(own)))
 }
 
 fn open_artifacts(dir: &Path) -> Result<ArtifactStore, BuildError> {

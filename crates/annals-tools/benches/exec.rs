@@ -3,12 +3,11 @@
 #![allow(clippy::print_stdout, reason = "the table is the result")]
 
 use std::process::{Command, Stdio};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
 use annals_core::time::Timestamp;
-use annals_core::timeline::Timeline;
 use annals_sandbox::interpreters::{self, Interpreter};
 use annals_sandbox::{Backend, Language, Local, SandboxSpec, Target, TrustedHost};
 use annals_store::{ArtifactStore, Workspace};
@@ -54,7 +53,7 @@ impl Place {
         let mut cx = ConversationCx::new(
             ConversationId::parse("c").expect("an id"),
             Scope::default(),
-            Arc::new(RwLock::new(Timeline::default())),
+            annals_tools::SharedTimeline::default(),
             Arc::new(workspace),
             artifacts,
         );

@@ -8,7 +8,7 @@ use annals_core::settings::Settings;
 use annals_core::time::Timestamp;
 use annals_core::timeline::Timeline;
 use annals_sandbox::{Failure, Op, OpResult, Sandbox, Target};
-use annals_store::{ArtifactStore, Workspace};
+use annals_store::{ArtifactStore, Recall, Workspace};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::ToolFailure;
@@ -35,12 +35,14 @@ pub struct ConversationCx {
     pub sandbox: Option<Arc<Target>>,
     /// Skills that `sk:` paths name.
     pub skills: Arc<dyn Skills>,
+    /// Memory search over the log, if it has one.
+    pub recall: Option<Arc<dyn Recall>>,
     /// What the user set.
     pub settings: Arc<Settings>,
 }
 
 impl ConversationCx {
-    /// A conversation with nothing but its timeline and files: no sandbox, no skills, default settings.
+    /// A conversation with nothing but its timeline and files: no sandbox, no skills, no memory search, default settings.
     pub fn new(
         conversation: ConversationId,
         scope: Scope,
@@ -56,6 +58,7 @@ impl ConversationCx {
             artifacts,
             sandbox: None,
             skills: Arc::new(NoSkills),
+            recall: None,
             settings: Arc::default(),
         }
     }
@@ -146,6 +149,11 @@ impl ToolCx {
     /// Skills by name.
     pub fn skills(&self) -> &dyn Skills {
         &*self.shared.skills
+    }
+
+    /// Memory search, if the log has one.
+    pub fn recall(&self) -> Option<&Arc<dyn Recall>> {
+        self.shared.recall.as_ref()
     }
 
     /// Asks the timeline something. The closure must be quick: appending waits for it.

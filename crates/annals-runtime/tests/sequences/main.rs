@@ -9,6 +9,7 @@ mod server;
 
 mod code;
 mod documents;
+mod memory;
 mod own;
 mod react;
 mod reading;

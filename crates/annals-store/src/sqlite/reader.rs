@@ -145,7 +145,12 @@ pub(super) fn blocks(
 }
 
 /// Which conversation has which of the blocks `from..=to`, in order.
-fn strands(tx: &Connection, place: Place, from: u64, to: u64) -> rusqlite::Result<Vec<(i64, u64, u64)>> {
+pub(super) fn strands(
+    tx: &Connection,
+    place: Place,
+    from: u64,
+    to: u64,
+) -> rusqlite::Result<Vec<(i64, u64, u64)>> {
     let mut strands = Vec::new();
     let (mut place, mut to) = (place, to);
     while from <= to {
@@ -160,6 +165,43 @@ fn strands(tx: &Connection, place: Place, from: u64, to: u64) -> rusqlite::Resul
     }
     strands.reverse();
     Ok(strands)
+}
+
+/// Blocks of one conversation's own.
+#[derive(Default)]
+pub(super) struct Own {
+    /// Those that can be read.
+    pub(super) blocks: Vec<Block>,
+    /// The place of the last row, damaged or not.
+    pub(super) last: Option<i64>,
+    /// How many rows were there.
+    pub(super) rows: usize,
+}
+
+/// Blocks after a place that a conversation itself has, by its key, at most `limit` rows.
+pub(super) fn own_blocks(
+    words: &mut Words,
+    tx: &Connection,
+    conversation: i64,
+    after: i64,
+    limit: usize,
+) -> Result<Own, Fault> {
+    let mut statement = tx.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM block WHERE conversation = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+    ))?;
+    let mut reader = RowReader::new(tx, words);
+    let mut rows = statement.query(params![conversation, after, limit as i64])?;
+    let mut own = Own::default();
+    while let Some(row) = rows.next()? {
+        own.last = Some(row.get(0)?);
+        own.rows += 1;
+        match reader.block(row) {
+            Ok(block) => own.blocks.push(block),
+            Err(RowFault::Damaged(_)) => {}
+            Err(RowFault::Storage(error)) => return Err(error.into()),
+        }
+    }
+    Ok(own)
 }
 
 /// Every digest that a block names.
