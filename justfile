@@ -8,7 +8,7 @@ default:
 demo:
     cargo run --release -- demo
 
-# everything that must hold: setup, tidy, fmt, clippy, tests, doc tests
+# everything that must hold: setup, tidy, fmt, clippy, tests, doc tests, instruction budgets
 test:
     cargo xtask test
 
@@ -31,6 +31,10 @@ fmt:
 # benchmarks, all or by name: `just bench core`
 bench *names:
     cargo xtask bench {{names}}
+
+# the same work by other systems, side by side, and the page from it
+peers:
+    cargo xtask bench --peers --docs
 
 # kill a writing store again and again
 crash kills="1000" seed="1":

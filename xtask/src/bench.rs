@@ -1,219 +1,223 @@
-//! `cargo xtask bench`: the benchmarks of all crates, one after the other, since they share the machine.
+//! `cargo xtask bench`: what Annals costs, against its targets and beside other systems.
 //!
-//! A benchmark is a program that prints a table; nothing here measures. With `--quick` it finds `ANNALS_BENCH_QUICK`
-//! set, and may do less.
+//! Nothing here measures time by itself: the crates' benchmarks say their figures (`bench/figures`), and workloads are
+//! processes that say what they took (`bench/peers/protocol.py`). This puts them together, says which targets are
+//! missed, and writes the page. Progress goes to stderr, the tables to stdout.
 
+mod against;
+pub(crate) mod budgets;
+mod chart;
+mod crate_benches;
 mod machine;
+mod page;
+mod peers;
+pub(crate) mod process;
+mod run;
+mod table;
+mod workload;
 
-use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
 use crate::Usage;
 use crate::flags::Flags;
 use crate::json::Json;
-use crate::repository::{cargo, crates};
-use crate::stage::seconds;
+use crate::repository::cargo;
+use peers::Peers;
+use run::Run;
+use workload::{Effort, System};
 
-const QUICK: &str = "ANNALS_BENCH_QUICK";
-
-/// A benchmark of a crate.
-struct Bench {
-    package: String,
-    name: String,
-    file: PathBuf,
+/// What was asked for.
+struct Wanted {
+    is_quick: bool,
+    has_peers: bool,
+    writes_docs: bool,
+    json: Option<String>,
+    from: Option<String>,
+    names: Vec<String>,
 }
 
-/// A table, as it was printed.
-struct Table {
-    lines: Vec<String>,
-    took: Duration,
-    ended_well: bool,
-}
-
-/// Runs the benchmarks.
+/// Runs what was asked for.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut flags = Flags::new(arguments);
-    if flags.switch("--peers") {
-        let planned = "`--peers` is planned and not built yet: other systems are not measured here";
-        return Err(Usage(planned.to_owned()).into());
+    let (checks, accepts) = (flags.switch("--check-budgets"), flags.switch("--accept-budgets"));
+    process::catch_interrupts();
+    if checks || accepts {
+        flags.done()?;
+        let scratch = Scratch::new()?;
+        return match accepts {
+            true => budgets::accept(&scratch.folder),
+            false => budgets::check(&scratch.folder),
+        };
     }
-    let is_quick = flags.switch("--quick");
-    let file = flags.value("--json")?;
-    let names = flags.names()?;
-    let benches = chosen(discover()?, &names);
-    ensure!(
-        !benches.is_empty(),
-        "no benchmark has {} in its name",
-        names.join(" or ")
-    );
-    let mut tables = Vec::new();
-    for bench in &benches {
-        tables.push(measure(bench, is_quick)?);
+    let wanted = Wanted {
+        is_quick: flags.switch("--quick"),
+        has_peers: flags.switch("--peers"),
+        writes_docs: flags.switch("--docs"),
+        json: flags.value("--json")?,
+        from: flags.value("--from")?,
+        names: flags.names()?,
+    };
+    if wanted.from.is_some() && (wanted.has_peers || wanted.is_quick || !wanted.names.is_empty()) {
+        return Err(
+            Usage("`--from` shows a run that was: it goes with `--docs` and `--json` only".into()).into(),
+        );
     }
-    report(&benches, &tables);
-    if let Some(file) = file {
-        let json = record(&benches, &tables, is_quick);
-        std::fs::write(&file, format!("{json}\n")).with_context(|| format!("cannot write `{file}`"))?;
+    let (run, failed) = match &wanted.from {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{file}`"))?;
+            let run = Run::parse(&text).with_context(|| format!("`{file}` holds no run"))?;
+            (run, Vec::new())
+        }
+        None => measure(&wanted)?,
+    };
+    show(&run);
+    if let Some(file) = &wanted.json {
+        std::fs::write(file, run.to_text()).with_context(|| format!("cannot write `{file}`"))?;
         println!("written to {file}");
     }
-    let failed: Vec<&str> = benches
-        .iter()
-        .zip(&tables)
-        .filter(|(_, table)| !table.ended_well)
-        .map(|(bench, _)| &*bench.name)
-        .collect();
+    if wanted.writes_docs {
+        page::write(&run)?;
+    }
     if !failed.is_empty() {
         bail!("benchmarks that did not end well: {}", failed.join(", "));
     }
     Ok(())
 }
 
-fn discover() -> anyhow::Result<Vec<Bench>> {
-    let mut benches = Vec::new();
-    for krate in crates()? {
-        let Ok(entries) = std::fs::read_dir(krate.folder.join("benches")) else {
-            continue;
-        };
-        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        files.sort();
-        for file in files
-            .into_iter()
-            .filter(|file| file.extension().is_some_and(|extension| extension == "rs"))
-        {
-            let name = file
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            benches.push(Bench {
-                package: krate.name.clone(),
-                name,
-                file,
-            });
-        }
-    }
-    Ok(benches)
-}
-
-fn chosen(benches: Vec<Bench>, names: &[String]) -> Vec<Bench> {
-    let is_chosen = |bench: &Bench| {
-        names.is_empty()
-            || names
-                .iter()
-                .any(|name| bench.package.contains(&**name) || bench.name.contains(&**name))
+fn measure(wanted: &Wanted) -> anyhow::Result<(Run, Vec<String>)> {
+    let scratch = Scratch::new()?;
+    let benches = crate_benches::discover(&wanted.names)?;
+    let is_named = !wanted.names.is_empty();
+    ensure!(
+        !benches.is_empty() || wanted.has_peers,
+        "no benchmark has {} in its name",
+        wanted.names.join(" or ")
+    );
+    // First what may fail for want of a network or of Python, so that nobody waits for it in vain.
+    let peers = match wanted.has_peers {
+        true => Some(Peers::install(&target()?)?),
+        false => None,
     };
-    benches.into_iter().filter(is_chosen).collect()
+    let mut machine = machine::facts();
+    let (figures, failed) = match is_named && benches.is_empty() {
+        true => (Vec::new(), Vec::new()),
+        false => crate_benches::measure(&benches, &scratch.folder.join("benches"), wanted.is_quick)?,
+    };
+    let mut run = Run {
+        is_quick: wanted.is_quick,
+        machine: Vec::new(),
+        figures,
+        measured: Vec::new(),
+    };
+    if let Some(peers) = peers {
+        let mut systems = vec![ours()?];
+        systems.extend(peers.systems());
+        let effort = Effort {
+            is_quick: wanted.is_quick,
+        };
+        run.measured = workload::measure_all(&systems, &scratch.folder.join("workloads"), effort)?;
+        run.figures.extend(against::figures(&run));
+        machine.extend(peers.versions);
+    }
+    run.machine = machine;
+    Ok((run, failed))
 }
 
-/// Runs one benchmark, showing its lines as they come.
-fn measure(bench: &Bench, is_quick: bool) -> anyhow::Result<Table> {
-    println!("\n== {} / {}", bench.package, bench.name);
-    let has_short_form = std::fs::read_to_string(&bench.file).is_ok_and(|source| source.contains(QUICK));
-    if is_quick && !has_short_form {
-        println!("   (no short form: runs in full)");
-    }
-    let mut command = cargo(&["bench", "-p", &bench.package, "--bench", &bench.name]);
-    command.stdout(Stdio::piped()).stdin(Stdio::null());
-    if is_quick {
-        command.env(QUICK, "1");
-    }
-    let started = Instant::now();
-    let mut process = command.spawn().context("cannot start cargo")?;
-    let output = process.stdout.take().context("no output to read")?;
-    let mut lines = Vec::new();
-    for line in BufReader::new(output).lines() {
-        let line = line.context("the table is not UTF-8")?;
-        println!("{line}");
-        lines.push(line);
-    }
-    let ended_well = process.wait().context("cannot wait for the benchmark")?.success();
-    Ok(Table {
-        lines,
-        took: started.elapsed(),
-        ended_well,
+/// Annals itself, built as it is used.
+fn ours() -> anyhow::Result<System> {
+    eprintln!("building the workloads of Annals, optimised");
+    let arguments = ["build", "--release", "-p", "annals-workload", "-p", "annals"];
+    let command = cargo(&[&arguments[..], &["--message-format=json-render-diagnostics"]].concat());
+    let built = crate_benches::programs(command, "bin")?;
+    let program = |wanted: &str| {
+        let found = built.iter().find(|(name, _)| name == wanted);
+        found
+            .map(|(_, file)| file.clone())
+            .with_context(|| format!("cargo built no `{wanted}`"))
+    };
+    Ok(System {
+        name: "annals",
+        program: program("annals-workload")?,
+        arguments: Vec::new(),
+        start: (program("annals")?, vec!["--version".to_owned()]),
     })
 }
 
-fn report(benches: &[Bench], tables: &[Table]) {
-    println!("\n== together");
-    for (bench, table) in benches.iter().zip(tables) {
-        let missed = table.lines.iter().filter(|line| is_miss(line)).count();
-        let verdict = match (table.ended_well, missed) {
-            (false, _) => "did not end well".to_owned(),
-            (true, 0) => String::new(),
-            (true, missed) => format!("{missed} targets missed"),
-        };
-        println!(
-            "{:<28} {:>10}  {verdict}",
-            format!("{} / {}", bench.package, bench.name),
-            seconds(table.took)
-        );
+fn show(run: &Run) {
+    let section = |title: &str, table: table::Table| {
+        if !table.is_empty() {
+            println!("\n{title}\n\n{}", table.text());
+        }
+    };
+    section("figures without a target", table::others(run));
+    section(
+        "side by side (ratio: how many times as fast Annals is)",
+        table::side_by_side(run),
+    );
+    section("besides time", table::beside_time(run));
+    section("figures and their targets", table::targets(run));
+    table::slower(run)
+        .iter()
+        .for_each(|line| println!("slower: {line}"));
+    let missed = run
+        .figures
+        .iter()
+        .filter(|figure| figure.is_met() == Some(false))
+        .count();
+    println!("{missed} targets missed");
+}
+
+/// The folder that cargo builds into.
+fn target() -> anyhow::Result<PathBuf> {
+    let said = cargo(&["metadata", "--format-version", "1", "--no-deps"])
+        .output()
+        .context("cannot start cargo")?;
+    let json = Json::parse_all(&String::from_utf8_lossy(&said.stdout))?;
+    let folder = json
+        .first()
+        .and_then(|json| json.get("target_directory")?.as_text());
+    folder
+        .map(PathBuf::from)
+        .context("cargo does not say where it builds")
+}
+
+/// A folder for what is written while measuring, gone when the run is over. Below the target folder, so that it is on
+/// the disk that the repository is on.
+struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    fn new() -> anyhow::Result<Scratch> {
+        let bench = target()?.join("bench");
+        std::fs::create_dir_all(&bench)?;
+        remove_abandoned(&bench);
+        let folder = bench.join(format!("scratch-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        Ok(Scratch { folder })
     }
-    for (bench, table) in benches.iter().zip(tables) {
-        table
-            .lines
-            .iter()
-            .filter(|line| is_miss(line))
-            .for_each(|line| println!("missed: {}: {line}", bench.name));
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Benchmarks mark a row whose target was missed with one of these words.
-fn is_miss(line: &str) -> bool {
-    line.split_whitespace()
-        .any(|word| word == "MISS" || word == "MISSED")
-}
-
-fn record(benches: &[Bench], tables: &[Table], is_quick: bool) -> Json {
-    let tables = benches.iter().zip(tables).map(|(bench, table)| {
-        let rows = table
-            .lines
-            .iter()
-            .filter(|line| !line.trim().is_empty())
-            .map(|line| cells(line));
-        Json::Object(vec![
-            ("crate".into(), Json::text(&bench.package)),
-            ("bench".into(), Json::text(&bench.name)),
-            (
-                "seconds_with_build".into(),
-                Json::Number(format!("{:.1}", table.took.as_secs_f64())),
-            ),
-            ("ended_well".into(), Json::Bool(table.ended_well)),
-            ("rows".into(), Json::List(rows.collect())),
-        ])
-    });
-    Json::Object(vec![
-        ("quick".into(), Json::Bool(is_quick)),
-        ("machine".into(), machine::facts()),
-        ("benches".into(), Json::List(tables.collect())),
-    ])
-}
-
-/// A line of a table as its cells: what stands between two spaces or more.
-fn cells(line: &str) -> Json {
-    let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
-    Json::List(cells.map(Json::text).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_a_table_becomes_its_cells() {
-        assert_eq!(
-            cells("round at 50k     38.1 µs   50 µs  pass").to_string(),
-            r#"["round at 50k", "38.1 µs", "50 µs", "pass"]"#
-        );
-    }
-
-    #[test]
-    fn only_a_mark_of_its_own_is_a_miss() {
-        assert!(is_miss("hide   31 µs  20 µs  MISS"));
-        assert!(!is_miss("cache MISSES   3"));
+/// Removes what runs left behind that were killed.
+fn remove_abandoned(bench: &Path) {
+    let Ok(entries) = std::fs::read_dir(bench) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name
+            .strip_prefix("scratch-")
+            .filter(|pid| pid.parse::<u32>().is_ok());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }

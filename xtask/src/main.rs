@@ -1,7 +1,7 @@
 //! Repository tasks: `cargo xtask help` lists them.
 //!
 //! Keeps what people and machines do with this repository besides building it. It must stay quick to build, so it
-//! has one small dependency and reads the little JSON it needs itself.
+//! has two small dependencies and reads the little JSON it needs itself.
 
 #![allow(
     clippy::print_stdout,
@@ -22,22 +22,31 @@ mod tidy;
 
 use std::process::ExitCode;
 
+use crate::bench::process::Interrupted;
+
 const HELP: &str = "\
 cargo xtask <task>
 
-  test [--no-setup]                 install what tests need (Debian, as root), then tidy, fmt, clippy, tests, doc tests
-  bench [--quick] [--json FILE] [NAME]…
-                                    run the benchmarks of all crates, or of those whose crate or bench name contains NAME
-                                      --quick     fewer repetitions, where a benchmark has a short form
-                                      --json FILE the tables as JSON as well
-                                      --peers     planned: the same work done by other systems, side by side
+  test [--no-setup]                 install what tests need (Debian, as root), then tidy, fmt, clippy, tests, doc tests,
+                                    instruction budgets
+  bench [--quick] [--peers] [--json FILE] [--docs] [NAME]…
+                                    run the benchmarks of all crates, or of those whose crate or bench name contains NAME,
+                                    and say which targets are met
+                                      --quick     a few minutes: fewer repetitions, smaller sizes
+                                      --peers     the same work by Annals, OpenRath and LangGraph, in turns; installs the
+                                                  latter into an environment of their own below the target folder
+                                      --json FILE the run as JSON as well
+                                      --docs      write bench/run.json, docs/performance.md and docs/img from the run
+                                      --from FILE measure nothing: show a run that was written with --json
+  bench --check-budgets             count instructions of the core's hot paths (valgrind) against bench/budgets.toml
+  bench --accept-budgets            make the counts the new budgets
   crash [--kills N] [--seed S]      kill a writing store N times (default 1000); nothing acknowledged may be lost
   docs                              write docs/dependencies.md and docs/tools.md
   tidy                              check what neither rustfmt nor clippy does: paths, module headers, long files
   setup                             only install what tests need
   help                              this text
 
-exit codes: 0 done, 1 a check failed, 2 wrong usage
+exit codes: 0 done, 1 a check failed, 2 wrong usage, 130 interrupted
 ";
 
 /// A wrong command line, as opposed to a failed task.
@@ -60,7 +69,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask {task}: {error:#}");
-            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+            ExitCode::from(match () {
+                () if error.is::<Usage>() => 2,
+                () if error.is::<Interrupted>() => 130,
+                () => 1,
+            })
         }
     }
 }

@@ -49,6 +49,11 @@ const NEEDS: &[Need] = &[
         is_there: || program("git").is_some(),
     },
     Need {
+        what: "valgrind",
+        package: "valgrind",
+        is_there: || program("valgrind").is_some(),
+    },
+    Need {
         what: "a system font",
         package: "fonts-dejavu-core",
         is_there: || {

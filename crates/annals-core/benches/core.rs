@@ -24,6 +24,7 @@ use annals_core::turn::outcome::HideItem;
 use annals_core::turn::{Budget, next, round};
 use annals_core::view::compact::{self, Force};
 use annals_core::view::{Layout, Renderer, prune};
+use annals_figures::{Figure, full_or_quick};
 
 /// Counts the bytes that are held, as the allocator rounds nothing.
 struct Counting;
@@ -219,7 +220,7 @@ fn budget() -> Budget {
 /// Rounds at the three lengths take turns, so that whatever else the machine does falls on all of them.
 fn bench_rounds(table: &mut Table) {
     let mut runs = LENGTHS.map(Run::new);
-    for _ in 0..400 {
+    for _ in 0..full_or_quick(400, 100) {
         runs.iter_mut().for_each(Run::round);
     }
     let least = runs.map(|run| table.time(&format!("one round at {} blocks", run.length), run.micros, 50.0));
@@ -450,11 +451,12 @@ impl Table {
         self.line(name, "", &format!("{ratio:.2} ×"), ratio, target, " ×");
     }
 
-    fn line(&mut self, name: &str, least: &str, middle: &str, value: f64, target: f64, unit: &str) {
+    fn line(&mut self, name: &str, least: &str, middle: &str, value: f64, target: f64, unit: &'static str) {
         if !self.has_head {
             println!("{:<48} {:>12} {:>12} {:>12}", "what", "min", "median", "target");
             self.has_head = true;
         }
+        Figure::new(name, value, unit.trim()).at_most(target).tell();
         let (target, verdict) = match target.is_finite() {
             true => (
                 format!("{target}{unit}"),

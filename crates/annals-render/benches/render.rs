@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use annals_figures::{Figure, full_or_quick};
 use annals_render::{Engine, PageOptions, PngView, Renderer, Request, Source};
 
 /// Latin only: what most reports are. The repository's report adds other scripts, which need system fonts.
@@ -49,7 +50,7 @@ impl Table {
             "what", "min ms", "median ms", "target ms"
         );
         Table {
-            is_quick: std::env::var_os("ANNALS_BENCH_QUICK").is_some(),
+            is_quick: full_or_quick(false, true),
         }
     }
 
@@ -72,6 +73,10 @@ impl Table {
             Some(target) => (target.to_string(), "MISS"),
             None => (String::new(), ""),
         };
+        Figure::new(name.trim(), ms(times[0]), "ms")
+            .median(median)
+            .at_most(target_ms.unwrap_or(f64::INFINITY))
+            .tell();
         println!(
             "{name:<46} {:>8.1} {median:>10.1} {target:>10}  {verdict}",
             ms(times[0])

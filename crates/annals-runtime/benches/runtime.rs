@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use annals_core::settings::Settings;
+use annals_figures::{Figure, full_or_quick};
 use annals_model::{Event, EventStream, Model, ModelError, Request, StopReason, Usage, Window};
 use annals_runtime::{Agent, Session, World};
 use annals_store::{ArtifactStore, BlockLog, MemoryLog, SqliteLog, SqliteOptions};
@@ -149,7 +150,7 @@ async fn overhead_of_a_round(home: &std::path::Path) {
         };
         let agent = agent(Arc::new(MemoryLog::default()), home, model).await;
         let mut best = Duration::MAX;
-        for run in 0..5 {
+        for run in 0..full_or_quick(5, 2) {
             let session = agent
                 .session(&format!("r{count}_{run}"))
                 .await
@@ -157,6 +158,13 @@ async fn overhead_of_a_round(home: &std::path::Path) {
             best = best.min(rounds(&agent, session).await.1);
         }
         let micros = best.as_secs_f64() * 1e6 / count as f64;
+        Figure::new(
+            format!("model call + in-process tool, {count} rounds, no sync"),
+            micros,
+            "µs",
+        )
+        .at_most(100.0)
+        .tell();
         row(
             &format!("model call + in-process tool, {count} rounds, no sync"),
             format!("{micros:.0} µs"),
@@ -190,6 +198,12 @@ async fn many_sessions(home: &std::path::Path) {
     }
     let seconds = start.elapsed().as_secs_f64();
     let rate = SESSIONS as f64 / seconds;
+    Figure::new(
+        "1,000 durable sessions of 10 calls, all models in flight",
+        rate,
+        "sessions/s",
+    )
+    .tell();
     row(
         "1,000 sessions × 10 calls, durable, 1,000 model calls in flight",
         format!("{rate:.0} sessions/s"),
@@ -230,6 +244,13 @@ async fn idle_sessions(home: &std::path::Path) {
     let held = HELD_BYTES.load(Ordering::Relaxed).saturating_sub(held) / SESSIONS;
     let resident = rss_bytes().saturating_sub(resident) / SESSIONS;
     for (what, bytes) in [("held", held), ("resident", resident)] {
+        Figure::new(
+            format!("memory of an idle session of 10 rounds, {what}"),
+            bytes as f64 / 1e3,
+            "KB",
+        )
+        .at_most(30.0)
+        .tell();
         row(
             &format!("memory of an idle session (10 rounds on its timeline), {what}"),
             format!("{bytes} bytes"),

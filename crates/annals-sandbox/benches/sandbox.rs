@@ -6,14 +6,20 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use annals_figures::{Figure, full_or_quick};
 use annals_sandbox::{
     Backend, CodeRun, CommandRun, FilesExists, FilesRead, FilesWrite, Language, Local, Op, Sandbox,
     SandboxExt, SandboxSpec, TrustedHost, interpreters,
 };
 use tokio_util::sync::CancellationToken;
 
-const ROUNDS: usize = 200;
-const STREAM_OPERATIONS: usize = 50_000;
+fn rounds() -> usize {
+    full_or_quick(200, 60)
+}
+
+fn stream_operations() -> usize {
+    full_or_quick(50_000, 20_000)
+}
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -52,8 +58,8 @@ impl Turns {
         self.times[contestant].1.push(started.elapsed());
     }
 
-    /// Prints each contestant beside the first.
-    fn print(mut self) {
+    /// Prints each contestant beside the first; the one that has a target may cost so many times as much.
+    fn print(mut self, target: Option<(&str, f64)>) {
         let mut base = None;
         for (name, times) in &mut self.times {
             times.sort();
@@ -61,6 +67,12 @@ impl Turns {
             let base = *base.get_or_insert(median);
             let ratio = median.as_secs_f64() / base.as_secs_f64();
             println!("{name:<44} {median:>10.3?} p50 {p95:>10.3?} p95 {ratio:>7.2}x");
+            Figure::new(*name, median.as_secs_f64() * 1e3, "ms").tell();
+            if let Some((_, most)) = target.filter(|(judged, _)| judged == name) {
+                Figure::new(format!("{name} against the same without walls"), ratio, "×")
+                    .at_most(most)
+                    .tell();
+            }
         }
         println!();
     }
@@ -90,7 +102,7 @@ async fn commands(local: &Arc<dyn Sandbox>, host: &Arc<dyn Sandbox>) {
         "trusted-host `true`",
     ]);
     let argv = || Op::CommandRun(CommandRun::argv(["/usr/bin/true"]));
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         let started = Instant::now();
         plain("/usr/bin/true", &[]);
         turns.add(0, started);
@@ -104,7 +116,7 @@ async fn commands(local: &Arc<dyn Sandbox>, host: &Arc<dyn Sandbox>) {
         perform(host, argv()).await;
         turns.add(3, started);
     }
-    turns.print();
+    turns.print(Some(("isolated `true`", 3.0)));
 }
 
 async fn python(local: &Arc<dyn Sandbox>) {
@@ -113,7 +125,7 @@ async fn python(local: &Arc<dyn Sandbox>) {
     };
     let program = interpreter.program.to_string_lossy().into_owned();
     let mut turns = Turns::new(&["bare python `pass`", "isolated python `pass`"]);
-    for _ in 0..ROUNDS / 4 {
+    for _ in 0..rounds() / 4 {
         let started = Instant::now();
         plain(&program, &["-c", "pass"]);
         turns.add(0, started);
@@ -121,12 +133,12 @@ async fn python(local: &Arc<dyn Sandbox>) {
         perform(local, Op::CodeRun(CodeRun::new(Language::Python, "pass"))).await;
         turns.add(1, started);
     }
-    turns.print();
+    turns.print(Some(("isolated python `pass`", 2.0)));
 }
 
 async fn opening(workspace: &std::path::Path) {
     let mut turns = Turns::new(&["open a sandbox, run `true`, close it"]);
-    for _ in 0..ROUNDS / 4 {
+    for _ in 0..rounds() / 4 {
         let started = Instant::now();
         let sandbox = Local::new()
             .open(SandboxSpec::new(workspace))
@@ -136,7 +148,7 @@ async fn opening(workspace: &std::path::Path) {
         sandbox.close().await;
         turns.add(0, started);
     }
-    turns.print();
+    turns.print(None);
 }
 
 async fn streams(local: &Arc<dyn Sandbox>) {
@@ -144,22 +156,23 @@ async fn streams(local: &Arc<dyn Sandbox>) {
     for (name, count, op) in [
         (
             "file-exists",
-            STREAM_OPERATIONS,
+            stream_operations(),
             Op::FilesExists(FilesExists::new("there")),
         ),
         (
             "file-read 1 kB",
-            STREAM_OPERATIONS / 10,
+            stream_operations() / 10,
             Op::FilesRead(FilesRead::text("there")),
         ),
         (
             "file-write 1 kB",
-            STREAM_OPERATIONS / 10,
+            stream_operations() / 10,
             Op::FilesWrite(FilesWrite::new("there", "x".repeat(1000))),
         ),
     ] {
         for streams in [1, 8] {
             let rate = stream_rate(local, &op, streams, count).await;
+            Figure::new(format!("{name}, {streams} stream(s)"), rate, "operations/s").tell();
             println!(
                 "{:<44} {rate:>10.0} operations/s",
                 format!("{name}, {streams} stream(s)")

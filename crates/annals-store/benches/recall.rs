@@ -11,6 +11,7 @@ use annals_core::block::{Block, BlockKind, NewBlock};
 use annals_core::ids::{Scope, Seq, TurnId};
 use annals_core::path::LogicalPath;
 use annals_embed::StaticTable;
+use annals_figures::{Figure, full_or_quick};
 use annals_store::recall::{Query, Within};
 use annals_store::testing::{at, conversation, new_conversation};
 use annals_store::{BlockLog, Recall as _, SqliteLog, SqliteOptions};
@@ -95,10 +96,7 @@ impl Words {
 }
 
 fn main() {
-    let passages = match std::env::var_os("ANNALS_BENCH_QUICK") {
-        Some(_) => 10_000,
-        None => 100_000,
-    };
+    let passages = full_or_quick(100_000, 10_000);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -121,13 +119,21 @@ fn row(what: &str, figure: String, target: &str, met: Option<bool>) {
 async fn run(folder: &Path, passages: usize) {
     embedding();
     let bare = SqliteLog::open(folder.join("bare.db"), SqliteOptions::default()).expect("a log");
-    let (alone, _) = fill(&bare, passages).await;
-    drop(bare);
     let options = SqliteOptions::default().recall(StaticTable::embedder());
     let log = SqliteLog::open(folder.join("annals.db"), options).expect("a log");
-    let (followed, longest) = fill(&log, passages).await;
+    let [alone, followed] = fill([&bare, &log], passages).await;
+    drop(bare);
+    let (longest, followed) = (followed.longest, followed.all);
+    let alone = alone.all;
     let beside = (followed.saturating_sub(alone)).as_secs_f64() * 1e6 / passages as f64;
     row("append of 4 blocks, a block", micros(alone, passages), "", None);
+    Figure::new(
+        "indexing for memory search beside the append, a block",
+        beside,
+        "µs",
+    )
+    .at_most(100.0)
+    .tell();
     row(
         "indexing beside it, a block",
         format!("{beside:.1} µs"),
@@ -145,6 +151,9 @@ async fn run(folder: &Path, passages: usize) {
     let (bytes, rows) = log.recall().expect("memory").resident();
     assert_eq!(rows, passages, "one passage a block");
     let each = bytes as f64 / rows as f64;
+    Figure::new("memory of memory search, a passage", each, "bytes")
+        .at_most(400.0)
+        .tell();
     row(
         "memory, a passage",
         format!("{each:.0} bytes"),
@@ -194,29 +203,45 @@ fn micros(time: Duration, count: usize) -> String {
     format!("{:.1} µs", time.as_secs_f64() * 1e6 / count as f64)
 }
 
-/// Appends so many passages, round by round; how long the appends took together, and the longest of them.
-async fn fill(log: &SqliteLog, passages: usize) -> (Duration, Duration) {
+/// How long the appends to a log took: together, and the longest of them.
+#[derive(Clone, Copy, Default)]
+struct Appends {
+    all: Duration,
+    longest: Duration,
+}
+
+/// Appends the same passages to all these logs, round by round and in turns, so that the disk's moods meet all alike.
+async fn fill<const N: usize>(logs: [&SqliteLog; N], passages: usize) -> [Appends; N] {
     let mut words = Words::new();
-    let (mut took, mut longest) = (Duration::ZERO, Duration::ZERO);
+    let mut took = [Appends::default(); N];
     for number in 0..CONVERSATIONS {
         let id = conversation(&format!("c{number}"));
-        log.create(new_conversation(id.as_str())).await.expect("created");
-        let lease = log
-            .acquire(&id, "bench", at(0), Duration::from_secs(1 << 30))
-            .await
-            .expect("acquired");
+        let mut leases = Vec::new();
+        for log in logs {
+            log.create(new_conversation(id.as_str())).await.expect("created");
+            let lease = log
+                .acquire(&id, "bench", at(0), Duration::from_secs(1 << 30))
+                .await;
+            leases.push(lease.expect("acquired"));
+        }
         let mut tail = None;
         for start in (0..passages / CONVERSATIONS).step_by(APPEND_BLOCKS) {
             let blocks: Vec<Block> = (start..start + APPEND_BLOCKS)
                 .map(|at| block(&mut words, at))
                 .collect();
-            let began = Instant::now();
-            tail = Some(log.append(&lease, tail, blocks).await.expect("appended"));
-            took += began.elapsed();
-            longest = longest.max(began.elapsed());
+            let mut appended = None;
+            for ((log, lease), took) in logs.iter().zip(&leases).zip(&mut took) {
+                let blocks = blocks.clone();
+                let began = Instant::now();
+                appended = Some(log.append(lease, tail, blocks).await.expect("appended"));
+                let one = began.elapsed();
+                took.all += one;
+                took.longest = took.longest.max(one);
+            }
+            tail = appended;
         }
     }
-    (took, longest)
+    took
 }
 
 fn block(words: &mut Words, number: usize) -> Block {
@@ -289,6 +314,12 @@ async fn searches(log: &SqliteLog, passages: usize) {
             let ms = |share: usize| times[times.len() * share / 100].as_secs_f64() * 1e3;
             let (p50, p95) = (ms(50), ms(95));
             let what = format!("search {passages} passages, {where_}, {kind}");
+            Figure::new(format!("memory {what}, median"), p50, "ms")
+                .at_most(10.0)
+                .tell();
+            Figure::new(format!("memory {what}, 95th of 100"), p95, "ms")
+                .at_most(20.0)
+                .tell();
             row(
                 &format!("{what}, p50"),
                 format!("{p50:.2} ms"),

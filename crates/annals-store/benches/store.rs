@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use annals_core::block::{Block, BlockJson};
 use annals_core::ids::{ConversationId, Seq};
+use annals_figures::{Figure, full_or_quick};
 use annals_store::testing::{at, conversation, new_conversation, text_block};
 use annals_store::{BlockLog, BlockLogExt, Lease, SqliteLog, SqliteOptions};
 
 const KILOBYTE: usize = 1024;
 const WRITERS: usize = 64;
 const LONG_BLOCKS: u64 = 50_000;
-const RUNS: usize = 3;
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -35,6 +35,10 @@ fn main() {
         one_writer(folder.path()).await;
         long_conversation(folder.path()).await;
     });
+}
+
+fn runs() -> usize {
+    full_or_quick(3, 1)
 }
 
 fn row(what: &str, figure: String, target: &str, met: Option<bool>) {
@@ -80,7 +84,7 @@ async fn begin(log: &SqliteLog, id: &ConversationId) -> Lease {
 async fn many_writers(folder: &Path, blocks_per_append: u64) {
     const APPENDS: u64 = 60;
     let mut best = 0.0_f64;
-    for run in 0..RUNS {
+    for run in 0..runs() {
         let log = Arc::new(open(&folder.join(format!("many-{blocks_per_append}-{run}.db"))));
         let mut leases = Vec::new();
         for writer in 0..WRITERS {
@@ -107,6 +111,7 @@ async fn many_writers(folder: &Path, blocks_per_append: u64) {
         best = best.max(blocks as f64 / begun.elapsed().as_secs_f64());
     }
     let what = format!("durable 1 KB blocks/s, {WRITERS} conversations, {blocks_per_append} an append");
+    Figure::new(&what, best, "blocks/s").at_least(10_000.0).tell();
     row(&what, format!("{best:.0}"), ">= 10000", Some(best >= 10_000.0));
 }
 
@@ -114,7 +119,7 @@ async fn many_writers(folder: &Path, blocks_per_append: u64) {
 async fn one_writer(folder: &Path) {
     const APPENDS: u64 = 300;
     let (mut best_raw, mut best_log) = (Duration::MAX, Duration::MAX);
-    for run in 0..RUNS {
+    for run in 0..runs() {
         let mut file = File::create(folder.join(format!("raw-{run}"))).expect("a file");
         let bytes = kilobyte(1);
         let begun = Instant::now();
@@ -136,6 +141,13 @@ async fn one_writer(folder: &Path) {
     }
     row("raw 1 KB write + fdatasync", format!("{best_raw:.0?}"), "", None);
     let ratio = best_log.as_secs_f64() / best_raw.as_secs_f64();
+    Figure::new(
+        "append and sync of one 1 KB block against a bare write and sync",
+        ratio,
+        "×",
+    )
+    .at_most(2.0)
+    .tell();
     row(
         "one conversation, append of one 1 KB block",
         format!("{best_log:.0?}"),
@@ -172,6 +184,9 @@ async fn long_conversation(folder: &Path) {
     }
     let disk_bytes = fs::metadata(&path).expect("the file").len();
     let ratio = disk_bytes as f64 / payload_bytes as f64;
+    Figure::new("bytes on disk per byte of payload", ratio, "×")
+        .at_most(1.2)
+        .tell();
     row(
         "bytes on disk per byte of payload",
         format!("{ratio:.2}"),
@@ -179,7 +194,7 @@ async fn long_conversation(folder: &Path) {
         Some(ratio <= 1.2),
     );
     let mut best = Duration::MAX;
-    for _ in 0..RUNS {
+    for _ in 0..runs() {
         let begun = Instant::now();
         let log = open(&path);
         let blocks = log.read_all(&id).await.expect("read");
@@ -187,6 +202,9 @@ async fn long_conversation(folder: &Path) {
         assert_eq!(blocks.len() as u64, LONG_BLOCKS);
     }
     let what = format!("open a conversation of {LONG_BLOCKS} blocks of 1 KB");
+    Figure::new(&what, best.as_secs_f64() * 1e3, "ms")
+        .at_most(150.0)
+        .tell();
     row(
         &what,
         format!("{best:.0?}"),

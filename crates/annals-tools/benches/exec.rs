@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
 use annals_core::time::Timestamp;
+use annals_figures::{Figure, full_or_quick};
 use annals_sandbox::interpreters::{self, Interpreter};
 use annals_sandbox::{Backend, Language, Local, SandboxSpec, Target, TrustedHost};
 use annals_store::{ArtifactStore, Workspace};
@@ -20,8 +21,7 @@ const TARGET_RATIO: f64 = 1.5;
 const TARGET_EXTRA_MS: f64 = 10.0;
 
 fn main() {
-    let is_quick = std::env::var_os("ANNALS_BENCH_QUICK").is_some();
-    let runs = if is_quick { 10 } else { 60 };
+    let runs = full_or_quick(60, 10);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -139,6 +139,11 @@ fn print(language: Language, rows: [(String, Vec<Duration>); 4]) {
             (Language::Python, 1) => (format!("{most:.1}"), "MISS"),
             _ => (String::new(), ""),
         };
+        let figure = Figure::new(name.as_str(), least, "ms").median(median);
+        match target.is_empty() {
+            true => figure.tell(),
+            false => figure.at_most(most).tell(),
+        }
         println!(
             "{name:<44} {least:>9.1} {median:>9.1} {target:>9} {:>7.2}  {verdict}",
             median / base

@@ -2,27 +2,40 @@
 
 use std::process::Command;
 
-use crate::json::Json;
 use crate::repository::root;
 
-/// Processor, cores, kernel, compiler, commit and date, as far as they can be learnt.
-pub(crate) fn facts() -> Json {
+/// Date, processor, cores, memory, load, kernel, compiler and commit, as far as they can be learnt.
+pub(crate) fn facts() -> Vec<(String, String)> {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let fact = |name: &str, value: Option<String>| (name.to_owned(), value.map_or(Json::Null, Json::Text));
-    Json::Object(vec![
-        fact("processor", processor()),
-        ("cores".into(), Json::Number(cores.to_string())),
-        fact("kernel", said("uname", &["-sr"])),
-        fact("rustc", said("rustc", &["--version"])),
-        fact("commit", said("git", &["rev-parse", "--short", "HEAD"])),
-        fact("date", said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])),
-    ])
+    let facts = [
+        ("date", said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])),
+        ("processor", line_of("/proc/cpuinfo", "model name")),
+        ("cores", Some(cores.to_string())),
+        ("memory", line_of("/proc/meminfo", "MemTotal")),
+        ("load before the run", load()),
+        ("kernel", said("uname", &["-sr"])),
+        ("rustc", said("rustc", &["--version"])),
+        (
+            "commit",
+            said("git", &["describe", "--always", "--dirty", "--exclude", "*"]),
+        ),
+    ];
+    let known = facts
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    known.collect()
 }
 
-fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
+/// What stands behind the colon of the first line that begins so.
+fn line_of(file: &str, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn load() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next().map(str::to_owned)
 }
 
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
