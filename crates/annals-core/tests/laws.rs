@@ -232,7 +232,7 @@ impl Play<'_> {
             (
                 "b.png",
                 "image/png",
-                Body::Blob(Blob {
+                Body::from(Blob {
                     size_bytes: 900_000,
                     ..Blob::of(b"png")
                 }),

@@ -27,7 +27,7 @@ fn a_turn_with_attachments() {
             &t,
             "menu.pdf",
             "application/pdf",
-            Body::Blob(Blob::of(b"%PDF-1.7")),
+            Body::from(Blob::of(b"%PDF-1.7")),
         ),
         attachment(&t, "notes.txt", "text/plain", Body::Text("buy milk".into())),
         attachment(&t, "board.pptx", "application/vnd.ms-powerpoint", Body::Empty),
@@ -99,12 +99,12 @@ fn a_file_that_was_not_written() {
     let mut scene = Scene::asked("write");
     scene.says("", vec![scene.write_call("abc", "report.md", "")]);
     let mut missing = scene.artifact("report.md", "text/markdown", Content::Absent);
-    missing.digest.error = Some(ShownError::new("file_empty", "the file is empty"));
+    missing.digest.error = Some(Box::new(ShownError::new("file_empty", "the file is empty")));
     scene.returns(
         "abc",
         Outcome {
             notices: vec![Notice::new("tool_result_error", "the file is empty")],
-            error: missing.digest.error.clone(),
+            error: missing.digest.error.as_deref().cloned(),
             artifacts: vec![missing],
             ..Outcome::default()
         },
@@ -625,7 +625,7 @@ fn compaction_inside_a_turn_keeps_the_prompt_and_cuts_before_an_answer() {
 fn ttl_prune() {
     let mut scene = Scene::new();
     for n in 1..=4 {
-        let png = Body::Blob(Blob {
+        let png = Body::from(Blob {
             size_bytes: 500_000,
             ..Blob::of(&[n])
         });

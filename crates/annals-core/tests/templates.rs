@@ -23,7 +23,7 @@ fn a_turn_opens_with_its_header_prompt_and_attachments() {
         &t,
         "menu.pdf",
         "application/pdf",
-        Body::Blob(Blob::of(b"%PDF-1.7")),
+        Body::from(Blob::of(b"%PDF-1.7")),
     );
     menu.summary = Some("2-page menu".into());
     let notes = attachment(&t, "notes.txt", "text/plain", Body::Text("buy milk".into()));
@@ -79,7 +79,7 @@ fn a_write_shows_its_call_its_status_and_its_content() {
         vec![scene.write_call("abc", "report.md", "# Report\n[[S:1]]")],
     );
     let mut outcome = scene.written("report.md", "# Report\n[[S:1]]");
-    outcome.artifacts[0].digest.sources_used = annals_core::sources::citation::extract("[[S:1]]");
+    outcome.artifacts[0].digest.sources_used = annals_core::sources::citation::extract("[[S:1]]").into();
     scene.returns("abc", outcome);
     scene.completes("Done, see [[S:1]].");
     assert_snapshot!(scene.text(), @r##"

@@ -10,12 +10,14 @@
 //! 4. [`openai`], [`anthropic`]: the two wire forms, over [`wire`];
 //! 5. [`retry`]: a decorator that tries again;
 //! 6. [`catalog`], [`cache_sim`]: windows and prices of known models, a provider's cache rules as a simulation;
-//! 7. [`spec`]: from `anthropic:NAME` to a model ready to be asked.
+//! 7. [`spec`]: from `anthropic:NAME` to a model ready to be asked;
+//! 8. [`embeddings`]: vectors of texts, from any server that speaks OpenAI's form.
 
 pub mod answer;
 pub mod anthropic;
 pub mod cache_sim;
 pub mod catalog;
+pub mod embeddings;
 pub mod error;
 pub mod event;
 pub mod model;
@@ -28,6 +30,7 @@ pub mod usage;
 pub mod wire;
 
 pub use answer::{Answer, Assembler, RawCall, Thinking};
+pub use embeddings::{EmbeddingsEndpoint, EmbeddingsSpec};
 pub use error::{ModelError, StallPhase};
 pub use event::{Event, StopReason};
 pub use model::{EventStream, Layout, Model, Purpose, Request, Window};

@@ -118,6 +118,34 @@ impl std::fmt::Debug for Jitter {
     }
 }
 
+/// Makes attempts of something that is no stream, by this policy, until one succeeds or no further one is worth it.
+pub(crate) async fn attempts<T, F: Future<Output = Result<T, ModelError>>>(
+    policy: &RetryPolicy,
+    jitter: &Jitter,
+    cancel: &CancellationToken,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, ModelError> {
+    let started = Instant::now();
+    let mut made = 0;
+    loop {
+        made += 1;
+        let error = match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let wait = policy.wait(made, error.retry_after(), jitter.draw());
+        let is_last = !error.is_retryable() || made >= policy.max_attempts;
+        if is_last || started.elapsed().saturating_add(wait) > policy.max_total {
+            return Err(error);
+        }
+        let sleep = tokio::time::sleep(wait);
+        cancel
+            .run_until_cancelled(sleep)
+            .await
+            .ok_or(ModelError::Cancelled)?;
+    }
+}
+
 /// A model that tries again.
 #[derive(Debug)]
 pub struct Retrying<M> {

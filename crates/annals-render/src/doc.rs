@@ -248,6 +248,15 @@ impl Style {
     }
 }
 
+/// Where a formula stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MathPlace {
+    /// Within a line of text.
+    Line,
+    /// On a line of its own.
+    Display,
+}
+
 /// A piece of running text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Inline {
@@ -267,8 +276,14 @@ pub enum Inline {
     Sup(Vec<Inline>),
     /// Code in a line.
     Code(String),
-    /// A formula as its author typed it; no writer typesets it.
-    Math(String),
+    /// A formula as its author typed it, in LaTeX. Writers typeset what they understand whole and print the rest as
+    /// it stands.
+    Math {
+        /// What was typed between the dollar signs.
+        tex: String,
+        /// Where it stands.
+        place: MathPlace,
+    },
     /// A link to an absolute address, or to `#nowhere` (then printed as text).
     Link {
         /// The address.
@@ -303,7 +318,7 @@ pub fn plain_text(inlines: &[Inline]) -> String {
 fn push_plain(inlines: &[Inline], out: &mut String) {
     for inline in inlines {
         match inline {
-            Inline::Text(text) | Inline::Code(text) | Inline::Math(text) => out.push_str(text),
+            Inline::Text(text) | Inline::Code(text) | Inline::Math { tex: text, .. } => out.push_str(text),
             Inline::Strong(inner)
             | Inline::Em(inner)
             | Inline::Strike(inner)

@@ -10,6 +10,7 @@ mod table;
 use std::fmt::Write as _;
 
 use crate::doc::{Align, Block, Document, Image, Inline, Length, List, ListItem, Style, is_clickable};
+use crate::highlight;
 use crate::ooxml::{EMU_PER_PX, OfficePicture, Package, Relations, XML_HEAD, escape};
 use crate::picture::Pictures;
 use crate::request::{PageOptions, RenderError, shorten};
@@ -215,7 +216,7 @@ impl Writer<'_> {
             Block::Paragraph(inlines) => self.paragraph(inlines, place),
             Block::List(list) => self.list(list, place),
             Block::Table(table) => self.table(table, place),
-            Block::Code { text, .. } => self.code(text, place),
+            Block::Code { text, lang } => self.code(text, lang.as_deref(), place),
             Block::Image(image) => self.figure(image, place),
             Block::Quote(blocks) => self.blocks(blocks, Place { style: Some("Quote"), ..place }),
             Block::Group { style, blocks } => {
@@ -365,7 +366,7 @@ impl Writer<'_> {
         }
     }
 
-    fn code(&mut self, text: &str, place: Place) {
+    fn code(&mut self, text: &str, lang: Option<&str>, place: Place) {
         self.out.push_str("<w:p>");
         self.paragraph_properties(
             Place {
@@ -374,11 +375,11 @@ impl Writer<'_> {
             },
             &[],
         );
-        for (index, line) in text.split('\n').enumerate() {
+        for (index, line) in highlight::lines(text, lang).iter().enumerate() {
             if index > 0 {
                 self.out.push_str("<w:r><w:br/></w:r>");
             }
-            run::text(&mut self.out, line, &RunLook::default());
+            self.inlines(line, RunLook::default());
         }
         self.out.push_str("</w:p>");
     }
@@ -434,7 +435,10 @@ impl Writer<'_> {
                     ..look
                 },
             ),
-            Inline::Code(text) | Inline::Math(text) => {
+            Inline::Math { tex, .. } if let Some(formula) = crate::math::parse(tex) => {
+                self.inlines(&formula.inlines(), look);
+            }
+            Inline::Code(text) | Inline::Math { tex: text, .. } => {
                 run::text(
                     &mut self.out,
                     text,

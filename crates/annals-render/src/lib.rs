@@ -16,10 +16,12 @@ pub mod limits;
 mod citation;
 pub mod html;
 pub mod markdown;
+mod math;
 mod prose;
 
 mod fonts;
 mod grid;
+mod highlight;
 mod picture;
 mod visit;
 

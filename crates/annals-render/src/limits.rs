@@ -9,6 +9,15 @@ pub const MAX_NESTING: usize = 12;
 /// Columns of a table; further cells are joined into the last one.
 pub const MAX_COLUMNS: usize = 64;
 
+/// Sources that one citation may name; a longer one is left as text.
+pub const MAX_SIDS: usize = 100;
+
+/// Bytes of a formula; a longer one is shown as it was typed.
+pub const MAX_FORMULA_BYTES: usize = 8_000;
+
+/// Bytes of one piece of code that is coloured in office files; a longer one stays black.
+pub const MAX_HIGHLIGHTED_BYTES: usize = 200_000;
+
 /// Distinct pictures in one document; later ones become placeholders.
 pub const MAX_IMAGES: usize = 256;
 

@@ -1,7 +1,7 @@
 //! Markdown → [`Document`]: CommonMark with tables, footnotes, task lists, strike-through, alerts and math.
 //!
-//! What it decides: citations are found outside code only; bare addresses become links; math is shown as
-//! typed; a block of raw HTML is read by [`crate::html`]; an inline tag of the small known set works
+//! What it decides: citations are found outside code only; bare addresses become links; money is not
+//! math; a block of raw HTML is read by [`crate::html`]; an inline tag of the small known set works
 //! (`<br>`, `<sub>`, `<b>`, …), any other is printed literally, so that `Vec<T>` is never lost.
 
 mod inline_tag;
@@ -12,7 +12,9 @@ use pulldown_cmark::{
     Alignment, BlockQuoteKind, CodeBlockKind, Event, Options, Parser, Tag, TagEnd, TextMergeStream,
 };
 
-use crate::doc::{Align, Block, Cell, Document, Image, Inline, List, ListItem, Row, Table, plain_text};
+use crate::doc::{
+    Align, Block, Cell, Document, Image, Inline, List, ListItem, MathPlace, Row, Table, plain_text,
+};
 use crate::html;
 use crate::limits::{MAX_COLUMNS, MAX_NESTING};
 use crate::prose::{self, Addresses};
@@ -213,7 +215,10 @@ impl Reader {
             Event::Text(text) => self.prose(&text),
             Event::Code(code) => self.inline(Inline::Code(code.into_string())),
             Event::InlineMath(tex) => self.math(&tex),
-            Event::DisplayMath(tex) => self.inline(Inline::Math(tex.trim().to_owned())),
+            Event::DisplayMath(tex) => self.inline(Inline::Math {
+                tex: tex.trim().to_owned(),
+                place: MathPlace::Display,
+            }),
             Event::Html(html) => self.top().text.push_str(&html),
             Event::InlineHtml(html) => self.tag(&html),
             Event::FootnoteReference(label) => {
@@ -273,7 +278,10 @@ impl Reader {
         let formula =
             tex.contains(|c: char| c.is_alphabetic() || matches!(c, '\\' | '^' | '=' | '+' | '<' | '>'));
         if formula {
-            self.inline(Inline::Math(tex.to_owned()));
+            self.inline(Inline::Math {
+                tex: tex.to_owned(),
+                place: MathPlace::Line,
+            });
         } else {
             self.prose(&format!("${tex}$"));
         }

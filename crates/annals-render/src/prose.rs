@@ -119,7 +119,7 @@ pub(crate) fn is_cjk(c: char) -> bool {
 /// The last character printed by `inlines`.
 pub(crate) fn last_char(inlines: &[Inline]) -> Option<char> {
     match inlines.last()? {
-        Inline::Text(text) | Inline::Code(text) | Inline::Math(text) => text.chars().next_back(),
+        Inline::Text(text) | Inline::Code(text) | Inline::Math { tex: text, .. } => text.chars().next_back(),
         Inline::Strong(inner)
         | Inline::Em(inner)
         | Inline::Strike(inner)

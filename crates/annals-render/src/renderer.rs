@@ -18,7 +18,7 @@ use crate::request::{
 use crate::typst::code::Pages;
 use crate::typst::{self, world::Desk};
 use crate::visit::{self, Leaf};
-use crate::{docx, html, markdown, ooxml, pptx, prose};
+use crate::{docx, highlight, html, markdown, ooxml, pptx, prose};
 
 /// Layouts that may run at once, counting those whose caller has given up on them.
 const MAX_LAYOUTS: usize = 16;
@@ -271,6 +271,7 @@ impl Shared {
         prepared: &mut Prepared,
         pages: Pages,
     ) -> Result<typst_layout::PagedDocument, RenderError> {
+        highlight::prepare(&prepared.document);
         let choice = self
             .fonts
             .choose(&characters(&prepared.document, &prepared.pictures));
@@ -333,7 +334,7 @@ fn cite(document: &mut Document, request: &Request<'_>, warnings: &mut Vec<Warni
 fn characters(document: &Document, pictures: &Pictures) -> BTreeSet<char> {
     let mut chars = BTreeSet::new();
     visit::leaves(document, &mut |leaf| {
-        if let Leaf::Text(text) | Leaf::Code(text) = leaf {
+        if let Leaf::Text(text) | Leaf::Code(text) | Leaf::Listing { text, .. } = leaf {
             chars.extend(text.chars());
         }
     });

@@ -5,6 +5,8 @@
 //! nothing else: no file system, no packages, no clock.
 
 pub(crate) mod code;
+mod math;
+mod widths;
 pub(crate) mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

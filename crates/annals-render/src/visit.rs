@@ -11,6 +11,13 @@ pub(crate) enum Leaf<'a> {
     Text(&'a str),
     /// Text in the code font.
     Code(&'a str),
+    /// Lines in the code font.
+    Listing {
+        /// The language they are in.
+        lang: Option<&'a str>,
+        /// The lines.
+        text: &'a str,
+    },
     /// A picture.
     Image(&'a Image),
     /// Cited source ids.
@@ -43,7 +50,10 @@ fn blocks<'a>(list: &'a [Block], see: &mut dyn FnMut(Leaf<'a>)) {
                 cells.for_each(|cell| blocks(&cell.blocks, see));
             }
             Block::Columns(columns) => columns.iter().for_each(|column| blocks(column, see)),
-            Block::Code { text, .. } => see(Leaf::Code(text)),
+            Block::Code { lang, text } => see(Leaf::Listing {
+                lang: lang.as_deref(),
+                text,
+            }),
             Block::Image(image) => {
                 see(Leaf::Image(image));
                 see(Leaf::Text(image.caption.as_deref().unwrap_or_default()));
@@ -58,7 +68,7 @@ fn inlines<'a>(list: &'a [Inline], see: &mut dyn FnMut(Leaf<'a>)) {
     for inline in list {
         match inline {
             Inline::Text(text) => see(Leaf::Text(text)),
-            Inline::Code(text) | Inline::Math(text) => see(Leaf::Code(text)),
+            Inline::Code(text) | Inline::Math { tex: text, .. } => see(Leaf::Code(text)),
             Inline::Strong(inner)
             | Inline::Em(inner)
             | Inline::Strike(inner)

@@ -8,13 +8,14 @@ use common::{
     squeeze,
 };
 
-const EXPECTED: [&str; 7] = [
+const EXPECTED: [&str; 8] = [
     "Harbour sensor network: review of the first year",
     "the logbook wins[1, 3]",
     "Image not available: files/none.png",
     "Clock drift, replaced in March",
     "def correct(samples, base):",
     "€49 700",
+    "availability is A = 1 − (∑ti)/T and",
     "https://example.org/export?a=1&b=2",
 ];
 
@@ -55,6 +56,8 @@ fn the_report_as_docx_has_styles_numbers_notes_and_pictures() {
     for expected in [
         "w:val=\"Heading2\"",
         "<w:tblHeader/>",
+        // A keyword in the colour that the PDF gives it.
+        "<w:color w:val=\"d73948\"/>",
         "<w:footnoteReference w:id=\"2\"/>",
         "w:anchor=\"source_1\"",
         "<w:drawing>",

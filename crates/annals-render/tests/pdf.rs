@@ -72,6 +72,18 @@ fn markup_of_other_languages_is_printed_not_run() {
 }
 
 #[test]
+fn formulas_are_typeset_and_what_is_not_understood_is_printed_as_typed() {
+    let source = "Inline $a \\le b_1$.\n\n$$\\sum_{k=0}^{n} \\frac{x^k}{k!} \\text{ for all } n$$\n\nOdd $\\unknown{x}$.\n";
+    let rendered = RENDERER.pdf(&Request::markdown(source)).unwrap();
+    let text = pdf_pages(&rendered.bytes).concat();
+    for expected in ["≤", "∑", "forall", "\\unknown{x}"] {
+        assert!(text.contains(expected), "missing {expected} in {text}");
+    }
+    assert!(!text.contains("\\frac") && !text.contains("\\le"), "{text}");
+    assert!(rendered.warnings.is_empty(), "{:?}", rendered.warnings);
+}
+
+#[test]
 fn html_is_laid_out_without_scripts_or_remote_pictures() {
     let (assets, sources) = (assets(), sources());
     let request = Request {

@@ -14,13 +14,18 @@ use annals_core::turn::TurnEnd;
 use annals_core::turn::opening::Opening;
 use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
 use annals_core::view::Layout;
+use annals_embed::StaticTable;
 use annals_model::{Model, Window};
 use annals_sandbox::{Backend, SandboxSpec, Target};
-use annals_store::{ArtifactStore, BlockLog, LogError, NewConversation, SqliteLog, SqliteOptions, Workspace};
+use annals_store::{
+    ArtifactStore, BlockLog, LogError, NewConversation, Recall, SqliteLog, SqliteOptions, Workspace,
+};
 use annals_tools::skills::{NoSkills, Skills};
 use annals_tools::{ConversationCx, Tool, ToolTable};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use crate::attach::Attachment;
 use crate::driver::Drive;
@@ -47,6 +52,7 @@ pub(crate) struct AgentParts {
     pub(crate) layout: Layout,
     pub(crate) settings: Arc<Settings>,
     pub(crate) log: Arc<dyn BlockLog>,
+    pub(crate) recall: Option<Arc<dyn Recall>>,
     pub(crate) artifacts: ArtifactStore,
     pub(crate) workspaces: PathBuf,
     pub(crate) scope: Scope,
@@ -141,6 +147,11 @@ impl Agent {
         &self.parts.log
     }
 
+    /// Memory search over the log, if it has one.
+    pub fn recall(&self) -> Option<&Arc<dyn Recall>> {
+        self.parts.recall.as_ref()
+    }
+
     /// Where it keeps bytes.
     pub fn artifacts(&self) -> &ArtifactStore {
         &self.parts.artifacts
@@ -201,9 +212,9 @@ impl Agent {
             .log
             .acquire(id, &parts.holder, parts.world.now(), LEASE_TTL)
             .await?;
-        let timeline = Arc::new(RwLock::new(self.timeline(id).await?));
+        let timeline = Arc::new(RwLock::new(Arc::new(self.timeline(id).await?)));
         let dir = parts.workspaces.join(id.as_str());
-        let workspace = Workspace::open(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
+        let workspace = Workspace::at(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
         let workspace = Arc::new(workspace);
         let sandbox = parts
             .sandbox
@@ -212,6 +223,7 @@ impl Agent {
         let cx = ConversationCx {
             sandbox,
             skills: parts.skills.clone(),
+            recall: parts.recall.clone(),
             settings: parts.settings.clone(),
             ..ConversationCx::new(
                 id.clone(),
@@ -255,9 +267,20 @@ impl Agent {
     /// Runs one turn: takes the session and gives it back with the turn on its timeline. A turn that a crash left
     /// unfinished is closed first.
     pub async fn run(&self, session: Session, request: impl Into<TurnRequest>) -> Result<Session, RunError> {
-        let mut session = session;
-        self.run_in(&mut session, request.into()).await?;
-        Ok(session)
+        let (agent, request, mut session) = (self.clone(), request.into(), session);
+        // On a task of its own the tools' tasks start and end on the same thread; awaited from a program's `main`, each
+        // would wake a thread twice.
+        let turn = async move {
+            agent.run_in(&mut session, request).await?;
+            Ok(session)
+        };
+        match AbortOnDropHandle::new(tokio::spawn(turn.in_current_span())).await {
+            Ok(ended) => ended,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(RunError::Stopped),
+            },
+        }
     }
 
     /// Runs one turn in a session that the caller keeps, also when it fails.
@@ -287,7 +310,7 @@ impl Agent {
         session.journal.append(blocks).await?;
         let mut drive = self.drive(session, turn, cancel);
         drive.prune().await?;
-        let timeline = drive.session.timeline(Timeline::clone);
+        let timeline = drive.session.journal.snapshot();
         let contributed = self.parts.hooks.turn_started(&drive.turn, &timeline).await;
         drop(timeline);
         drive.contribute(contributed).await?;
@@ -451,6 +474,7 @@ pub struct AgentBuilder {
     context_tokens: Option<u32>,
     home: Option<PathBuf>,
     log: Option<Arc<dyn BlockLog>>,
+    recall: Option<Arc<dyn Recall>>,
     artifacts: Option<ArtifactStore>,
     workspaces: Option<PathBuf>,
     scope: Scope,
@@ -531,6 +555,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Memory search over the log of the caller's. The log of a [`home`](Self::home) has its own.
+    #[must_use]
+    pub fn recall(mut self, recall: Arc<dyn Recall>) -> Self {
+        self.recall = Some(recall);
+        self
+    }
+
     /// An artifact store of the caller's.
     #[must_use]
     pub fn artifacts(mut self, artifacts: ArtifactStore) -> Self {
@@ -586,12 +617,9 @@ impl AgentBuilder {
         self.settings.validate()?;
         let tools = ToolTable::builder().add_all(self.tools).build()?;
         let skills = self.skills.unwrap_or_else(|| Arc::new(NoSkills));
-        let log: Arc<dyn BlockLog> = match (self.log, &self.home) {
-            (Some(log), _) => log,
-            (None, Some(home)) => {
-                make_dir(home)?;
-                Arc::new(SqliteLog::open(home.join("annals.db"), SqliteOptions::default())?)
-            }
+        let (log, recall) = match (self.log, &self.home) {
+            (Some(log), _) => (log, self.recall),
+            (None, Some(home)) => open_log(home, self.recall)?,
             (None, None) => return Err(BuildError::NoStore),
         };
         let artifacts: ArtifactStore = match (self.artifacts, &self.home) {
@@ -627,6 +655,7 @@ impl AgentBuilder {
             layout: self.layout,
             settings: Arc::new(self.settings),
             log,
+            recall,
             artifacts,
             workspaces,
             scope: self.scope,
@@ -647,6 +676,17 @@ fn make_dir(dir: &Path) -> Result<(), BuildError> {
         what: dir.display().to_string(),
         reason: error.to_string(),
     })
+}
+
+/// The log of a home, with memory search.
+type Log = (Arc<dyn BlockLog>, Option<Arc<dyn Recall>>);
+
+fn open_log(home: &Path, recall: Option<Arc<dyn Recall>>) -> Result<Log, BuildError> {
+    make_dir(home)?;
+    let options = SqliteOptions::default().recall(StaticTable::embedder());
+    let log = SqliteLog::open(home.join("annals.db"), options)?;
+    let own = log.recall().cloned().map(|own| Arc::new(own) as Arc<dyn Recall>);
+    Ok((Arc::new(log), recall.or(own)))
 }
 
 fn open_artifacts(dir: &Path) -> Result<ArtifactStore, BuildError> {

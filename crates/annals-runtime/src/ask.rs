@@ -181,7 +181,7 @@ impl Drive<'_> {
         new.notes.clone_from(&answer.text);
         let mut notices = Vec::new();
         for raw in answer.calls.iter().take(limits::ANSWER_MAX_CALLS) {
-            let call = self.new_call(raw, &new.calls, &mut notices).await?;
+            let call = self.new_call(raw, &new.calls, &mut notices).await;
             new.calls.push(call);
         }
         if let (Some(last), true) = (new.calls.last(), answer.calls.len() > limits::ANSWER_MAX_CALLS) {
@@ -204,12 +204,7 @@ impl Drive<'_> {
     }
 
     /// Reads one call. Its large parameter is kept before the call block that shows it cut.
-    async fn new_call(
-        &self,
-        raw: &RawCall,
-        earlier: &[NewCall],
-        notices: &mut Vec<NewBlock>,
-    ) -> Result<NewCall, RunError> {
+    async fn new_call(&self, raw: &RawCall, earlier: &[NewCall], notices: &mut Vec<NewBlock>) -> NewCall {
         let (id, renamed_from) = self.unused_id(raw.id.as_deref(), earlier);
         if let Some(from) = renamed_from {
             let message = format!("the call id `{from}` was used before: this call is `{id}`");
@@ -231,30 +226,36 @@ impl Drive<'_> {
         };
         let Some(params) = params else {
             let unreadable = Some(raw.arguments.clone());
-            return Ok(NewCall {
+            return NewCall {
                 id,
                 tool: name,
                 params: Map::new(),
                 unreadable,
                 cut: None,
-            });
+            };
         };
         let params: Map<String, Value> = params;
         let args = Value::Object(params.clone());
-        let cut = tool.and_then(|tool| annals_tools::tool::cut_of(&**tool, &self.turn, &id, &args));
-        if let Some(cut) = cut.as_ref().filter(|cut| !cut.is_code)
-            && let Some(Value::String(whole)) = params.get(&cut.param)
+        let mut cut = tool.and_then(|tool| annals_tools::tool::cut_of(&**tool, &self.turn, &id, &args));
+        if let Some(to) = cut.as_ref().filter(|cut| !cut.is_code)
+            && let Some(Value::String(whole)) = params.get(&to.param)
+            && self
+                .agent
+                .artifacts
+                .put(whole.clone().into_bytes())
+                .await
+                .is_err()
         {
-            let kept = self.agent.artifacts.put(whole.clone().into_bytes()).await;
-            kept.map_err(|error| RunError::Artifact(error.to_string()))?;
+            // What the store cannot keep, the call's own block must.
+            cut = None;
         }
-        Ok(NewCall {
+        NewCall {
             id,
             tool: name,
             params,
             unreadable: None,
             cut,
-        })
+        }
     }
 
     /// The model's id for a call if it is usable and new, else one of our own and what it replaces.

@@ -117,7 +117,7 @@ impl Agent {
             .flatten();
         let body = match text {
             Some(text) => Body::Text(text.into()),
-            None if mime.starts_with("image/") || mime == "application/pdf" => Body::Blob(Blob::of(bytes)),
+            None if mime.starts_with("image/") || mime == "application/pdf" => Body::from(Blob::of(bytes)),
             None => Body::Empty,
         };
         let scope = &self.parts.scope;

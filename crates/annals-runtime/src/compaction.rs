@@ -18,14 +18,9 @@ const SUMMARY_MAX_TOKENS: u32 = 4_000;
 impl Drive<'_> {
     /// Summarises and writes the summary down.
     pub(crate) async fn compact(&mut self, plan: &CompactionPlan) -> Result<(), RunError> {
-        let timeline = self.session.cx.timeline.clone();
-        let snapshot = || {
-            timeline
-                .read()
-                .unwrap_or_else(|poison| poison.into_inner())
-                .clone()
-        };
-        self.agent.hooks.before_compaction(&snapshot()).await;
+        let before = self.session.journal.snapshot();
+        self.agent.hooks.before_compaction(&before).await;
+        drop(before);
         let words = self.summary(plan).await;
         let turn = &self.turn;
         let blocks = self.session.journal.read(|timeline| {
@@ -36,7 +31,8 @@ impl Drive<'_> {
                 .collect()
         });
         self.session.journal.append(blocks).await?;
-        self.agent.hooks.after_compaction(&snapshot()).await;
+        let after = self.session.journal.snapshot();
+        self.agent.hooks.after_compaction(&after).await;
         Ok(())
     }
 

@@ -79,13 +79,7 @@ impl Drive<'_> {
     pub(crate) async fn finish(&mut self, end: TurnEnd, reason: Option<String>) -> Result<TurnEnd, RunError> {
         self.close_open_calls(end).await?;
         if end.is_success() {
-            let timeline = self
-                .session
-                .cx
-                .timeline
-                .read()
-                .unwrap_or_else(|poison| poison.into_inner())
-                .clone();
+            let timeline = self.session.journal.snapshot();
             let blocks = self.agent.hooks.turn_ending(&self.turn, &timeline).await;
             self.contribute(blocks).await?;
         }

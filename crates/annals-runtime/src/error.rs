@@ -83,6 +83,9 @@ pub enum RunError {
     /// There is no such tool.
     #[error("there is no tool `{0}`: see `annals tool list`")]
     NoSuchTool(String),
+    /// The program ended while the turn ran.
+    #[error("the turn was stopped because the program ends: what was written is kept, resume it later")]
+    Stopped,
     /// A host may add blocks of some types only.
     #[error("a block of type `{0}` cannot be contributed: only `stage.*`, `system.message` and `x.*` can")]
     MayNotContribute(String),

@@ -137,7 +137,7 @@ impl LoggedCall {
         Some(LoggedCall {
             tool: text.tool_id.into_owned(),
             params: text.params.get().to_owned(),
-            cut: block.meta().cut.clone(),
+            cut: block.meta().cut.to_vec(),
             unreadable: raw.and_then(|raw| raw.text()).map(str::to_owned),
             is_fresh,
         })

@@ -1,11 +1,12 @@
 //! The one hand that writes: append before act, append before show.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use annals_core::block::{Block, NewBlock};
 use annals_core::timeline::Timeline;
 use annals_store::{BlockLog, Lease};
+use annals_tools::SharedTimeline;
 
 use crate::error::RunError;
 use crate::listen::{Listen, Nobody, Update};
@@ -18,18 +19,13 @@ pub(crate) const LEASE_TTL: Duration = Duration::from_secs(60);
 pub(crate) struct Journal {
     log: Arc<dyn BlockLog>,
     lease: Lease,
-    timeline: Arc<RwLock<Timeline>>,
+    timeline: SharedTimeline,
     world: World,
     listener: Arc<dyn Listen>,
 }
 
 impl Journal {
-    pub(crate) fn new(
-        log: Arc<dyn BlockLog>,
-        lease: Lease,
-        timeline: Arc<RwLock<Timeline>>,
-        world: World,
-    ) -> Self {
+    pub(crate) fn new(log: Arc<dyn BlockLog>, lease: Lease, timeline: SharedTimeline, world: World) -> Self {
         Journal {
             log,
             lease,
@@ -67,6 +63,7 @@ impl Journal {
         let blocks: Vec<Arc<Block>> = blocks.into_iter().map(Arc::new).collect();
         {
             let mut timeline = self.timeline.write().unwrap_or_else(PoisonError::into_inner);
+            let timeline = Arc::make_mut(&mut timeline);
             for block in &blocks {
                 timeline.push(block.clone()).map_err(|source| RunError::Fold {
                     conversation: self.lease.conversation().clone(),
@@ -83,6 +80,14 @@ impl Journal {
     /// Asks the timeline something.
     pub(crate) fn read<T>(&self, ask: impl FnOnce(&Timeline) -> T) -> T {
         ask(&self.timeline.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The timeline as it is now, shared; whoever still holds it at the next append makes that one costly.
+    pub(crate) fn snapshot(&self) -> Arc<Timeline> {
+        self.timeline
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Keeps the right to write while nothing is written; ends when dropped.

@@ -29,7 +29,7 @@ impl Target {
     /// The sandbox, opened now if it was not.
     pub async fn sandbox(&self) -> Result<Arc<dyn Sandbox>, OpenError> {
         self.opened
-            .get_or_try_init(|| self.backend.open(self.spec.clone()))
+            .get_or_try_init(|| self.open_another(self.spec.clone()))
             .await
             .cloned()
     }
@@ -50,8 +50,12 @@ impl Target {
     }
 
     /// Another sandbox of the same backend with walls of its own, for one call that may do less than the session.
-    /// It lives until closed or dropped.
+    /// It lives until closed or dropped. A conversation that had no file so far gets its folder now.
     pub async fn open_another(&self, spec: SandboxSpec) -> Result<Arc<dyn Sandbox>, OpenError> {
+        std::fs::create_dir_all(&spec.workspace).map_err(|error| OpenError::Workspace {
+            path: spec.workspace.clone(),
+            reason: error.to_string(),
+        })?;
         self.backend.open(spec).await
     }
 

@@ -4,6 +4,7 @@
 //! turns and reads no clock. Read in this order:
 //!
 //! 1. [`log`]: the contract of a block log; [`memory`] and [`sqlite`] keep it;
+//!    [`recall`]: the contract of memory search over it;
 //! 2. [`artifacts`]: bytes by digest, durable before a block names them;
 //! 3. [`workspace`]: OUT_DIR, rebuilt on demand, impossible to leave;
 //! 4. [`transfer`]: a conversation with its artifacts as one file;
@@ -13,6 +14,7 @@
 
 pub mod log;
 pub mod memory;
+pub mod recall;
 pub mod sqlite;
 
 pub mod artifacts;
@@ -39,7 +41,8 @@ pub use log::{
     NewConversation, Operator, Stale, named_by,
 };
 pub use memory::MemoryLog;
-pub use sqlite::{LogObserver, SqliteLog, SqliteOptions};
+pub use recall::Recall;
+pub use sqlite::{LogObserver, Progress, ReindexError, SqliteLog, SqliteOptions, SqliteRecall};
 pub use transfer::{
     ExportError, Exported, ImportAs, ImportError, Imported, export_conversation, import_conversation,
 };

@@ -81,7 +81,7 @@ async fn a_newer_schema_is_refused_with_both_numbers() {
         .pragma_update(None, "user_version", 999)
         .unwrap();
     let error = open(&path).unwrap_err();
-    insta::assert_snapshot!(shown(&error, folder.path()), @"the log `[HOME]/annals.db` has schema 999, this program knows up to 1: use a newer `annals`");
+    insta::assert_snapshot!(shown(&error, folder.path()), @"the log `[HOME]/annals.db` has schema 999, this program knows up to 2: use a newer `annals`");
 }
 
 #[tokio::test]

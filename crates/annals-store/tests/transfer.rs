@@ -39,11 +39,11 @@ async fn full() -> (Side, Vec<Block>) {
     side.artifacts.put(large()).await.unwrap();
     let mut blocks = varied_blocks();
     blocks.push(Block {
-        body: Body::Blob(Blob::of(&large())),
+        body: Body::from(Blob::of(&large())),
         ..text_block(10, "")
     });
     blocks.push(Block {
-        body: Body::Blob(Blob::of(b"\x89PNG")),
+        body: Body::from(Blob::of(b"\x89PNG")),
         ..text_block(11, "")
     });
     side.log

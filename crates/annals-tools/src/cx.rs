@@ -8,11 +8,15 @@ use annals_core::settings::Settings;
 use annals_core::time::Timestamp;
 use annals_core::timeline::Timeline;
 use annals_sandbox::{Failure, Op, OpResult, Sandbox, Target};
-use annals_store::{ArtifactStore, Workspace};
+use annals_store::{ArtifactStore, Recall, Workspace};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::ToolFailure;
 use crate::skills::{NoSkills, Skills};
+
+/// The timeline of an open conversation. Appending changes it in place; a clone of the inner `Arc` is the timeline as
+/// it was at that moment, for as long as somebody holds it.
+pub type SharedTimeline = Arc<RwLock<Arc<Timeline>>>;
 
 /// What all calls of one conversation share. Made once for a session.
 #[derive(Clone)]
@@ -22,7 +26,7 @@ pub struct ConversationCx {
     /// Whose it is. Everything a tool resolves, it resolves under this scope.
     pub scope: Scope,
     /// What has happened so far. A plain lock: it is held for lookups only, never across an await.
-    pub timeline: Arc<RwLock<Timeline>>,
+    pub timeline: SharedTimeline,
     /// OUT_DIR.
     pub workspace: Arc<Workspace>,
     /// Bytes by digest.
@@ -31,16 +35,18 @@ pub struct ConversationCx {
     pub sandbox: Option<Arc<Target>>,
     /// Skills that `sk:` paths name.
     pub skills: Arc<dyn Skills>,
+    /// Memory search over the log, if it has one.
+    pub recall: Option<Arc<dyn Recall>>,
     /// What the user set.
     pub settings: Arc<Settings>,
 }
 
 impl ConversationCx {
-    /// A conversation with nothing but its timeline and files: no sandbox, no skills, default settings.
+    /// A conversation with nothing but its timeline and files: no sandbox, no skills, no memory search, default settings.
     pub fn new(
         conversation: ConversationId,
         scope: Scope,
-        timeline: Arc<RwLock<Timeline>>,
+        timeline: SharedTimeline,
         workspace: Arc<Workspace>,
         artifacts: ArtifactStore,
     ) -> Self {
@@ -52,6 +58,7 @@ impl ConversationCx {
             artifacts,
             sandbox: None,
             skills: Arc::new(NoSkills),
+            recall: None,
             settings: Arc::default(),
         }
     }
@@ -142,6 +149,11 @@ impl ToolCx {
     /// Skills by name.
     pub fn skills(&self) -> &dyn Skills {
         &*self.shared.skills
+    }
+
+    /// Memory search, if the log has one.
+    pub fn recall(&self) -> Option<&Arc<dyn Recall>> {
+        self.shared.recall.as_ref()
     }
 
     /// Asks the timeline something. The closure must be quick: appending waits for it.

@@ -77,7 +77,7 @@ impl Produced<'_> {
         digest.size_bytes = Some(self.bytes.len() as u64);
         digest.write_warning = small_warning(mime, self.bytes.len() as u64);
         let text = mime::text(mime, self.bytes);
-        digest.sources_used = text.as_deref().map(citation::extract).unwrap_or_default();
+        digest.sources_used = text.as_deref().map(citation::extract).unwrap_or_default().into();
         let mut file = FileMeta {
             physical_path: Some(self.path.clone()),
             content_digest: Some(BlobDigest::of(self.bytes)),
@@ -149,7 +149,7 @@ pub fn absent(
 ) -> Artifact {
     let mime = mime::by_name(path.as_str()).unwrap_or("application/octet-stream");
     let mut digest = SafeDigest::new(path.logical(), mime, kind, visibility);
-    digest.error = Some(error);
+    digest.error = Some(Box::new(error));
     Artifact {
         digest,
         content: Content::Absent,
@@ -160,7 +160,7 @@ pub fn absent(
 fn empty(mut digest: SafeDigest, file: FileMeta) -> Recorded {
     let message = format!("`{}` is empty: write its content", digest.artifact_path);
     let error = ShownError::new("file_empty", message);
-    digest.error = Some(error.clone());
+    digest.error = Some(Box::new(error.clone()));
     let notice = Notice::new("tool_result_error", error.message.clone())
         .with("error", error.code.clone())
         .with("artifact_path", digest.artifact_path.as_str());

@@ -39,7 +39,7 @@ pub mod system;
 pub mod web;
 
 pub use annals_tool_macro::tool;
-pub use cx::{ConversationCx, ToolCx};
+pub use cx::{ConversationCx, SharedTimeline, ToolCx};
 pub use dynamic::DynamicTool;
 pub use failure::{ToolFailure, ToolResult};
 pub use name::{ToolName, ToolNameError};

@@ -90,8 +90,11 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Go on with the turn that a crash or Ctrl-C left open.
     Resume(ResumeArgs),
-    /// List conversations, the newest first.
-    Conversations(JsonArgs),
+    /// List conversations, the newest first, or delete one.
+    Conversations(ConversationsArgs),
+    /// Find what was said in earlier turns.
+    #[command(subcommand)]
+    Memory(MemoryCommand),
     /// Look at a timeline, fork it, move it.
     #[command(subcommand)]
     Timeline(TimelineCommand),
@@ -162,6 +165,72 @@ pub(crate) struct JsonArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ConversationsArgs {
+    #[command(flatten)]
+    pub(crate) list: JsonArgs,
+    #[command(subcommand)]
+    pub(crate) command: Option<ConversationsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConversationsCommand {
+    /// Remove a conversation for good, with its memory and its working tree; forks keep what they share.
+    Delete(ConversationArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConversationArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoryCommand {
+    /// Find passages of prompts, answers, notes, attachments and written files, by words and by meaning.
+    Search(SearchArgs),
+    /// Make the index anew from the log, after the embedder has changed. Ctrl-C stops it; the rest is added later.
+    Reindex,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// What to look for: a question, or words that were used.
+    #[arg(value_name = "QUERY")]
+    pub(crate) query: String,
+    /// Only in this conversation.
+    #[arg(long, value_name = "C", conflicts_with = "all")]
+    pub(crate) conversation: Option<String>,
+    /// In all conversations of the scope, which is the default.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// At most so many passages.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) top_k: u16,
+    /// Not older than so many days.
+    #[arg(long, value_name = "N", default_value_t = 365)]
+    pub(crate) days: u32,
+    /// Whose words; may be given several times [default: all].
+    #[arg(long, value_enum, value_name = "TARGET")]
+    pub(crate) target: Vec<TargetArg>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Whose words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TargetArg {
+    /// Prompts.
+    User,
+    /// Answers, notes and written files.
+    Assistant,
+    /// Files that came with a prompt.
+    Attachment,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,6 +7,7 @@ mod demo;
 mod doctor;
 mod feedback;
 mod man;
+mod memory;
 mod read;
 mod resume;
 mod run;
@@ -28,6 +29,7 @@ pub(crate) async fn run(
         Command::Run(args) => run::run(args, config()?).await,
         Command::Resume(args) => resume::run(args, config()?).await,
         Command::Conversations(args) => conversations::run(args, config()?).await,
+        Command::Memory(command) => memory::run(command, config()?).await,
         Command::Timeline(command) => timeline::run(command, config()?).await,
         Command::Read(args) => read::run(args, config()?).await,
         Command::Tool(command) => tool::run(command, config()?).await,

@@ -89,6 +89,30 @@ pub(crate) struct Config {
     pub(crate) max_iterations: Resolved<u32>,
     pub(crate) settings: Settings,
     pub(crate) web: WebConfig,
+    pub(crate) embeddings: EmbeddingsConfig,
+}
+
+/// Who makes the vectors of memory search.
+#[derive(Clone, Debug)]
+pub(crate) struct EmbeddingsConfig {
+    /// `built-in`, `openai:NAME` or `ollama:NAME`.
+    pub(crate) name: Resolved<String>,
+    pub(crate) url: Option<Resolved<String>>,
+    pub(crate) dimensions: Option<Resolved<u32>>,
+}
+
+/// The embedder that is part of the program.
+pub(crate) const BUILT_IN: &str = "built-in";
+
+impl EmbeddingsConfig {
+    fn resolve(env: &impl Fn(&str) -> Option<String>, file: &mut ConfigFile) -> anyhow::Result<Self> {
+        let name = from_env(env, "ANNALS_EMBEDDINGS").or(file.text("embeddings")?);
+        Ok(EmbeddingsConfig {
+            name: Resolved::or_default(name, || BUILT_IN.to_owned()),
+            url: from_env(env, "ANNALS_EMBEDDINGS_URL").or(file.text("embeddings_url")?),
+            dimensions: file.number("embeddings_dimensions")?,
+        })
+    }
 }
 
 /// What the web tools need.
@@ -161,6 +185,7 @@ impl Config {
             .map(|scope| scope.try_map(|text| Ok(Scope::parse(&text)?)))
             .transpose()?;
         let web = WebConfig::resolve(&env, &mut file)?;
+        let embeddings = EmbeddingsConfig::resolve(&env, &mut file)?;
         let in_file = file.has("max_iterations");
         let mut settings = file.settings(&config_file.value)?;
         let in_file = in_file.then_some(Resolved {
@@ -186,6 +211,7 @@ impl Config {
             max_iterations,
             settings,
             web,
+            embeddings,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use annals::runtime::{BuildError, RunError};
-use annals::store::{ExportError, ImportError, LogError};
+use annals::store::{ExportError, ImportError, LogError, ReindexError};
 
 /// How a command ended that did what it could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,15 @@ impl From<ImportError> for Failure {
             ImportError::Artifact(error) => Failure::environment(error),
             ImportError::Read(error) => Failure::environment(error),
             other => Failure::usage(other),
+        }
+    }
+}
+
+impl From<ReindexError> for Failure {
+    fn from(error: ReindexError) -> Self {
+        match error {
+            ReindexError::Log(error) => error.into(),
+            ReindexError::Embed(_) => Failure::environment(error),
         }
     }
 }

@@ -28,13 +28,14 @@
 //! 2. [`model`]: models by name, with keys from the environment;
 //! 3. [`tools`]: all built-in tools in one call, and what a tool is made of;
 //! 4. [`runtime`]: agent, session, listeners, hooks;
-//! 5. [`core`], [`store`], [`sandbox`], [`render`]: the parts below.
+//! 5. [`core`], [`embed`], [`store`], [`sandbox`], [`render`]: the parts below.
 
 pub mod model;
 pub mod prelude;
 pub mod tools;
 
 pub use annals_core as core;
+pub use annals_embed as embed;
 pub use annals_render as render;
 pub use annals_runtime as runtime;
 pub use annals_sandbox as sandbox;

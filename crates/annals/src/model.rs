@@ -128,15 +128,15 @@ impl Model {
 
 /// With the keys of this process's environment.
 fn from_env(mut spec: ModelSpec) -> ModelSpec {
-    let key = |name| {
-        std::env::var(name)
-            .ok()
-            .filter(|key: &String| !key.is_empty())
-            .map(|key| ApiKey::new(&key))
-    };
-    spec.openai_key = key(OPENAI_API_KEY);
-    spec.anthropic_key = key(ANTHROPIC_API_KEY);
+    spec.openai_key = key_from_env(OPENAI_API_KEY);
+    spec.anthropic_key = key_from_env(ANTHROPIC_API_KEY);
     spec
+}
+
+/// A key that this process's environment has under a name.
+pub fn key_from_env(name: &str) -> Option<ApiKey> {
+    let key = std::env::var(name).ok().filter(|key| !key.is_empty());
+    key.map(|key| ApiKey::new(&key))
 }
 
 /// Drives the jitter of retries: clients that failed together should not come back together.

@@ -7,11 +7,15 @@ use std::sync::{Arc, RwLock};
 use annals::core::ids::{ConversationId, SkillName};
 use annals::core::skill::Skill;
 use annals::core::timeline::Timeline;
-use annals::model::{self, AnyModel, EventStream, ModelError, OpenError, Request, Window};
+use annals::embed::{Embedder, StaticTable};
+use annals::model::{
+    self, AnyModel, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, ModelError, ModelName, OpenError,
+    Provider, Request, Window,
+};
 use annals::render::Renderer;
 use annals::runtime::RunError;
 use annals::sandbox::{Backend, Registry};
-use annals::store::{ArtifactStore, BlockLog, SqliteLog, SqliteOptions, Workspace};
+use annals::store::{ArtifactStore, BlockLog, SqliteLog, SqliteOptions, SqliteRecall, Workspace};
 use annals::tools::ConversationCx;
 use annals::tools::skills::Skills;
 use annals::tools::web::WebSettings;
@@ -19,13 +23,15 @@ use annals::{Agent, Model};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{BUILT_IN, Config, EmbeddingsConfig};
 use crate::failure::Failure;
 
 /// An agent, and what commands need beside it.
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) agent: Agent,
+    /// Memory search over the log.
+    pub(crate) recall: SqliteRecall,
     skills: Arc<dyn Skills>,
 }
 
@@ -50,7 +56,7 @@ impl Setup {
 
     /// Opens everything but the model, which is given.
     pub(crate) async fn with_model(config: Config, model: Model) -> Result<Self, Failure> {
-        let log = open_log(&config.store.value)?;
+        let (log, recall) = open_log(&config.store.value, embedder(&config.embeddings)?)?;
         let artifacts = open_artifacts(&config.artifacts.value)?;
         let skills: Arc<dyn Skills> = Arc::new(read_skills(&config.skills.value));
         let tools = annals::tools::builtin(web_settings(&config)?, &Renderer::new());
@@ -59,6 +65,7 @@ impl Setup {
             .tools(tools)
             .home(&config.home.value)
             .log(log)
+            .recall(Arc::new(recall.clone()))
             .artifacts(artifacts)
             .sandbox(backend(&config.sandbox.value)?)
             .skills(skills.clone())
@@ -72,6 +79,7 @@ impl Setup {
         Ok(Setup {
             config,
             agent,
+            recall,
             skills,
         })
     }
@@ -96,7 +104,7 @@ impl Setup {
     pub(crate) fn reading(&self, id: ConversationId, timeline: Timeline) -> Result<ConversationCx, Failure> {
         let workspace = Workspace::open(self.workspace(&id)).map_err(Failure::environment)?;
         let scope = self.agent.scope().clone();
-        let timeline = Arc::new(RwLock::new(timeline));
+        let timeline = Arc::new(RwLock::new(Arc::new(timeline)));
         let cx = ConversationCx::new(
             id,
             scope,
@@ -148,12 +156,51 @@ fn sentence(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Who makes the vectors of memory search.
+pub(crate) fn embedder(config: &EmbeddingsConfig) -> Result<Arc<dyn Embedder>, Failure> {
+    let name = &config.name.value;
+    if name == BUILT_IN {
+        return Ok(StaticTable::embedder());
+    }
+    let spec = name
+        .parse::<ModelName>()
+        .ok()
+        .and_then(|name| match name.provider {
+            Provider::OpenAi => Some((name.name, model::openai::DEFAULT_BASE_URL)),
+            Provider::Ollama => Some((name.name, model::openai::OLLAMA_BASE_URL)),
+            Provider::Anthropic | Provider::Script => None,
+        });
+    let Some((model, base_url)) = spec else {
+        return Err(Failure::usage(format!(
+            "`{name}` names no embedder: use `{BUILT_IN}`, `openai:NAME` or `ollama:NAME`"
+        )));
+    };
+    let url = config.url.as_ref().map(|url| url.value.clone());
+    let endpoint = EmbeddingsEndpoint::new(EmbeddingsSpec {
+        key: model::key_from_env(model::OPENAI_API_KEY),
+        base_url: url.unwrap_or_else(|| base_url.to_owned()),
+        dimensions: config
+            .dimensions
+            .as_ref()
+            .map(|dimensions| dimensions.value as usize),
+        ..EmbeddingsSpec::new(model, annals::runtime::World::default().random())
+    });
+    Ok(Arc::new(endpoint.map_err(Failure::environment)?))
+}
+
+/// A log, and memory search over it.
+type Log = (Arc<dyn BlockLog>, SqliteRecall);
+
 /// The log that a URL names.
-pub(crate) fn open_log(url: &str) -> Result<Arc<dyn BlockLog>, Failure> {
+pub(crate) fn open_log(url: &str, embedder: Arc<dyn Embedder>) -> Result<Log, Failure> {
     match url.split_once(':') {
         Some(("sqlite", path)) => {
             let path = path.strip_prefix("//").unwrap_or(path);
-            Ok(Arc::new(SqliteLog::open(path, SqliteOptions::default())?))
+            let log = SqliteLog::open(path, SqliteOptions::default().recall(embedder))?;
+            let recall = log.recall().cloned();
+            let recall =
+                recall.ok_or_else(|| Failure::environment("the log was opened without its memory"))?;
+            Ok((Arc::new(log), recall))
         }
         Some(("postgres" | "postgresql", _)) => Err(Failure::environment(
             "this build has no PostgreSQL store: use `--store sqlite:FILE`",
@@ -268,8 +315,11 @@ mod tests {
     #[test]
     fn what_is_not_built_in_is_said_to_be_missing_and_what_does_not_exist_to_be_wrong() {
         let codes = [
-            open_log("postgres://localhost/x").err().unwrap().code(),
-            open_log("mysql:x").err().unwrap().code(),
+            open_log("postgres://localhost/x", StaticTable::embedder())
+                .err()
+                .unwrap()
+                .code(),
+            open_log("mysql:x", StaticTable::embedder()).err().unwrap().code(),
             open_artifacts("s3://bucket").err().unwrap().code(),
             backend("opensandbox").err().unwrap().code(),
             backend("docker").err().unwrap().code(),

@@ -8,6 +8,7 @@ mod cli {
     mod demo;
     mod doctor;
     mod examples;
+    mod memory;
     mod models;
     mod run;
     mod timeline;

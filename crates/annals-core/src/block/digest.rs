@@ -3,7 +3,10 @@
 //! It never holds `hosted_uri`, `rn`, `key`, an absolute host path or `managed`: those fields do not exist here.
 
 use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
 
+use super::Mime;
+use super::word::{self, word};
 use crate::ids::{CallId, Sid};
 use crate::path::{LogicalPath, PhysicalPath};
 
@@ -112,7 +115,8 @@ pub struct SafeDigest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub physical_path: Option<PhysicalPath>,
     /// MIME type of the content.
-    pub mime: String,
+    #[serde(deserialize_with = "word::deserialize")]
+    pub mime: Mime,
     /// File or display.
     pub kind: ArtifactKind,
     /// Who may see it.
@@ -130,8 +134,8 @@ pub struct SafeDigest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u32>,
     /// Sources that the content cites.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources_used: Vec<Sid>,
+    #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
+    pub sources_used: ThinVec<Sid>,
     /// True when an earlier version exists.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
@@ -140,7 +144,7 @@ pub struct SafeDigest {
     pub write_warning: Option<String>,
     /// Why there is no content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<ShownError>,
+    pub error: Option<Box<ShownError>>,
 }
 
 impl SafeDigest {
@@ -149,14 +153,14 @@ impl SafeDigest {
         SafeDigest {
             physical_path: path.physical(),
             artifact_path: path,
-            mime: mime.to_owned(),
+            mime: word(mime),
             kind,
             visibility,
             channel: None,
             tool_call_id: None,
             size_bytes: None,
             tokens: None,
-            sources_used: Vec::new(),
+            sources_used: ThinVec::new(),
             edited: false,
             write_warning: None,
             error: None,

@@ -123,7 +123,7 @@ impl BlockJson {
         }
         let body = match (self.text, self.blob.or(actual)) {
             (Some(text), _) => Body::Text(text.into()),
-            (None, Some(blob)) => Body::Blob(blob),
+            (None, Some(blob)) => blob.into(),
             (None, None) => Body::Empty,
         };
         let meta = Meta::from_map(self.meta);

@@ -8,6 +8,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use thin_vec::ThinVec;
 
 use super::{BlobDigest, SafeDigest, ShownError};
 use crate::ids::{CallId, Seq, Sid, TurnId};
@@ -33,11 +34,11 @@ pub struct Meta {
     /// What a summary covers.
     pub summary: Option<Box<SummaryMeta>>,
     /// Sources that the text cites (`sources_used`).
-    pub sources_used: Vec<Sid>,
+    pub sources_used: ThinVec<Sid>,
     /// Rows that entered the sources pool with this block, with their SIDs (`sources`).
-    pub sources: Vec<SourceRow>,
+    pub sources: ThinVec<SourceRow>,
     /// Parameters that the call block shows cut (`cut`).
-    pub cut: Vec<CutParam>,
+    pub cut: ThinVec<CutParam>,
     /// Everything else, kept as it came.
     pub extra: Extra,
 }
@@ -108,9 +109,9 @@ impl Meta {
         error: None,
         file: None,
         summary: None,
-        sources_used: Vec::new(),
-        sources: Vec::new(),
-        cut: Vec::new(),
+        sources_used: ThinVec::new(),
+        sources: ThinVec::new(),
+        cut: ThinVec::new(),
         extra: Extra(None),
     };
 

@@ -39,7 +39,13 @@ pub enum Body {
     /// Text, kept whole.
     Text(Arc<str>),
     /// Bytes that live once in the artifact store, by digest.
-    Blob(Blob),
+    Blob(Box<Blob>),
+}
+
+impl From<Blob> for Body {
+    fn from(blob: Blob) -> Self {
+        Body::Blob(Box::new(blob))
+    }
 }
 
 /// One fact on the timeline, with its place.
@@ -154,7 +160,7 @@ impl NewBlock {
     /// With these stored bytes and MIME type.
     pub fn blob(mut self, mime: &str, blob: Blob) -> Self {
         self.mime = word(mime);
-        self.body = Body::Blob(blob);
+        self.body = blob.into();
         self
     }
 

@@ -30,3 +30,9 @@ pub fn word(text: &str) -> Arc<str> {
         None => text.into(),
     }
 }
+
+/// Reads a word, shared with the others.
+pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+    let text: std::borrow::Cow<'de, str> = serde::Deserialize::deserialize(from)?;
+    Ok(word(&text))
+}

@@ -12,7 +12,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Ix, NONE};
+use super::{Ix, NONE, push_tightly};
 use crate::block::{Block, BlockKind};
 use crate::ids::CallId;
 
@@ -139,7 +139,7 @@ impl Calls {
             settled: NONE,
         };
         let at = self.records.len() as u32;
-        self.records.push(record);
+        push_tightly(&mut self.records, record);
         self.open.push(at);
         self.name(at);
     }

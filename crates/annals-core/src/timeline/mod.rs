@@ -27,6 +27,15 @@ use calls::Calls;
 use paths::Paths;
 use turns::Turns;
 
+/// Adds to a list that grows for as long as the conversation does. Doubling would keep up to half of it empty.
+pub(crate) fn push_tightly<T>(list: &mut Vec<T>, value: T) {
+    const DOUBLES_UP_TO: usize = 1_024;
+    if list.len() == list.capacity() && list.len() >= DOUBLES_UP_TO {
+        list.reserve_exact(list.len() / 8);
+    }
+    list.push(value);
+}
+
 /// Index of a block in the timeline: its `seq` less one, as four bytes.
 pub(crate) type Ix = u32;
 
@@ -84,7 +93,7 @@ impl Timeline {
                 found: block.seq.get(),
             });
         }
-        self.blocks.push(block);
+        push_tightly(&mut self.blocks, block);
         let block = &self.blocks[ix as usize];
         if self.turns.begins_with(block) {
             self.calls.abandon_open(ix);

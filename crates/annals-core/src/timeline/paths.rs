@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::{Ix, NONE};
+use super::{Ix, NONE, push_tightly};
 use crate::block::{Block, BlockKind};
 use crate::path::LogicalPath;
 
@@ -42,7 +42,7 @@ pub(crate) struct Paths {
 impl Paths {
     pub(crate) fn push(&mut self, blocks: &[Arc<Block>], ix: Ix) {
         let block = &blocks[ix as usize];
-        self.previous.push(NONE);
+        push_tightly(&mut self.previous, NONE);
         if is_digest(block)
             && let Some(path) = block.text().and_then(digest_path)
         {
@@ -103,12 +103,13 @@ impl Paths {
         let (entries, orphans, hasher) = (&self.entries, &self.orphans, &self.hasher);
         let hash_of = |&number: &u32| hasher.hash_one(path_of(blocks, entries, orphans, number).as_str());
         self.table.insert_unique(hash, number, hash_of);
-        self.entries.push(PathEntry {
+        let entry = PathEntry {
             witness: NONE,
             content: NONE,
             digest: NONE,
             last: NONE,
-        });
+        };
+        push_tightly(&mut self.entries, entry);
         number
     }
 

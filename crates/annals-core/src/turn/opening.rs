@@ -158,7 +158,7 @@ impl Opening {
             let path = attached.digest.artifact_path.clone();
             let mut meta =
                 NewBlock::new(BlockKind::UserAttachmentMeta, turn, path.clone()).json(&attached.digest);
-            meta.meta.sources = std::mem::take(&mut changed);
+            meta.meta.sources = std::mem::take(&mut changed).into();
             if let Some(summary) = attached.summary {
                 meta.meta = meta.meta.with("summary", summary);
             }
@@ -189,7 +189,7 @@ pub fn source_row(digest: &SafeDigest) -> Option<SourceRow> {
     let path = digest
         .physical_path
         .clone()
-        .filter(|_| readable || digest.mime == "application/pdf")?;
+        .filter(|_| readable || &*digest.mime == "application/pdf")?;
     let source_type = match path.folder() {
         Folder::Attachments => SourceType::Attachment,
         Folder::Files => SourceType::File,
@@ -205,7 +205,7 @@ pub fn source_row(digest: &SafeDigest) -> Option<SourceRow> {
 pub fn answer_block(turn: &TurnId, step: u32, text: &str, sources_used: Vec<Sid>) -> NewBlock {
     let meta = Meta {
         step: Some(step),
-        sources_used,
+        sources_used: sources_used.into(),
         ..Meta::EMPTY
     };
     NewBlock::new(

@@ -150,6 +150,9 @@ pub struct Artifact {
 pub enum Content {
     /// Text, already within the caps.
     Text(Arc<str>),
+    /// Text whose `[[S:n]]` count the rows of [`Outcome::sources`] from 1. They become the pool's numbers when the
+    /// blocks are made, because other calls may add rows while this one runs.
+    Citing(Arc<str>),
     /// An image or a PDF in the artifact store.
     Blob(Blob),
     /// A content block without content: other binaries.

@@ -12,7 +12,7 @@ use crate::block::{
 use crate::ids::{CallId, Sid, TurnId};
 use crate::limits;
 use crate::path::{LogicalPath, SidSet};
-use crate::sources::{Assigned, SourceRow};
+use crate::sources::{Assigned, SourceRow, citation};
 use crate::time::Timestamp;
 use crate::timeline::{HideReason, HideText, Timeline};
 use crate::tokens;
@@ -174,12 +174,14 @@ pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome
         Output::Sources(output) => output.rows.clone(),
         Output::Payload(_) | Output::Artifacts => Vec::new(),
     };
+    let shown_count = shown.len();
     let Assigned { sids, changed } = timeline.pool().assign(shown.into_iter().chain(outcome.sources));
     let mut writer = Results {
         timeline,
         turn,
         call,
         blocks: Vec::new(),
+        beside: &sids[shown_count..],
         sources: changed,
     };
     match outcome.output {
@@ -236,6 +238,8 @@ struct Results<'a> {
     turn: &'a TurnId,
     call: &'a CallId,
     blocks: Vec<NewBlock>,
+    /// The numbers that the pool gave to [`Outcome::sources`].
+    beside: &'a [Sid],
     sources: Vec<SourceRow>,
 }
 
@@ -267,7 +271,7 @@ impl Results<'_> {
             mut digest,
             content,
             file,
-        } = artifact;
+        } = self.numbered(artifact);
         let path = digest.artifact_path.clone();
         digest.tool_call_id = Some(self.call.clone());
         digest.edited |= self.is_another_version(&path, &file);
@@ -277,7 +281,7 @@ impl Results<'_> {
         self.digest(&digest);
         let block = self.block(path);
         let mut block = match content {
-            Content::Text(text) => block.text(&digest.mime, text),
+            Content::Text(text) | Content::Citing(text) => block.text(&digest.mime, text),
             Content::Blob(blob) => block.blob(&digest.mime, blob),
             Content::Bare => block.mime(&digest.mime),
             Content::Absent => return,
@@ -291,9 +295,25 @@ impl Results<'_> {
         self.blocks.push(block);
     }
 
-    /// Whether these bytes replace others at this path. Reading a file again makes no new version of it.
+    /// The artifact with its citations in the pool's numbers.
+    fn numbered(&self, mut artifact: Artifact) -> Artifact {
+        let Content::Citing(text) = &artifact.content else {
+            return artifact;
+        };
+        let sid = |row: Sid| self.beside.get(row.get() as usize - 1).copied();
+        let text = citation::renumber(text, sid);
+        let blob = Blob::of(text.as_bytes());
+        artifact.digest.size_bytes = Some(blob.size_bytes);
+        artifact.file.size_bytes = Some(blob.size_bytes);
+        artifact.file.content_digest = Some(blob.digest);
+        artifact.content = Content::Text(text.into());
+        artifact
+    }
+
+    /// Whether these bytes replace others at this path. Only files have versions, and reading one again makes no
+    /// new version of it.
     fn is_another_version(&self, path: &LogicalPath, file: &FileMeta) -> bool {
-        let Some(earlier) = self.timeline.latest(path) else {
+        let Some(earlier) = self.timeline.latest(path).filter(|_| path.physical().is_some()) else {
             return false;
         };
         let before = earlier.meta().file.as_ref().and_then(|file| file.content_digest);
@@ -342,7 +362,7 @@ impl Results<'_> {
         if let Some(first) = self.blocks.first_mut() {
             first.meta.result_count = Some(count);
             first.meta.error = error.map(Box::new);
-            first.meta.sources = self.sources;
+            first.meta.sources = self.sources.into();
         }
         self.blocks
     }

@@ -7,7 +7,7 @@
 use crate::block::{Block, BlockKind};
 use crate::ids::TurnId;
 use crate::path::LogicalPath;
-use crate::timeline::{HideText, Ix, NONE, Timeline, ix_of};
+use crate::timeline::{HideText, Ix, NONE, Timeline, ix_of, push_tightly};
 use crate::turn::outcome::HideItem;
 use crate::view::{cut, template};
 
@@ -112,7 +112,7 @@ impl Slots {
 
     /// Folds the timeline's last block into the view.
     pub(crate) fn push(timeline: &mut Timeline, ix: Ix) {
-        timeline.slots_mut().of_block.push(NONE);
+        push_tightly(&mut timeline.slots_mut().of_block, NONE);
         let block = timeline.blocks()[ix as usize].clone();
         match &block.kind {
             BlockKind::TimelineHide => Slots::hide_all(timeline, &block, ix),
@@ -132,7 +132,7 @@ impl Slots {
 
     fn add(&mut self, ix: Ix, shows: Shows, tokens: u32) {
         self.of_block[ix as usize] = self.list.len() as u32;
-        self.list.push(Slot { ix, shows, tokens });
+        push_tightly(&mut self.list, Slot { ix, shows, tokens });
         self.tokens += u64::from(tokens);
     }
 

@@ -140,7 +140,7 @@ impl Templates<'_> {
             Body::Blob(blob) if is_media(&self.block.mime) => {
                 let body = PartBody::Media {
                     mime: self.block.mime.clone(),
-                    blob: *blob,
+                    blob: **blob,
                 };
                 vec![self.part(place, head, body)]
             }

@@ -244,7 +244,7 @@ pub fn artifact(path: LogicalPath, mime: &str, content: Content) -> Artifact {
             digest.size_bytes = Some(blob.size_bytes);
             file.content_digest = Some(blob.digest);
         }
-        Content::Bare | Content::Absent => {}
+        Content::Citing(_) | Content::Bare | Content::Absent => {}
     }
     Artifact {
         digest,

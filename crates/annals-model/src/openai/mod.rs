@@ -55,6 +55,15 @@ pub struct OpenAiModel {
     endpoint: Endpoint,
 }
 
+/// Where a server offers something. An address without a path means the usual one.
+pub(crate) fn url(base_url: &str, what: &str) -> String {
+    let base = base_url.trim_end_matches('/');
+    let is_bare = base
+        .split_once("://")
+        .is_some_and(|(_, rest)| !rest.contains('/'));
+    format!("{base}{}/{what}", if is_bare { "/v1" } else { "" })
+}
+
 impl OpenAiModel {
     pub(crate) fn new(config: Config) -> Result<Self, EndpointError> {
         let base = config.base_url.trim_end_matches('/');
@@ -63,10 +72,7 @@ impl OpenAiModel {
         } else {
             Dialect::Compatible
         };
-        let is_bare = base
-            .split_once("://")
-            .is_some_and(|(_, rest)| !rest.contains('/'));
-        let url = format!("{base}{}/chat/completions", if is_bare { "/v1" } else { "" });
+        let url = url(base, "chat/completions");
         let header = KeyHeader {
             name: "authorization",
             prefix: "Bearer ",

@@ -22,6 +22,9 @@ use crate::model::EventStream;
 /// Longer error bodies are not read to their end.
 const ERROR_BODY_MAX_BYTES: usize = 64 << 10;
 
+/// A longer answer that is no stream is refused.
+const JSON_MAX_BYTES: usize = 64 << 20;
+
 /// How long each part of a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
@@ -148,6 +151,40 @@ impl Endpoint {
             Some((item, reading))
         })
         .boxed())
+    }
+
+    /// Sends the body and gives the answer, which is one JSON value.
+    pub(crate) async fn json(
+        &self,
+        body: Vec<u8>,
+        cancel: &CancellationToken,
+    ) -> Result<serde_json::Value, ModelError> {
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        let send = async { request.send().await.map_err(|error| self.network(error)) };
+        let mut response = within(self.timeouts.first_byte, StallPhase::FirstByte, cancel, send).await?;
+        let (status, retry_after) = (response.status(), retry_after(response.headers()));
+        let mut answer = Vec::new();
+        loop {
+            let chunk = async { response.chunk().await.map_err(|error| self.network(error)) };
+            match within(self.timeouts.idle, StallPhase::Idle, cancel, chunk).await? {
+                Some(bytes) => answer.extend_from_slice(&bytes),
+                None => break,
+            }
+            if answer.len() > JSON_MAX_BYTES {
+                let message = format!("the answer has more than {JSON_MAX_BYTES} bytes");
+                return Err(ModelError::Malformed { message });
+            }
+        }
+        if !status.is_success() || is_complaint(&answer) {
+            return Err(Fault::from_body(status.as_u16(), &answer, retry_after).into_error(self.key.as_ref()));
+        }
+        serde_json::from_slice(&answer).map_err(|error| ModelError::Malformed {
+            message: fault::shown(&error.to_string(), self.key.as_ref()),
+        })
     }
 
     /// The response if it is a stream; what its body complains about otherwise.

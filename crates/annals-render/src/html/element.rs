@@ -476,7 +476,8 @@ fn block_text(block: &Block) -> String {
     };
     let mut out = String::new();
     crate::visit::leaves(&document, &mut |leaf| {
-        if let crate::visit::Leaf::Text(text) | crate::visit::Leaf::Code(text) = leaf {
+        use crate::visit::Leaf;
+        if let Leaf::Text(text) | Leaf::Code(text) | Leaf::Listing { text, .. } = leaf {
             out.push_str(text);
             out.push(' ');
         }

@@ -71,7 +71,7 @@ impl Cursor {
         self.lines.push(line);
     }
 
-    fn code(&mut self, lines: &[String]) {
+    fn code(&mut self, lines: &[Vec<Inline>]) {
         self.close_text();
         let mut rest = lines;
         while !rest.is_empty() {
@@ -88,7 +88,7 @@ impl Cursor {
                 width: BODY_WIDTH_PT,
                 height,
             };
-            let paragraphs = now.iter().map(|text| code_line(text)).collect();
+            let paragraphs = now.iter().cloned().map(code_line).collect();
             self.shapes.push(Shape::Text {
                 frame,
                 paragraphs,
@@ -205,8 +205,7 @@ impl Cursor {
     }
 }
 
-pub(super) fn code_line(text: &str) -> Line {
-    let inlines = vec![Inline::Text(text.replace('\t', "    "))];
+pub(super) fn code_line(inlines: Vec<Inline>) -> Line {
     Line {
         inlines,
         level: 0,

@@ -131,7 +131,7 @@ pub(super) struct TableCell {
 /// What a block becomes before it has a place.
 pub(super) enum Atom {
     Line(Line),
-    Code(Vec<String>),
+    Code(Vec<Vec<Inline>>),
     Table {
         widths: Vec<f64>,
         rows: Vec<TableRow>,
@@ -329,7 +329,10 @@ impl Builder<'_> {
             Block::Paragraph(inlines) => self.paragraph(line(inlines.clone(), LineLook::Normal), out),
             Block::List(list) => self.list(list, level, size_pt, out),
             Block::Table(table) => out.extend(table_atom(table)),
-            Block::Code { text, .. } => out.push(Atom::Code(text.split('\n').map(str::to_owned).collect())),
+            Block::Code { text, lang } => {
+                let text = text.replace('\t', "    ");
+                out.push(Atom::Code(crate::highlight::lines(&text, lang.as_deref())));
+            }
             Block::Image(image) => self.picture(image, size_pt, out),
             Block::Quote(blocks) => {
                 let mut inner = Vec::new();

@@ -429,7 +429,10 @@ impl Writer<'_> {
                     ..look
                 },
             ),
-            Inline::Code(text) | Inline::Math(text) => {
+            Inline::Math { tex, .. } if let Some(formula) = crate::math::parse(tex) => {
+                self.inlines(&formula.inlines(), look);
+            }
+            Inline::Code(text) | Inline::Math { tex: text, .. } => {
                 self.run(
                     text,
                     Look {

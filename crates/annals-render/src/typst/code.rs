@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 use crate::doc::{
-    Align, Block, Document, Image, Inline, Length, List, ListItem, Style, Table, TableWidth, is_clickable,
+    Align, Block, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, Table, TableWidth,
+    is_clickable,
 };
 use crate::fonts::Choice;
 use crate::grid::{Grid, Slot};
@@ -15,6 +16,8 @@ use crate::request::{PageOptions, PngView, shorten};
 
 use super::world::picture_path;
 
+/// The size of the body text, as the template has it.
+const BODY_SIZE_PT: f64 = 10.0;
 /// Margin of a page in points.
 const MARGIN_PT: f64 = 64.0;
 /// Margin of a continuous picture in points.
@@ -173,7 +176,15 @@ impl Writer<'_> {
                 self.content(inlines);
             }
             Block::Paragraph(inlines) => {
-                self.put("par");
+                // A formula on its own line is no part of a paragraph.
+                let is_display = matches!(
+                    inlines.as_slice(),
+                    [Inline::Math {
+                        place: MathPlace::Display,
+                        ..
+                    }]
+                );
+                self.put(if is_display { "" } else { "par" });
                 self.content(inlines);
             }
             Block::List(list) => self.list(list),
@@ -276,22 +287,32 @@ impl Writer<'_> {
         let aligns: String = (0..grid.columns)
             .map(|column| align(table.align(column)).to_owned() + ", ")
             .collect();
-        let size = match grid.columns {
-            0..=4 => "0.92em",
-            5..=6 => "0.86em",
-            7..=8 => "0.78em",
-            9..=11 => "0.7em",
-            _ => "0.6em",
+        let size_em = match grid.columns {
+            0..=4 => 0.92,
+            5..=6 => 0.86,
+            7..=8 => 0.78,
+            9..=11 => 0.7,
+            _ => 0.6,
         };
         let columns = match table.width {
-            TableWidth::Natural => grid.columns.to_string(),
+            // Within a cell or a list there is less room than the page has.
+            TableWidth::Natural if self.in_cell || self.in_list => grid.columns.to_string(),
+            TableWidth::Natural => {
+                let widths = super::widths::columns(&grid, size_em * BODY_SIZE_PT, self.text_width_pt);
+                let points =
+                    |widths: Vec<f64>| widths.iter().map(|width| format!("{width:.2}pt, ")).collect();
+                widths.map(points).map_or_else(
+                    || grid.columns.to_string(),
+                    |widths: String| format!("({widths})"),
+                )
+            }
             TableWidth::Full => format!("({},)", column_shares(&grid).join(", ")),
         };
         let cells = table.head.iter().chain(&table.rows).flatten();
         let longest = cells.map(|cell| text_length(&cell.blocks)).max().unwrap_or(0);
         let _ = write!(
             self.out,
-            "data-table(columns: {columns}, head: {}, align: ({aligns}), size: {size}, keep: {}, head-cells: (",
+            "data-table(columns: {columns}, head: {}, align: ({aligns}), size: {size_em}em, keep: {}, head-cells: (",
             grid.head_rows,
             longest <= KEEP_CELL_CHARS,
         );
@@ -408,14 +429,18 @@ impl Writer<'_> {
             Inline::Underline(inner) => self.call("underline", inner),
             Inline::Sub(inner) => self.call("sub(typographic: false)", inner),
             Inline::Sup(inner) => self.call("super(typographic: false)", inner),
-            Inline::Code(text) | Inline::Math(text) => {
+            Inline::Math { tex, place } if let Some(formula) = crate::math::parse(tex) => {
+                self.formula(tex, &formula, *place);
+            }
+            Inline::Code(text) | Inline::Math { tex: text, .. } => {
                 let run = if self.in_cell {
                     MAX_RUN_IN_CELL
                 } else {
                     MAX_RUN_IN_CODE
                 };
+                let function = if self.in_cell { "raw" } else { "inline-code" };
                 let text = literal(&breakable(&text.replace('\n', " "), run));
-                let _ = write!(self.out, "#raw({text});");
+                let _ = write!(self.out, "#{function}({text});");
             }
             Inline::Link { url, inlines } if is_clickable(url) => {
                 self.call(&format!("link({})", literal(url)), inlines);
@@ -431,6 +456,15 @@ impl Writer<'_> {
             Inline::FootnoteRef(index) => self.footnote(*index),
             Inline::Span { style, inlines } => self.span(style, inlines),
         }
+    }
+
+    fn formula(&mut self, tex: &str, formula: &crate::math::Node, place: MathPlace) {
+        let is_display = place == MathPlace::Display;
+        let (alt, body) = (literal(tex), super::math::code(formula));
+        let _ = write!(
+            self.out,
+            "#math.equation(block: {is_display}, alt: {alt}, {body});"
+        );
     }
 
     /// `⚠` followed by U+FE0F asks for the picture, which a text font's own `⚠` would hide.

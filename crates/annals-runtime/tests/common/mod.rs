@@ -96,13 +96,64 @@ fn outcome(completion: &str) -> String {
 }
 
 fn brief(text: &str) -> String {
-    let one_line = text.replace('\n', "⏎");
-    let shown: String = one_line.chars().take(150).collect();
-    if shown.len() < one_line.len() {
-        format!("{shown}…")
-    } else {
-        shown
+    cut(&text.replace('\n', "⏎"), 150)
+}
+
+fn cut(line: &str, max_chars: usize) -> String {
+    match line.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
     }
+}
+
+/// The blocks of one turn with long lines, without what differs from run to run: times, sizes of rendered files, and
+/// `places`, such as a server's address, which become their names.
+pub fn turn_shape(session: &Session, turn: &str, places: &[(&str, &str)]) -> String {
+    let wide = |block: &Block| {
+        let path = block.path.as_ref().map_or("-", |path| path.as_str());
+        let body = match &block.body {
+            Body::Empty => format!("({})", block.mime),
+            Body::Blob(_) => format!("<{}>", block.mime),
+            Body::Text(text) if block.kind.tag() == "react.completion" => outcome(text),
+            Body::Text(text) => text.replace('\n', "⏎"),
+        };
+        let mut line = format!("{} {path} {body}", block.kind);
+        for (place, name) in places {
+            line = line.replace(place, name);
+        }
+        for (before, after) in [
+            ("\"size_bytes\":", ""),
+            ("\"tokens\":", ""),
+            ("\"total_tokens\":", ""),
+            ("\"ts\":\"", "\""),
+        ] {
+            line = masked(&line, before, after);
+        }
+        cut(&line, 700)
+    };
+    session.timeline(|timeline| {
+        let of_turn = timeline
+            .blocks()
+            .iter()
+            .filter(|block| block.turn.as_str() == turn);
+        of_turn.map(|block| wide(block) + "\n").collect()
+    })
+}
+
+/// The text with what stands between `before` and `after` (a number, when `after` is empty) replaced by `_`.
+fn masked(text: &str, before: &str, after: &str) -> String {
+    let mut pieces = text.split(before);
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let rest = match after {
+            "" => piece.trim_start_matches(|c: char| c.is_ascii_digit()),
+            after => piece.find(after).map_or(piece, |end| &piece[end..]),
+        };
+        out.push_str(before);
+        out.push('_');
+        out.push_str(rest);
+    }
+    out
 }
 
 pub fn types(session: &Session) -> Vec<String> {

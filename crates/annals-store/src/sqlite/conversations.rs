@@ -193,8 +193,13 @@ pub(super) fn free(tx: &Connection, key: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Removes a conversation. What forks share stays, under a row without id, until the last of them is gone.
-pub(super) fn delete(tx: &Connection, place: Place) -> rusqlite::Result<()> {
+/// Removes a conversation. What forks share stays, under a row without id, until the last of them is gone. Tells `gone`
+/// of which conversations (by key) the blocks above which place went.
+pub(super) fn delete(
+    tx: &Connection,
+    place: Place,
+    mut gone: impl FnMut(i64, u64) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     tx.prepare_cached("UPDATE conversation SET id = NULL WHERE key = ?1")?
         .execute([place.key])?;
     tx.prepare_cached("DELETE FROM lease WHERE conversation = ?1")?
@@ -206,6 +211,7 @@ pub(super) fn delete(tx: &Connection, place: Place) -> rusqlite::Result<()> {
             .query_row([key], |row| row.get(0))?;
         tx.prepare_cached("DELETE FROM block WHERE conversation = ?1 AND seq > ?2")?
             .execute([key, shared.unwrap_or(0)])?;
+        gone(key, shared.unwrap_or(0).unsigned_abs())?;
         if shared.is_some() {
             return Ok(());
         }

@@ -8,12 +8,14 @@ mod fault;
 mod observer;
 mod process;
 mod reader;
+mod recall;
 mod row;
 mod schema;
 mod words;
 mod writer;
 
 pub use observer::LogObserver;
+pub use recall::{Progress, ReindexError, SqliteRecall};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +24,9 @@ use std::time::Duration;
 use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::{ConversationId, Scope, Seq};
 use annals_core::time::Timestamp;
+use annals_embed::Embedder;
 use async_trait::async_trait;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use self::fault::{Database, Fault};
@@ -42,6 +46,7 @@ const CHECKPOINT_PAGES: u32 = 2_000;
 /// How to open a log.
 pub struct SqliteOptions {
     observers: Vec<Box<dyn LogObserver>>,
+    embedder: Option<Arc<dyn Embedder>>,
     vfs: Option<String>,
     checkpoint_pages: u32,
 }
@@ -50,6 +55,7 @@ impl Default for SqliteOptions {
     fn default() -> Self {
         SqliteOptions {
             observers: Vec::new(),
+            embedder: None,
             vfs: None,
             checkpoint_pages: CHECKPOINT_PAGES,
         }
@@ -60,6 +66,13 @@ impl SqliteOptions {
     /// With somebody who follows every change inside its transaction.
     pub fn observer(mut self, observer: Box<dyn LogObserver>) -> Self {
         self.observers.push(observer);
+        self
+    }
+
+    /// With memory search, whose vectors this embedder makes. Without it, what is written is added to the index when
+    /// somebody opens the log with one.
+    pub fn recall(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
         self
     }
 
@@ -84,8 +97,9 @@ impl SqliteOptions {
 /// Dropping the log finishes what was asked of it.
 #[derive(Debug)]
 pub struct SqliteLog {
-    writer: Writer,
+    writer: Arc<Writer>,
     readers: Arc<Readers>,
+    recall: Option<SqliteRecall>,
 }
 
 impl SqliteLog {
@@ -122,6 +136,9 @@ impl SqliteLog {
             .pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages)
             .map_err(fault)?;
         let mut observers = std::mem::take(&mut options.observers);
+        if let Some(embedder) = &options.embedder {
+            observers.push(Box::new(recall::Indexer::new(Arc::clone(embedder))));
+        }
         let tx = connection.transaction().map_err(fault)?;
         observers
             .iter_mut()
@@ -133,8 +150,20 @@ impl SqliteLog {
             crate::disk::sync_folder(folder).map_err(storage)?;
         }
         let readers = Arc::new(Readers::new(path, &options, database.clone()));
-        let writer = Writer::start(connection, database.clone(), observers).map_err(storage)?;
-        Ok(SqliteLog { writer, readers })
+        let writer = Arc::new(Writer::start(connection, database.clone(), observers).map_err(storage)?);
+        let recall = options
+            .embedder
+            .map(|embedder| SqliteRecall::new(Arc::clone(&writer), Arc::clone(&readers), embedder));
+        Ok(SqliteLog {
+            writer,
+            readers,
+            recall,
+        })
+    }
+
+    /// Memory search over this log, if it was opened with it.
+    pub fn recall(&self) -> Option<&SqliteRecall> {
+        self.recall.as_ref()
     }
 }
 
@@ -149,6 +178,8 @@ fn connect(path: &Path, vfs: Option<&str>) -> rusqlite::Result<Connection> {
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(64);
+    // A statement keeps its plan. Otherwise SQLite plans anew at every binding, in the hope of a better one.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // The references in the schema are for readers of it; every insert would pay for checking them.
     connection.pragma_update(None, "foreign_keys", false)?;
     // In KiB when negative.
@@ -263,7 +294,12 @@ impl BlockLog for SqliteLog {
                 for observer in work.observers.iter_mut() {
                     observer.deleted(work.tx, lease.conversation())?;
                 }
-                Ok(conversations::delete(work.tx, place)?)
+                let Work { tx, observers, .. } = work;
+                Ok(conversations::delete(tx, place, |key, above| {
+                    observers
+                        .iter_mut()
+                        .try_for_each(|observer| observer.removed(tx, key, above))
+                })?)
             })
             .await
     }

@@ -26,6 +26,13 @@ pub trait LogObserver: Send {
         id: &ConversationId,
     ) -> rusqlite::Result<()>;
 
-    /// A conversation was removed.
+    /// A conversation is about to be removed.
     fn deleted(&mut self, tx: &Connection, id: &ConversationId) -> rusqlite::Result<()>;
+
+    /// Of the conversation with this key in the table, the blocks above a place are gone: all of them (0), or all but
+    /// those that forks share. A removal may take conversations with it that were kept for it alone.
+    fn removed(&mut self, tx: &Connection, conversation: i64, above: u64) -> rusqlite::Result<()> {
+        let _ = (tx, conversation, above);
+        Ok(())
+    }
 }

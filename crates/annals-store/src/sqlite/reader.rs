@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::{ConversationId, Seq};
 use rusqlite::{Connection, params};
+use tokio::sync::Semaphore;
 
 use super::conversations::{self, Place};
 use super::fault::{Database, Fault};
@@ -14,8 +15,9 @@ use super::words::Words;
 use super::{SqliteOptions, connect};
 use crate::log::LogError;
 
-/// At most so many idle connections are kept.
-const IDLE_MAX_CONNECTIONS: usize = 4;
+/// At most so many read at once, each on a connection that is kept for the next; more would wait for the same disk,
+/// and a thousand conversations opened together must not make a thousand connections.
+const READERS_MAX: usize = 8;
 
 /// Connections that only read.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ pub(super) struct Readers {
     database: Database,
     /// Taken out for a read and put back after it; held only for a push or a pop.
     idle: Mutex<Vec<Reader>>,
+    turns: Semaphore,
 }
 
 /// One connection and the words it has met.
@@ -41,6 +44,7 @@ impl Readers {
             vfs: options.vfs.clone(),
             database,
             idle: Mutex::default(),
+            turns: Semaphore::new(READERS_MAX),
         }
     }
 
@@ -49,6 +53,7 @@ impl Readers {
         self: &Arc<Self>,
         work: impl FnOnce(&mut Words, &Connection, &Database) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, LogError> {
+        let _turn = self.turns.acquire().await.map_err(|_| LogError::Closed)?;
         let readers = Arc::clone(self);
         let task = tokio::task::spawn_blocking(move || readers.read_blocking(work));
         match task.await {
@@ -73,7 +78,7 @@ impl Readers {
         // Nothing was written, so there is nothing to lose if this fails.
         let ended = tx.rollback();
         let mut idle = self.lock();
-        if ended.is_ok() && idle.len() < IDLE_MAX_CONNECTIONS {
+        if ended.is_ok() && idle.len() < READERS_MAX {
             idle.push(reader);
         }
         outcome.map_err(|fault| fault.into_log(&self.database))
@@ -140,7 +145,12 @@ pub(super) fn blocks(
 }
 
 /// Which conversation has which of the blocks `from..=to`, in order.
-fn strands(tx: &Connection, place: Place, from: u64, to: u64) -> rusqlite::Result<Vec<(i64, u64, u64)>> {
+pub(super) fn strands(
+    tx: &Connection,
+    place: Place,
+    from: u64,
+    to: u64,
+) -> rusqlite::Result<Vec<(i64, u64, u64)>> {
     let mut strands = Vec::new();
     let (mut place, mut to) = (place, to);
     while from <= to {
@@ -155,6 +165,43 @@ fn strands(tx: &Connection, place: Place, from: u64, to: u64) -> rusqlite::Resul
     }
     strands.reverse();
     Ok(strands)
+}
+
+/// Blocks of one conversation's own.
+#[derive(Default)]
+pub(super) struct Own {
+    /// Those that can be read.
+    pub(super) blocks: Vec<Block>,
+    /// The place of the last row, damaged or not.
+    pub(super) last: Option<i64>,
+    /// How many rows were there.
+    pub(super) rows: usize,
+}
+
+/// Blocks after a place that a conversation itself has, by its key, at most `limit` rows.
+pub(super) fn own_blocks(
+    words: &mut Words,
+    tx: &Connection,
+    conversation: i64,
+    after: i64,
+    limit: usize,
+) -> Result<Own, Fault> {
+    let mut statement = tx.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM block WHERE conversation = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+    ))?;
+    let mut reader = RowReader::new(tx, words);
+    let mut rows = statement.query(params![conversation, after, limit as i64])?;
+    let mut own = Own::default();
+    while let Some(row) = rows.next()? {
+        own.last = Some(row.get(0)?);
+        own.rows += 1;
+        match reader.block(row) {
+            Ok(block) => own.blocks.push(block),
+            Err(RowFault::Damaged(_)) => {}
+            Err(RowFault::Storage(error)) => return Err(error.into()),
+        }
+    }
+    Ok(own)
 }
 
 /// Every digest that a block names.

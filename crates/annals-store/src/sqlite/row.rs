@@ -293,7 +293,7 @@ fn body_of(value: ValueRef<'_>) -> Option<Body> {
         ValueRef::Blob(bytes) => {
             let (digest, size) = bytes.split_at_checked(DIGEST_BYTES)?;
             let digest = BlobDigest(digest.try_into().ok()?);
-            Some(Body::Blob(Blob {
+            Some(Body::from(Blob {
                 digest,
                 size_bytes: u64::from_le_bytes(size.try_into().ok()?),
             }))

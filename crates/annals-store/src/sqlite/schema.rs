@@ -14,7 +14,8 @@ const APPLICATION_ID: i64 = 0x416e_6e6c;
 const PAGE_BYTES: u32 = 8192;
 
 /// Entry `n` turns schema `n` into schema `n + 1`.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE conversation (
     key     INTEGER PRIMARY KEY AUTOINCREMENT,
     id      TEXT UNIQUE,
@@ -65,7 +66,51 @@ CREATE TABLE named (
     conversation INTEGER NOT NULL REFERENCES conversation (key),
     PRIMARY KEY (digest, conversation)
 ) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+CREATE TABLE recall_state (
+    epoch    INTEGER NOT NULL,
+    block    INTEGER NOT NULL,
+    embedder TEXT
+) STRICT;
+INSERT INTO recall_state (epoch, block) VALUES (1, 0);
+
+CREATE TABLE recall_scope (
+    key    INTEGER PRIMARY KEY,
+    scope  TEXT NOT NULL UNIQUE,
+    places INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE recall_source (
+    conversation INTEGER PRIMARY KEY REFERENCES conversation (key),
+    first        INTEGER UNIQUE,
+    next         INTEGER NOT NULL,
+    upto         INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE recall_passage (
+    doc    INTEGER PRIMARY KEY,
+    seq    INTEGER NOT NULL,
+    start  INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    ts     INTEGER NOT NULL,
+    target INTEGER NOT NULL,
+    vector BLOB
+) STRICT;
+CREATE INDEX recall_pending ON recall_passage (doc) WHERE vector IS NULL;
+
+CREATE TABLE recall_file (
+    conversation INTEGER NOT NULL REFERENCES conversation (key),
+    digest       INTEGER NOT NULL,
+    PRIMARY KEY (conversation, digest)
+) STRICT, WITHOUT ROWID;
+
+CREATE VIRTUAL TABLE recall_text USING fts5 (
+    terms, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii'
+);
+CREATE VIRTUAL TABLE recall_vocabulary USING fts5vocab (recall_text, row);
+",
+];
 
 /// The newest schema this program knows.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;

@@ -89,7 +89,7 @@ pub fn varied_blocks() -> Vec<Block> {
             path: Some(LogicalPath::file(&turn, &rel)),
             mime: "image/png".into(),
             tokens: annals_core::tokens::media("image/png", blob.size_bytes),
-            body: Body::Blob(blob),
+            body: blob.into(),
             meta: Some(Box::new(Meta {
                 file: Some(Box::new(file)),
                 ..Meta::EMPTY

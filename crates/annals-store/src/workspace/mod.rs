@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use annals_core::block::BlobDigest;
 use annals_core::path::PhysicalPath;
@@ -37,7 +37,8 @@ pub struct Workspace {
 #[derive(Debug)]
 struct Root {
     path: PathBuf,
-    folder: OwnedFd,
+    /// Opened at the first use, so that a conversation without files costs neither a folder nor a handle.
+    folder: OnceLock<OwnedFd>,
 }
 
 /// What [`Workspace::materialise`] had to do.
@@ -52,17 +53,36 @@ pub enum Materialised {
 impl Workspace {
     /// Opens the tree at `folder`, making it if it is missing.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
+        let workspace = Self::at(folder)?;
+        workspace.folder()?;
+        Ok(workspace)
+    }
+
+    /// The tree at `folder`, which is made at its first use.
+    pub fn at(folder: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
         let given = folder.as_ref();
-        let failed = |error| WorkspaceError::folder(given, error);
-        std::fs::create_dir_all(given).map_err(failed)?;
-        let path = given.canonicalize().map_err(failed)?;
-        let folder = beneath::open_root(&path).map_err(|errno| failed(errno.into()))?;
+        let path = std::path::absolute(given).map_err(|error| WorkspaceError::folder(given, error))?;
         Ok(Workspace {
-            root: Arc::new(Root { path, folder }),
+            root: Arc::new(Root {
+                path,
+                folder: OnceLock::new(),
+            }),
         })
     }
 
-    /// Where the tree lies on this machine. For sandboxes; never for models.
+    fn folder(&self) -> Result<&OwnedFd, WorkspaceError> {
+        if let Some(folder) = self.root.folder.get() {
+            return Ok(folder);
+        }
+        let failed = |error| WorkspaceError::folder(&self.root.path, error);
+        std::fs::create_dir_all(&self.root.path).map_err(failed)?;
+        let path = self.root.path.canonicalize().map_err(failed)?;
+        let opened = beneath::open_root(&path).map_err(|errno| failed(errno.into()))?;
+        // Of two that opened it at once, one handle is kept; they are the same folder.
+        Ok(self.root.folder.get_or_init(|| opened))
+    }
+
+    /// Where the tree lies on this machine, once something is in it. For sandboxes; never for models.
     pub fn root(&self) -> &Path {
         &self.root.path
     }
@@ -78,7 +98,7 @@ impl Workspace {
     }
 
     fn draft(&self, path: &PhysicalPath) -> Result<Draft, WorkspaceError> {
-        Draft::new(&self.root.folder, path).map_err(|errno| WorkspaceError::write(path, errno))
+        Draft::new(self.folder()?, path).map_err(|errno| WorkspaceError::write(path, errno))
     }
 
     fn publish(&self, path: &PhysicalPath, draft: Draft) -> Result<(), WorkspaceError> {
@@ -92,7 +112,7 @@ impl Workspace {
 
     /// Opens a file for reading. Symlinks are followed as long as they stay inside.
     pub fn open_file(&self, path: &PhysicalPath) -> Result<File, WorkspaceError> {
-        let file = beneath::open_file(&self.root.folder, path.as_str())
+        let file = beneath::open_file(self.folder()?, path.as_str())
             .map_err(|errno| WorkspaceError::read(path, errno))?;
         let meta = file
             .metadata()
@@ -126,7 +146,7 @@ impl Workspace {
     /// Removes a file, or the symlink that stands in its place.
     pub fn remove(&self, path: &PhysicalPath) -> Result<(), WorkspaceError> {
         let failed = |errno| WorkspaceError::write(path, errno);
-        let (folder, name) = beneath::open_parent(&self.root.folder, path.as_str()).map_err(failed)?;
+        let (folder, name) = beneath::open_parent(self.folder()?, path.as_str()).map_err(failed)?;
         rustix::fs::unlinkat(&folder, name, AtFlags::empty()).map_err(failed)
     }
 
@@ -140,7 +160,7 @@ impl Workspace {
     /// Files whose path begins with `prefix` (`""`: all of them), sorted by path. What is no regular file, or has
     /// a name that no path can express, is left out.
     pub fn list(&self, prefix: &str) -> Result<Vec<FileEntry>, WorkspaceError> {
-        tree::list(&self.root.folder, prefix)
+        tree::list(self.folder()?, prefix)
             .map_err(|errno| WorkspaceError::folder(&self.root.path, errno.into()))
     }
 

@@ -1,7 +1,10 @@
 //! A writer that is killed again and again, and the check that nothing it was told is lost.
 //!
 //! Every block, artifact and file is a function of its conversation and number, so the judge knows what must be
-//! there without having been told.
+//! there without having been told. The index of memory search is judged by its own rebuild.
+
+#[path = "stage.rs"]
+mod stage;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -10,8 +13,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annals_core::block::{Blob, Block, Body};
+use annals_core::block::{Blob, Block, BlockKind, Body};
 use annals_core::ids::Seq;
+use annals_embed::StaticTable;
 use annals_store::failpoint;
 use annals_store::testing::{at, conversation, new_conversation, text_block};
 use annals_store::{BlockLog, BlockLogExt, Home, LogError, SqliteOptions};
@@ -22,6 +26,8 @@ const CONVERSATIONS: usize = 4;
 const APPENDS: u64 = 25;
 /// Every block whose number is a multiple of this names an artifact.
 const ARTIFACT_EVERY: u64 = 5;
+/// Every block whose number is a multiple of this is remembered.
+const PROMPT_EVERY: u64 = 2;
 
 /// A small generator: one seed, the same run.
 pub(crate) struct Rng(pub(crate) u64);
@@ -60,10 +66,17 @@ fn artifact(name: &str, number: u64) -> Vec<u8> {
 /// The block that must stand at this place.
 pub(crate) fn expected(name: &str, number: u64) -> Block {
     let mut block = text_block(number, &content(name, number));
+    if number.is_multiple_of(PROMPT_EVERY) {
+        block.kind = BlockKind::UserPrompt;
+    }
     if number.is_multiple_of(ARTIFACT_EVERY) {
-        block.body = Body::Blob(Blob::of(&artifact(name, number)));
+        block.body = Body::from(Blob::of(&artifact(name, number)));
     }
     block
+}
+
+fn remembering() -> SqliteOptions {
+    SqliteOptions::default().recall(StaticTable::embedder())
 }
 
 /// Appends to all conversations at once, and says so only of what the log acknowledged.
@@ -75,7 +88,7 @@ pub(crate) fn write(home: &Path, seed: u64) {
         .unwrap();
     let home = Home::new(home);
     runtime.block_on(async {
-        let log = Arc::new(home.open_log(SqliteOptions::default()).unwrap());
+        let log = Arc::new(home.open_log(remembering()).unwrap());
         let artifacts = home.open_artifacts().unwrap();
         let out = Arc::new(Mutex::new(std::io::stdout()));
         let mut writers = Vec::new();
@@ -221,7 +234,7 @@ fn judge(home: &Path, acknowledged: &HashMap<String, u64>, end: &End) {
     let home = Home::new(home);
     runtime.block_on(async {
         let log = home
-            .open_log(SqliteOptions::default())
+            .open_log(remembering())
             .unwrap_or_else(|e| panic!("reopens after {end:?}: {e}"));
         let artifacts = home.open_artifacts().unwrap();
         for index in 0..CONVERSATIONS {
@@ -258,5 +271,16 @@ fn judge(home: &Path, acknowledged: &HashMap<String, u64>, end: &End) {
                 assert_eq!(text, content(&name, number), "a torn file after {end:?}");
             }
         }
+        let found = stage::dump(&home.log_path());
+        if acknowledged.values().any(|last| *last > PROMPT_EVERY) {
+            assert!(found.contains("passage "), "nothing is remembered after {end:?}");
+        }
+        let recall = log.recall().expect("opened with memory search");
+        recall.reindex(|_| true).await.unwrap();
+        assert_eq!(
+            found,
+            stage::dump(&home.log_path()),
+            "the index is not its rebuild after {end:?}"
+        );
     });
 }

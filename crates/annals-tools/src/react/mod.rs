@@ -2,6 +2,7 @@
 
 mod clarify;
 mod hide;
+mod memsearch;
 mod patch;
 mod plan;
 mod read;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 pub use clarify::Clarify;
 pub use hide::Hide;
+pub use memsearch::MemSearch;
 pub use patch::Patch;
 pub use plan::PlanTool;
 pub use read::Read;
@@ -21,7 +23,7 @@ pub use write::Write;
 
 use crate::tool::Tool;
 
-/// All react tools with their other names. `react.memsearch` needs an index and comes from whoever has one.
+/// All react tools with their other names.
 pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(Read::new()),
@@ -32,6 +34,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(Hide::new()),
         Arc::new(Hide::memory_hide()),
         Arc::new(SearchFiles::new()),
+        Arc::new(MemSearch::new()),
         Arc::new(PlanTool::new()),
         Arc::new(Clarify::new()),
     ]

@@ -169,7 +169,7 @@ impl Tool for Write {
                 "write_failed",
                 format!("`{}` was not written: {error}", target.logical()),
             );
-            recorded.artifact.digest.error = Some(error.clone());
+            recorded.artifact.digest.error = Some(Box::new(error.clone()));
             recorded.notices.push(write_failed(&error, &target.logical()));
             recorded.error = Some(error);
         }

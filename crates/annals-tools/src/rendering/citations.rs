@@ -64,3 +64,54 @@ fn source(sid: Sid, row: &SourceRow) -> Source {
         url,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use annals_render::doc::{Block, Inline};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the document would print as citations, token by token.
+    fn printed(content: &str) -> Vec<Vec<u32>> {
+        let mut found = Vec::new();
+        for block in annals_render::markdown::read(content).blocks {
+            if let Block::Paragraph(inlines) = block {
+                found.extend(inlines.into_iter().filter_map(|inline| match inline {
+                    Inline::Cite(sids) => Some(sids),
+                    _ => None,
+                }));
+            }
+        }
+        found
+    }
+
+    /// What the conversation notes as used, token by token.
+    fn noted(content: &str) -> Vec<Vec<u32>> {
+        let sorted = |token: citation::Token| {
+            let mut sids: Vec<u32> = token.sids.iter().map(|sid| sid.get()).collect();
+            sids.sort_unstable();
+            sids
+        };
+        citation::tokens(content).into_iter().map(sorted).collect()
+    }
+
+    #[test]
+    fn a_token_may_cite_as_many_sources_in_a_document_as_in_the_conversation() {
+        use annals_core::limits::CITATION_MAX_SIDS;
+        assert_eq!(annals_render::limits::MAX_SIDS, CITATION_MAX_SIDS);
+        for last in [1, CITATION_MAX_SIDS - 1, CITATION_MAX_SIDS, CITATION_MAX_SIDS + 1] {
+            let content = format!("a [[S:1-{last}]] b");
+            assert_eq!(printed(&content), noted(&content), "{last}");
+            assert_eq!(printed(&content).is_empty(), last > CITATION_MAX_SIDS);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn document_and_conversation_read_the_same_tokens(items in "[0-9]{0,3}([,:-] ?[0-9]{1,3}){0,3}[ ,x]?") {
+            let content = format!("a [[S:{items}]] b");
+            prop_assert_eq!(printed(&content), noted(&content));
+        }
+    }
+}

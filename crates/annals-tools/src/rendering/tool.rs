@@ -1,6 +1,6 @@
 //! What the rendering tools have in common: all but their format.
 
-use annals_core::block::{ArtifactKind, ShownError, Visibility};
+use annals_core::block::{ArtifactKind, ShownError, Visibility, word};
 use annals_core::path::PhysicalPath;
 use annals_core::turn::outcome::{Notice, Outcome};
 use annals_render::{
@@ -284,8 +284,8 @@ impl WriteDocument {
             .await;
         let digest = &mut recorded.artifact.digest;
         // The writer knows what it wrote better than the name or the first bytes can tell.
-        digest.mime = rendered.mime.to_owned();
-        digest.sources_used = citations.used.clone();
+        digest.mime = word(rendered.mime);
+        digest.sources_used = citations.used.clone().into();
         let small = digest.write_warning.take();
         let all: Vec<String> = small
             .into_iter()

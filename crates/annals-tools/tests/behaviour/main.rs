@@ -7,6 +7,7 @@ mod execution;
 mod macros;
 mod react_clarify;
 mod react_hide;
+mod react_memsearch;
 mod react_patch;
 mod react_plan;
 mod react_read;

@@ -250,17 +250,38 @@ async fn a_skill_becomes_active_with_its_citations_in_the_pools_numbers() {
         vec![SourceRow::web("https://first.example", "First", "came first")],
     );
     let outcome = stage.call("react.read", read(&["sk:press"])).await;
-    let texts = texts(&outcome);
+    assert!(matches!(&outcome.artifacts[0].content, Content::Citing(_)));
+    let shown = stage.shown("sk:press");
     assert!(
-        texts[0].1.starts_with("[ACTIVE SKILL sk:press] How to press\n"),
-        "{texts:?}"
+        shown.starts_with("[ACTIVE SKILL sk:press] How to press\n"),
+        "{shown}"
     );
-    assert!(texts[0].1.contains("Press gently [[S:2]]."), "{texts:?}");
+    assert!(shown.contains("Press gently [[S:2]]."), "{shown}");
+    let again = stage.call("react.read", read(&["sk:press"])).await;
+    assert_eq!(answer(&again)["exists_in_visible_context"], json!(["sk:press"]));
     let timeline = stage.cx.timeline.read().unwrap();
     assert_eq!(
         &*timeline.pool().iter().nth(1).unwrap().url,
         "https://press.example"
     );
+}
+
+#[tokio::test]
+async fn two_skills_of_one_call_cite_sources_of_their_own() {
+    let skill = |name: &str| {
+        Skill::parse(
+            &format!("---\nname: {name}\ndescription: d\n---\nSee [[S:1]] and {name}.\n"),
+            Some(&format!(
+                "- sid: 1\n  url: https://{name}.example\n  title: {name}\n"
+            )),
+        )
+        .unwrap()
+    };
+    let shelf = BTreeMap::from(["press", "wash"].map(|name| (skill(name).name, skill(name))));
+    let mut stage = Stage::with(|cx, _| cx.skills = Arc::new(shelf), vec![]);
+    stage.call("react.read", read(&["sk:press", "sk:wash"])).await;
+    assert!(stage.shown("sk:press").contains("See [[S:1]] and press."));
+    assert!(stage.shown("sk:wash").contains("See [[S:2]] and wash."));
 }
 
 #[tokio::test]

@@ -257,6 +257,6 @@ async fn the_type_follows_the_name_and_the_content() {
                 write(name, "<p>some text, no picture</p>", "display"),
             )
             .await;
-        assert_eq!(outcome.artifacts[0].digest.mime, mime, "{name}");
+        assert_eq!(*outcome.artifacts[0].digest.mime, *mime, "{name}");
     }
 }

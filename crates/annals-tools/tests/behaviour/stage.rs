@@ -1,16 +1,17 @@
 //! A conversation on a temporary disk, and calls made in it.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use annals_core::block::{BlockKind, NewBlock};
 use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
 use annals_core::path::{LogicalPath, PhysicalPath};
 use annals_core::time::Timestamp;
-use annals_core::timeline::Timeline;
 use annals_core::turn::outcome::{Outcome, Output};
 use annals_core::turn::round::{self, NewAnswer, NewCall};
 use annals_store::{ArtifactStore, Workspace};
-use annals_tools::{ConversationCx, Tool, ToolCx, ToolTable, execute, reference, tool, validate};
+use annals_tools::{
+    ConversationCx, SharedTimeline, Tool, ToolCx, ToolTable, execute, reference, tool, validate,
+};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +40,7 @@ impl Stage {
         let mut cx = ConversationCx::new(
             ConversationId::parse("c1").unwrap(),
             Scope::default(),
-            Arc::new(RwLock::new(Timeline::default())),
+            SharedTimeline::default(),
             Arc::new(workspace.clone()),
             artifacts,
         );
@@ -81,6 +82,7 @@ impl Stage {
 
     pub(crate) fn append(&self, blocks: Vec<NewBlock>) {
         let mut timeline = self.cx.timeline.write().unwrap();
+        let timeline = Arc::make_mut(&mut timeline);
         for block in blocks {
             let ts = Timestamp::from_unix_millis(1_770_603_271_112);
             let block = block.seal(timeline.next_seq(), ts);
@@ -157,6 +159,16 @@ impl Stage {
             format!("{} {path} {} | {body}", block.kind, block.mime)
         });
         lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The text of the latest block at a path.
+    pub(crate) fn shown(&self, path: &str) -> String {
+        let timeline = self.cx.timeline.read().unwrap();
+        let block = timeline.latest(&LogicalPath::parse(path).unwrap());
+        block
+            .and_then(|block| block.text())
+            .unwrap_or_default()
+            .to_owned()
     }
 
     pub(crate) fn disk(&self, path: &str) -> Option<String> {

@@ -7,6 +7,7 @@ use annals_core::turn::outcome::{Content, Outcome, Output};
 use annals_sandbox::{Backend, Language, Local, SandboxSpec, Target};
 use annals_tools::{Tool, exec};
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
 
 use crate::stage::{Stage, codes, error_code};
 
@@ -338,6 +339,22 @@ async fn files_that_are_no_files_are_errors_of_their_own() {
 }
 
 #[tokio::test]
+async fn code_that_writes_nothing_is_told_which_files_it_owes() {
+    let mut stage = stage();
+    let outcome = python(&mut stage, "", &["a.txt", "b/c.pdf"]).await;
+    assert_eq!(
+        (codes(&outcome), error_code(&outcome)),
+        (vec![], Some("files_missing"))
+    );
+    assert!(outcome.artifacts.is_empty() && outcome.sources.is_empty());
+    insta::assert_snapshot!(report(&outcome), @r"
+    File errors:
+    - turn_1/files/a.txt: file not produced
+    - turn_1/files/b/c.pdf: file not produced
+    ");
+}
+
+#[tokio::test]
 async fn a_file_that_an_earlier_call_made_is_not_this_calls() {
     let mut stage = stage();
     python(
@@ -392,19 +409,28 @@ async fn without_a_sandbox_nothing_runs_and_the_report_says_why() {
 #[tokio::test]
 async fn a_cancelled_call_keeps_what_it_had_written() {
     let mut stage = stage();
+    let files = stage.cx.workspace.root().join("turn_1/files");
+    std::fs::create_dir_all(&files).unwrap();
+    let ready = files.join("ready");
+    let made = std::process::Command::new("mkfifo").arg(&ready).status().unwrap();
+    assert!(made.success());
+    // Open both ways: a pipe that nobody writes to yet would look ended.
+    let mut said = tokio::net::unix::pipe::OpenOptions::new()
+        .read_write(true)
+        .open_receiver(&ready)
+        .unwrap();
     let cancel = stage.cancel.clone();
-    let workspace = stage.cx.workspace.clone();
-    let seen = tokio::spawn(async move {
-        let path = annals_core::path::PhysicalPath::parse("turn_1/files/a.txt").unwrap();
-        while !workspace.exists(&path) {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+    let cancelled = tokio::spawn(async move {
+        let said = said.read_u8().await;
         cancel.cancel();
+        said
     });
-    let code = "import os, time\nopen('turn_1/files/.a', 'w').write('written before the end\\n')\n\
-                os.rename('turn_1/files/.a', 'turn_1/files/a.txt')\ntime.sleep(1000)";
+    let code = "import time\nopen('turn_1/files/a.txt', 'w').write('written before the end\\n')\n\
+                with open('turn_1/files/ready', 'wb', buffering=0) as ready:\n\
+                \x20   ready.write(b'!')\n\
+                \x20   time.sleep(1000)\n";
     let outcome = python(&mut stage, code, &["a.txt"]).await;
-    seen.await.unwrap();
+    assert_eq!(cancelled.await.unwrap().unwrap(), b'!');
     assert_eq!(
         (error_code(&outcome), outcome.artifacts.len()),
         (Some("cancelled"), 1)

@@ -211,5 +211,5 @@ async fn a_document_that_cannot_be_made_is_an_error_with_its_path() {
         "{}",
         warning(&odd)
     );
-    assert_eq!(odd.artifacts[0].digest.mime, "application/pdf");
+    assert_eq!(*odd.artifacts[0].digest.mime, *"application/pdf");
 }

@@ -1,19 +1,49 @@
-//! `annals conversations`: what there is, the newest first.
+//! `annals conversations`: what there is, the newest first; and how one goes.
+
+use std::time::Duration;
 
 use annals::core::ids::Seq;
+use annals::runtime::RunError;
 use annals::store::ConversationInfo;
 use serde_json::{Value, json};
 
-use crate::args::JsonArgs;
+use crate::args::{ConversationArgs, ConversationsArgs, ConversationsCommand, JsonArgs};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BOLD, DIM, styled};
-use crate::setup::{Needs, Setup};
+use crate::setup::{Needs, Setup, conversation_id};
 
 const PAGE: usize = 500;
 
-pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure> {
+/// How long a deletion may take.
+const DELETE_TTL: Duration = Duration::from_secs(60);
+
+pub(crate) async fn run(args: ConversationsArgs, config: Config) -> Result<Ended, Failure> {
     let setup = Setup::open(config, Needs::NoModel).await?;
+    match args.command {
+        Some(ConversationsCommand::Delete(args)) => delete(&args, &setup).await,
+        None => list(&args.list, &setup).await,
+    }
+}
+
+async fn delete(args: &ConversationArgs, setup: &Setup) -> Result<Ended, Failure> {
+    let (id, agent) = (conversation_id(&args.conversation)?, &setup.agent);
+    if agent.log().get(&id).await?.scope != *agent.scope() {
+        return Err(RunError::NotYours(id).into());
+    }
+    let holder = format!("annals conversations delete, pid {}", std::process::id());
+    let lease = agent
+        .log()
+        .acquire(&id, &holder, agent.world().now(), DELETE_TTL)
+        .await?;
+    agent.log().delete(&lease).await?;
+    match std::fs::remove_dir_all(setup.workspace(&id)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(Ended::Well),
+    }
+}
+
+async fn list(form: &JsonArgs, setup: &Setup) -> Result<Ended, Failure> {
     let mut all = Vec::new();
     let mut cursor = None;
     loop {
@@ -24,7 +54,7 @@ pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure
             break;
         }
     }
-    if args.json {
+    if form.json {
         let rows: Vec<Value> = all.iter().map(as_json).collect();
         paint::print(format!("{}\n", Value::Array(rows)))?;
     } else {

@@ -1,5 +1,6 @@
 //! `annals doctor`: what works here, what does not, and where every setting came from.
 
+use annals::embed::StaticTable;
 use annals::model::{ANTHROPIC_API_KEY, ModelName, OPENAI_API_KEY, Provider};
 use annals::render::Renderer;
 use annals::sandbox::facts::Facts;
@@ -7,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::JsonArgs;
-use crate::config::{Config, Resolved};
+use crate::config::{BUILT_IN, Config, Resolved};
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BAD, BOLD, DIM, GOOD, WARN, styled};
 use crate::setup;
@@ -207,8 +208,10 @@ fn stores(config: &Config) -> Vec<Finding> {
         Err(Failure::ClosedPipe) => Finding::new(name, State::Broken, url),
     };
     let (log, artifacts) = (&config.store.value, &config.artifacts.value);
+    let opened = setup::open_log(log, StaticTable::embedder());
     vec![
-        finding("log", log, setup::open_log(log).map(|_| ())),
+        finding("log", log, opened.map(|_| ())),
+        memory(config),
         finding(
             "artifacts",
             artifacts,
@@ -220,6 +223,25 @@ fn stores(config: &Config) -> Vec<Finding> {
             setup::backend(&config.sandbox.value).map(|_| ()),
         ),
     ]
+}
+
+fn memory(config: &Config) -> Finding {
+    match setup::embedder(&config.embeddings) {
+        Ok(embedder) if config.embeddings.name.value == BUILT_IN => Finding::new(
+            "memory search",
+            State::Ok,
+            format!("built-in vectors ({})", embedder.identity()),
+        ),
+        Ok(embedder) => Finding::new(
+            "memory search",
+            State::Ok,
+            format!("{}, configured (not asked)", embedder.identity()),
+        ),
+        Err(Failure::Usage(message) | Failure::Environment(message)) => {
+            Finding::new("memory search", State::Broken, message)
+        }
+        Err(Failure::ClosedPipe) => Finding::new("memory search", State::Broken, ""),
+    }
 }
 
 fn settings(config: &Config) -> Vec<Setting> {
@@ -264,6 +286,9 @@ fn settings(config: &Config) -> Vec<Setting> {
         maybe("searxng_url", &config.web.searxng_url),
         maybe("brave_key", &secret),
         maybe("web_allow", &config.web.allow),
+        row("embeddings", &config.embeddings.name),
+        maybe("embeddings_url", &config.embeddings.url),
+        maybe("embeddings_dimensions", &config.embeddings.dimensions),
     ]
 }
 

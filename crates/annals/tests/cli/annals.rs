@@ -45,6 +45,8 @@ impl Annals {
             "OPENAI_API_KEY",
             "ANTHROPIC_API_KEY",
             "ANNALS_SEARXNG_URL",
+            "ANNALS_EMBEDDINGS",
+            "ANNALS_EMBEDDINGS_URL",
         ] {
             command.env_remove(name);
         }

@@ -14,6 +14,7 @@ fn the_demo_runs_without_a_key_and_what_it_made_is_found_by_path() {
         "report.pdf",
         "── timeline ──",
         "turn_demo_2",
+        "react.memsearch",
         "cache reads",
     ] {
         assert!(ran.stdout.contains(text), "`{text}` is not in:\n{}", ran.stdout);

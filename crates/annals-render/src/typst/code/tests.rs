@@ -31,7 +31,7 @@ fn a_document_becomes_calls_with_string_literals() {
     #show: report.with(title: none, lang: "en", body-fonts: ("noto sans", ), code-fonts: ("dejavu sans mono", ), width: 595.28pt, height: 841.89pt, margin: 64pt, numbered: true)
     #{
     heading(level: 1)[#"A \"title\"";]
-    par[#"Text with ";#raw("code");#", ";#strong[#"bold ";#emph[#"both";];];#", ";#link("https://x.example")[#"a link";];#", ";#raw("x^2");#[#footnote([#"a note";])<note-0>];#" and ";#cited((7, false), );#".";]
+    par[#"Text with ";#inline-code("code");#", ";#strong[#"bold ";#emph[#"both";];];#", ";#link("https://x.example")[#"a link";];#", ";#math.equation(block: false, alt: "x^2", [#math.attach([#symbol("x");], t: [#"2";]);]);#[#footnote([#"a note";])<note-0>];#" and ";#cited((7, false), );#".";]
     spaced(list(tight: true, [#"one";], {
     [#"two";]
     enum(start: 1, tight: true, [#"inner";], )
@@ -115,6 +115,22 @@ proptest! {
         prop_assert_eq!(skeleton_of(&text), skeleton_of("x"));
     }
 
+    /// Whatever the formula is, it is typeset or shown as it stands, and calls nothing of its own.
+    #[test]
+    fn no_formula_calls_a_function_of_its_own(pieces in proptest::collection::vec(proptest::sample::select(vec![
+        "\\frac{a}{b}", "\\sqrt[3]{x}", "x_1^2", "\\text{#panic(1)}", "\\begin{cases} a & b \\\\ c & d \\end{cases}",
+        "\\begin{pmatrix} 1 & 2 \\end{pmatrix}", "\\sum_{i=0}^n", "\\left( y \\right]", "\\hat z", "\\mathbb R", "\\lim",
+        "\\underbrace{q}_{w}", "\"", "#", ";", "]", "[", ")", "\\quad", "'", "+", "\\overline{u}",
+    ]), 1..12)) {
+        let code = code_of(&markdown::read(&format!("a $x = {}$ b", pieces.concat())));
+        let root = typst::syntax::parse(&code);
+        prop_assert!(root.errors_and_warnings().0.is_empty(), "{}", code);
+        let mut names = BTreeSet::new();
+        identifiers(&root, &mut names);
+        let foreign: Vec<&String> = names.iter().filter(|name| !KNOWN.contains(&name.as_str())).collect();
+        prop_assert!(foreign.is_empty(), "{:?} in {}", foreign, code);
+    }
+
     /// Whatever the markdown is, the code is well-formed and calls only functions of the template.
     #[test]
     fn no_markdown_calls_a_function_of_its_own(source in "[a-z #*_`>|\\-\\[\\]()!$\"\\\\<>/:\n]{0,200}") {
@@ -135,7 +151,8 @@ fn identifiers(node: &SyntaxNode, out: &mut BTreeSet<String>) {
     node.children().for_each(|child| identifiers(child, out));
 }
 
-const KNOWN: [&str; 55] = [
+/// What the template and the writers of this module call.
+const KNOWN: [&str; 86] = [
     "report",
     "with",
     "title",
@@ -191,6 +208,38 @@ const KNOWN: [&str; 55] = [
     "box",
     "linebreak",
     "cited",
+    "inline-code",
+    // Formulas.
+    "math",
+    "equation",
+    "alt",
+    "symbol",
+    "op",
+    "limits",
+    "frac",
+    "binom",
+    "root",
+    "sqrt",
+    "attach",
+    "b",
+    "t",
+    "accent",
+    "overline",
+    "overbrace",
+    "underbrace",
+    "lr",
+    "mat",
+    "delim",
+    "h",
+    "align-point",
+    "upright",
+    "bold",
+    "italic",
+    "bb",
+    "cal",
+    "frak",
+    "sans",
+    "mono",
 ];
 
 #[test]

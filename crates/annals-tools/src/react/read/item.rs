@@ -1,6 +1,6 @@
 //! One thing to show, and what its blocks carry.
 
-use annals_core::block::{Blob, BlobDigest, FileMeta, SafeDigest};
+use annals_core::block::{Blob, BlobDigest, FileMeta, SafeDigest, word};
 use annals_core::limits;
 use annals_core::path::{LineRange, LogicalPath};
 use annals_core::tokens;
@@ -33,7 +33,7 @@ impl Item {
         } = self;
         let blob = Blob::of(&whole.bytes);
         digest.size_bytes = Some(blob.size_bytes);
-        digest.mime.clone_from(&whole.mime);
+        digest.mime = word(&whole.mime);
         digest.tokens = None;
         let content = match whole.text() {
             Some(text) => {
@@ -69,7 +69,7 @@ pub(super) fn is_visible(cx: &ToolCx, artifact: &Artifact) -> bool {
             .versions(path)
             .filter(|block| timeline.is_visible(block))
             .any(|block| match &artifact.content {
-                Content::Text(text) => block.text() == Some(text),
+                Content::Text(text) | Content::Citing(text) => block.text() == Some(text),
                 Content::Blob(blob) => block.blob().map(|shown| shown.digest) == Some(blob.digest),
                 Content::Bare | Content::Absent => named(block) == artifact.file.content_digest,
             })
@@ -83,7 +83,7 @@ fn named(block: &annals_core::block::Block) -> Option<BlobDigest> {
 /// What showing it costs.
 pub(super) fn tokens(artifact: &Artifact) -> u32 {
     match &artifact.content {
-        Content::Text(text) => tokens::count(text),
+        Content::Text(text) | Content::Citing(text) => tokens::count(text),
         Content::Blob(blob) => tokens::media(&artifact.digest.mime, blob.size_bytes),
         Content::Bare | Content::Absent => 0,
     }

@@ -9,8 +9,8 @@ mod source;
 
 use annals_core::ids::SkillName;
 use annals_core::path::{LineRange, LogicalPath, PathKind, RangedPath};
-use annals_core::sources::SourceRow;
-use annals_core::turn::outcome::{Artifact, Notice, Outcome, Output, Payload};
+use annals_core::sources::{SourceRow, citation};
+use annals_core::turn::outcome::{Artifact, Content, Notice, Outcome, Output, Payload};
 use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -190,23 +190,56 @@ impl Reading<'_> {
             self.status.missing_skills.push(path.to_string());
             return;
         };
-        let (item, sources) = source::skill(self.cx, path, &skill);
-        self.sources.extend(sources);
-        self.show(item).await;
+        let item = source::skill(path, &skill, self.sources.len());
+        self.sources.extend(skill.rows());
+        match item.artifact(self.cx).await {
+            Ok(artifact) => self.add_citing(artifact),
+            Err(message) => self.problem(path.as_str(), message),
+        }
+    }
+
+    /// Adds a text that cites rows of this call, unless the model sees it already. That it does is judged by the
+    /// numbers the rows have by now: rows that are not in the pool yet were never shown.
+    fn add_citing(&mut self, artifact: Artifact) {
+        let Content::Text(text) = artifact.content.clone() else {
+            return self.add(artifact);
+        };
+        let rows = self.sources.iter().cloned();
+        let sids = self.cx.timeline(|timeline| timeline.pool().assign(rows).sids);
+        let numbered = citation::renumber(&text, |place| sids.get(place.get() as usize - 1).copied());
+        let as_shown = Artifact {
+            content: Content::Text(numbered.into()),
+            ..artifact.clone()
+        };
+        if item::is_visible(self.cx, &as_shown) {
+            return self.exists(&artifact);
+        }
+        self.status.total_tokens += item::tokens(&as_shown);
+        self.artifacts.push(Artifact {
+            content: Content::Citing(text),
+            ..artifact
+        });
     }
 
     async fn show(&mut self, item: Item) {
         let path = item.path.clone();
         match item.artifact(self.cx).await {
-            Ok(artifact) if item::is_visible(self.cx, &artifact) => {
-                self.status.exists_in_visible_context.push(path.to_string());
-            }
-            Ok(artifact) => {
-                self.status.total_tokens += item::tokens(&artifact);
-                self.artifacts.push(artifact);
-            }
+            Ok(artifact) => self.add(artifact),
             Err(message) => self.problem(path.as_str(), message),
         }
+    }
+
+    fn add(&mut self, artifact: Artifact) {
+        if item::is_visible(self.cx, &artifact) {
+            return self.exists(&artifact);
+        }
+        self.status.total_tokens += item::tokens(&artifact);
+        self.artifacts.push(artifact);
+    }
+
+    fn exists(&mut self, artifact: &Artifact) {
+        let path = artifact.digest.artifact_path.to_string();
+        self.status.exists_in_visible_context.push(path);
     }
 
     fn problem(&mut self, path: &str, message: String) {

@@ -1,6 +1,7 @@
 //! Where the things that can be read come from.
 
 use annals_core::block::{ArtifactKind, FileMeta, SafeDigest, Visibility};
+use annals_core::ids::Sid;
 use annals_core::path::{LogicalPath, SidSet};
 use annals_core::skill::Skill;
 use annals_core::sources::SourceRow;
@@ -51,13 +52,14 @@ pub(super) fn row(row: &SourceRow) -> Item {
     text_item(path, text, "text/markdown")
 }
 
-/// A skill's body, its citations renumbered to the pool's SIDs, and the sources it brings.
-pub(super) fn skill(cx: &ToolCx, path: &LogicalPath, skill: &Skill) -> (Item, Vec<SourceRow>) {
-    let rows = skill.rows();
-    let sids = cx.timeline(|timeline| timeline.pool().assign(rows.iter().cloned()).sids);
-    let body = skill.body_citing(&sids);
+/// A skill's body. It cites the rows that the skill brings by their place in this call, `rows_before` further ones
+/// being there already: what numbers they get is known only when the call is written down.
+pub(super) fn skill(path: &LogicalPath, skill: &Skill, rows_before: usize) -> Item {
+    let places = (rows_before + 1..).filter_map(|place| Sid::try_new(u32::try_from(place).ok()?).ok());
+    let places: Vec<Sid> = places.take(skill.sources.len()).collect();
+    let body = skill.body_citing(&places);
     let text = format!("[ACTIVE SKILL {path}] {}\n{body}", skill.description);
-    (text_item(path.clone(), text, "text/markdown"), rows)
+    text_item(path.clone(), text, "text/markdown")
 }
 
 fn text_item(path: LogicalPath, text: String, mime: &str) -> Item {

@@ -156,6 +156,17 @@ async fn a_huge_answer_costs_only_its_bound() {
 }
 
 #[tokio::test]
+async fn a_page_of_a_hundred_megabytes_is_left_at_its_bound() {
+    let site = Server::start(|_| answer(200, "text/plain", &vec![b'a'; 100_000_000])).await;
+    let page = fetcher(FetchLimits::default())
+        .fetch(&site.url("/"))
+        .await
+        .unwrap();
+    assert_eq!(page.size_bytes, annals_core::limits::WEB_FETCH_MAX_BYTES);
+    assert!(page.text.unwrap().len() < 10_100_000);
+}
+
+#[tokio::test]
 async fn a_server_that_never_answers_is_left_in_time() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

@@ -43,6 +43,7 @@ pub(super) fn script(code: &Code, pace: Pace) -> Script {
         lay_out(has_chart),
         hide(),
         answer(),
+        remember(),
         search(),
         read_again(),
         recall(),
@@ -148,12 +149,21 @@ fn answer() -> Step {
     )
 }
 
+fn remember() -> Step {
+    let params = json!({"query": "which month sold best", "top_k": 3});
+    said(
+        "Asking the memory of earlier turns, by meaning.",
+        Step::call("tc_remember", "react.memsearch", params),
+    )
+}
+
 fn search() -> Step {
     let params = json!({"name_regex": "report\\.", "content_regex": "best month"});
-    said(
-        "Looking for what the last turn left.",
-        Step::call("tc_search", "react.search_files", params),
-    )
+    let step = Step::call("tc_search", "react.search_files", params);
+    Step {
+        expect: vec!["December was the best month".to_owned()],
+        ..said("Looking for the file that says so.", step)
+    }
 }
 
 fn read_again() -> Step {

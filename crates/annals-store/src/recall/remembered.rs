@@ -1,0 +1,61 @@
+//! What is remembered of a block: prompts, answers, notes, attachments and written files; whose words they are.
+//!
+//! Not remembered are a model's thinking, calls and their reports, what tools read or fetched, and what repeats earlier
+//! blocks (summaries, hides). All of that is still on the timeline.
+
+use annals_core::block::{BlobDigest, Block, BlockKind};
+use annals_core::path::PathKind;
+
+use super::Target;
+
+/// A text to remember.
+#[derive(Clone, Copy, Debug)]
+pub struct Remembered<'b> {
+    /// Whose words.
+    pub target: Target,
+    /// The block's whole text.
+    pub text: &'b str,
+    /// What else it is known by: a file's name.
+    pub name: Option<&'b str>,
+    /// The whole file, so that one that is shown again is remembered once.
+    pub content: Option<BlobDigest>,
+}
+
+/// What is remembered of a block, if anything.
+pub fn remembered(block: &Block) -> Option<Remembered<'_>> {
+    let text = block.text().filter(|text| !text.trim().is_empty())?;
+    let said = |target| {
+        Some(Remembered {
+            target,
+            text,
+            name: None,
+            content: None,
+        })
+    };
+    let file = |target| {
+        let known = block.meta().file.as_deref()?.content_digest;
+        Some(Remembered {
+            target,
+            text,
+            name: block.path.as_ref().map(|path| file_name(path.as_str())),
+            content: Some(known.unwrap_or_else(|| BlobDigest::of(text.as_bytes()))),
+        })
+    };
+    match &block.kind {
+        BlockKind::UserPrompt => said(Target::User),
+        BlockKind::AssistantCompletion
+        | BlockKind::Notes
+        | BlockKind::Note
+        | BlockKind::StageClarification => said(Target::Assistant),
+        BlockKind::UserAttachment => file(Target::Attachment),
+        BlockKind::ToolResult if !block.meta().is_digest => match block.path.as_ref()?.kind() {
+            PathKind::File { .. } => file(Target::Assistant),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

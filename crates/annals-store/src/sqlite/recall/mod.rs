@@ -1,0 +1,153 @@
+//! Memory search beside the log, in the same file and the same transactions.
+//!
+//! `index` follows the log and writes, `source` is a conversation's place in the index, `matrix` keeps vectors in
+//! memory, `lexical` looks words up, `search` puts both together, `upkeep` brings the index up to the log, makes missing
+//! vectors, and builds it anew. Nothing here is a second truth: all of it can be dropped and made again from the log.
+
+mod index;
+mod lexical;
+mod matrix;
+mod search;
+mod source;
+mod upkeep;
+
+pub use upkeep::{Progress, ReindexError};
+
+use std::sync::Arc;
+
+use annals_embed::{Embedder, Vector};
+use async_trait::async_trait;
+use rusqlite::Connection;
+
+pub(super) use self::index::Indexer;
+use self::matrix::Matrices;
+use self::search::Looked;
+use super::reader::Readers;
+use super::writer::Writer;
+use crate::log::LogError;
+use crate::recall::rank::By;
+use crate::recall::{Found, Query, Recall, Shortfall};
+
+/// A search brings at most so many blocks into the index before it answers; more are left to a reindex.
+const CATCH_UP_MAX_BLOCKS: u64 = 20_000;
+
+/// Finds what was said in the conversations of a [`SqliteLog`](super::SqliteLog). Cheap to clone.
+#[derive(Clone)]
+pub struct SqliteRecall {
+    writer: Arc<Writer>,
+    readers: Arc<Readers>,
+    embedder: Arc<dyn Embedder>,
+    matrices: Arc<Matrices>,
+    /// Held by whoever is making missing vectors.
+    filling: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl std::fmt::Debug for SqliteRecall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteRecall")
+            .field("embedder", &self.embedder.identity())
+            .finish_non_exhaustive()
+    }
+}
+
+impl SqliteRecall {
+    pub(super) fn new(writer: Arc<Writer>, readers: Arc<Readers>, embedder: Arc<dyn Embedder>) -> Self {
+        SqliteRecall {
+            writer,
+            readers,
+            embedder,
+            matrices: Arc::default(),
+            filling: Arc::default(),
+        }
+    }
+
+    /// Who makes the vectors.
+    pub fn embedder(&self) -> &Arc<dyn Embedder> {
+        &self.embedder
+    }
+
+    /// Bytes of memory that vectors and what belongs to them take now, and for how many passages.
+    pub fn resident(&self) -> (usize, usize) {
+        self.matrices.resident()
+    }
+
+    /// The query's vector, or why there is none.
+    async fn vector_of(&self, query: &Query) -> Result<Option<Vector>, Shortfall> {
+        if query.by == By::Words {
+            return Ok(None);
+        }
+        if let Some(vector) = self.embedder.at_once(&query.text) {
+            return Ok(Some(vector));
+        }
+        let vectors = self.embedder.embed(std::slice::from_ref(&query.text)).await;
+        match vectors {
+            Ok(vectors) => Ok(vectors.into_iter().next()),
+            Err(error) => Err(Shortfall::NoVector {
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    async fn look(&self, query: &Query, vector: Option<&Vector>) -> Result<Looked, LogError> {
+        let (query, vector) = (query.clone(), vector.cloned());
+        let (matrices, identity) = (Arc::clone(&self.matrices), self.embedder.identity().to_owned());
+        self.readers
+            .read(move |words, tx, _| search::look(words, tx, &matrices, &identity, &query, vector.as_ref()))
+            .await
+    }
+}
+
+#[async_trait]
+impl Recall for SqliteRecall {
+    async fn search(&self, query: Query) -> Result<Found, LogError> {
+        let (vector, shortfall) = match self.vector_of(&query).await {
+            Ok(vector) => (vector, None),
+            Err(shortfall) => (None, Some(shortfall)),
+        };
+        let mut looked = self.look(&query, vector.as_ref()).await?;
+        let behind: u64 = looked.behind.iter().map(|behind| behind.blocks).sum();
+        if (1..=CATCH_UP_MAX_BLOCKS).contains(&behind) {
+            for behind in &looked.behind {
+                self.catch_up_with(behind.conversation, |_| true).await?;
+            }
+            looked = self.look(&query, vector.as_ref()).await?;
+        }
+        if matches!(looked.found.shortfall, Some(Shortfall::Pending { .. })) {
+            self.fill_in_background();
+        }
+        let mut found = looked.found;
+        found.shortfall = shortfall.or(found.shortfall);
+        Ok(found)
+    }
+}
+
+/// What the index knows of itself.
+pub(super) struct State {
+    /// Rises whenever everything is made anew.
+    pub(super) epoch: i64,
+    /// Everything up to this row of the log is in the index.
+    pub(super) block: i64,
+    /// Whose vectors there are.
+    pub(super) embedder: Option<String>,
+}
+
+impl State {
+    pub(super) fn read(tx: &Connection) -> rusqlite::Result<Self> {
+        tx.prepare_cached("SELECT epoch, block, embedder FROM recall_state")?
+            .query_row([], |row| {
+                Ok(State {
+                    epoch: row.get(0)?,
+                    block: row.get(1)?,
+                    embedder: row.get(2)?,
+                })
+            })
+    }
+}
+
+/// The last row of the log.
+pub(super) fn last_block(tx: &Connection) -> rusqlite::Result<i64> {
+    let last: Option<i64> = tx
+        .prepare_cached("SELECT max(key) FROM block")?
+        .query_row([], |row| row.get(0))?;
+    Ok(last.unwrap_or(0))
+}

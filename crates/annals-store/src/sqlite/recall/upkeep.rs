@@ -1,0 +1,277 @@
+//! The index brought up to the log, its missing vectors made, or all of it made anew.
+//!
+//! Everything is done in small transactions between those of others, and each leaves a whole index that merely ends
+//! earlier: it may be stopped at any moment and goes on where it was.
+
+use std::sync::Arc;
+
+use annals_embed::EmbedError;
+use rusqlite::{Connection, params};
+
+use super::index::{Indexer, embedded};
+use super::source::Source;
+use super::{SqliteRecall, State, last_block};
+use crate::log::LogError;
+use crate::recall::remembered::remembered;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::reader;
+use crate::sqlite::words::Words;
+
+/// One transaction indexes so many blocks.
+const STEP_BLOCKS: usize = 200;
+/// One request asks for so many vectors.
+const STEP_VECTORS: usize = 64;
+
+/// How far a reindex is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Blocks that were looked at.
+    pub blocks: u64,
+    /// Blocks in all.
+    pub of_blocks: u64,
+    /// Vectors that were made afterwards, by an embedder that cannot make them at once.
+    pub vectors: u64,
+    /// Such vectors in all.
+    pub of_vectors: u64,
+}
+
+/// Why an index could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReindexError {
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// There are no vectors to be had; words are found all the same.
+    #[error("{0}; words are in the index, vectors are missing: run `annals memory reindex` again")]
+    Embed(#[from] EmbedError),
+}
+
+impl SqliteRecall {
+    /// Makes the whole index anew, with the configured embedder; tells `seen` how far it is, and stops when told `false`.
+    /// What is not there yet when it stops is added by the next search or reindex.
+    pub async fn reindex(&self, mut seen: impl FnMut(Progress) -> bool) -> Result<Progress, ReindexError> {
+        let identity = self.embedder.identity().to_owned();
+        self.writer
+            .write(move |work| Ok(clear(work.tx, &identity)?))
+            .await?;
+        self.complete(&mut seen).await
+    }
+
+    /// Adds what is missing: blocks that were written without the index, and vectors that could not be made at once.
+    pub async fn catch_up(&self) -> Result<Progress, ReindexError> {
+        self.complete(&mut |_| true).await
+    }
+
+    async fn complete(&self, seen: &mut impl FnMut(Progress) -> bool) -> Result<Progress, ReindexError> {
+        let (conversations, of_blocks) = self.readers.read(|_, tx, _| Ok(unfinished(tx)?)).await?;
+        let mut progress = Progress {
+            of_blocks,
+            ..Progress::default()
+        };
+        for conversation in conversations {
+            let before = progress.blocks;
+            let finished = self
+                .catch_up_with(conversation, |blocks| {
+                    progress.blocks = before + blocks;
+                    seen(progress)
+                })
+                .await?;
+            if !finished {
+                return Ok(progress);
+            }
+        }
+        self.writer.write(|work| Ok(settle(work.tx)?)).await?;
+        self.fill(&mut progress, seen).await?;
+        Ok(progress)
+    }
+
+    /// Brings one conversation up to the log; false if it was told to stop.
+    pub(super) async fn catch_up_with(
+        &self,
+        conversation: i64,
+        mut seen: impl FnMut(u64) -> bool,
+    ) -> Result<bool, LogError> {
+        let mut done = 0;
+        loop {
+            let embedder = Arc::clone(&self.embedder);
+            let step = self
+                .writer
+                .write(move |work| {
+                    let mut indexer = Indexer::new(Arc::clone(&embedder));
+                    step(work.tx, &mut indexer, conversation)
+                })
+                .await?;
+            done += step as u64;
+            if !seen(done) {
+                return Ok(false);
+            }
+            if step < STEP_BLOCKS {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Makes missing vectors without anybody waiting for them.
+    pub(super) fn fill_in_background(&self) {
+        let recall = self.clone();
+        tokio::spawn(async move {
+            // Whoever is at it already does this too. What fails is tried again by the next search.
+            if let Ok(_filling) = Arc::clone(&recall.filling).try_lock_owned() {
+                let _ = recall.fill(&mut Progress::default(), &mut |_| true).await;
+            }
+        });
+    }
+
+    async fn fill(
+        &self,
+        progress: &mut Progress,
+        seen: &mut impl FnMut(Progress) -> bool,
+    ) -> Result<(), ReindexError> {
+        let identity = self.embedder.identity().to_owned();
+        progress.of_vectors = self.readers.read(|_, tx, _| Ok(count_pending(tx)?)).await?;
+        let mut after = 0;
+        loop {
+            let own = identity.clone();
+            let batch = self
+                .readers
+                .read(move |words, tx, _| pending(words, tx, &own, after))
+                .await?;
+            let Some(last) = batch.docs.last() else {
+                return Ok(());
+            };
+            after = last + 1;
+            let vectors = self.embedder.embed(&batch.texts).await?;
+            let bytes = vectors.iter().map(annals_embed::Vector::to_bytes);
+            let filled: Vec<(i64, Vec<u8>)> = batch.docs.into_iter().zip(bytes).collect();
+            progress.vectors += filled.len() as u64;
+            self.writer
+                .write(move |work| Ok(put(work.tx, batch.epoch, &filled)?))
+                .await?;
+            if !seen(*progress) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Drops everything; from here on vectors are of this embedder.
+fn clear(tx: &Connection, identity: &str) -> rusqlite::Result<()> {
+    tx.execute_batch(
+        "INSERT INTO recall_text (recall_text) VALUES ('delete-all');
+         DELETE FROM recall_passage; DELETE FROM recall_file; DELETE FROM recall_source; DELETE FROM recall_scope;",
+    )?;
+    tx.execute(
+        "UPDATE recall_state SET epoch = epoch + 1, block = 0, embedder = ?1",
+        [identity],
+    )?;
+    Ok(())
+}
+
+/// Conversations that are not wholly in the index, and how many blocks they miss.
+fn unfinished(tx: &Connection) -> rusqlite::Result<(Vec<i64>, u64)> {
+    let mut statement = tx.prepare(
+        "SELECT * FROM (
+             SELECT c.key, coalesce((SELECT max(seq) FROM block WHERE conversation = c.key), 0) - coalesce(s.upto, c.cut) AS left
+             FROM conversation c LEFT JOIN recall_source s ON s.conversation = c.key)
+         WHERE left > 0 ORDER BY key",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    let (mut conversations, mut blocks) = (Vec::new(), 0);
+    for row in rows {
+        let (conversation, left) = row?;
+        conversations.push(conversation);
+        blocks += left.unsigned_abs();
+    }
+    Ok((conversations, blocks))
+}
+
+/// Indexes some more blocks of a conversation; how many.
+fn step(tx: &Connection, indexer: &mut Indexer, conversation: i64) -> Result<usize, Fault> {
+    use rusqlite::OptionalExtension as _;
+    let found: Option<(String, i64)> = tx
+        .prepare_cached("SELECT scope, cut FROM conversation WHERE key = ?1")?
+        .query_row([conversation], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((scope, cut)) = found else { return Ok(0) };
+    let state = State::read(tx)?;
+    let mut source = Source::open(tx, conversation, &scope, cut)?;
+    let own = reader::own_blocks(&mut Words::default(), tx, conversation, source.upto, STEP_BLOCKS)?;
+    for block in &own.blocks {
+        indexer.add(tx, &state, &mut source, block)?;
+    }
+    // A damaged block has no text to remember; the log says so to whoever reads it.
+    source.upto = own.last.unwrap_or(source.upto);
+    source.store(tx)?;
+    Ok(own.rows)
+}
+
+/// Notes that the whole log is in the index, if it is.
+fn settle(tx: &Connection) -> rusqlite::Result<()> {
+    if unfinished(tx)?.0.is_empty() {
+        tx.execute("UPDATE recall_state SET block = ?1", [last_block(tx)?])?;
+    }
+    Ok(())
+}
+
+fn count_pending(tx: &Connection) -> rusqlite::Result<u64> {
+    let count: i64 = tx.query_row(
+        "SELECT count(*) FROM recall_passage WHERE vector IS NULL",
+        [],
+        |row| row.get(0),
+    )?;
+    Ok(count.unsigned_abs())
+}
+
+/// Passages without a vector.
+#[derive(Default)]
+struct Pending {
+    epoch: i64,
+    docs: Vec<i64>,
+    /// What is to be embedded of each.
+    texts: Vec<String>,
+}
+
+/// Some passages without a vector, from a number on.
+fn pending(words: &mut Words, tx: &Connection, identity: &str, from: i64) -> Result<Pending, Fault> {
+    let state = State::read(tx)?;
+    if state.embedder.as_deref() != Some(identity) {
+        return Ok(Pending::default());
+    }
+    let mut statement = tx.prepare_cached(
+        "SELECT p.doc, p.seq, p.start, p.length,
+                (SELECT conversation FROM recall_source WHERE first <= p.doc ORDER BY first DESC LIMIT 1)
+         FROM recall_passage p WHERE p.vector IS NULL AND p.doc >= ?1 ORDER BY p.doc LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![from, STEP_VECTORS as i64])?;
+    let mut found = Pending {
+        epoch: state.epoch,
+        ..Pending::default()
+    };
+    while let Some(row) = rows.next()? {
+        let (doc, seq, start, length): (i64, i64, i64, i64) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let (start, length) = (start as usize, length as usize);
+        let own = reader::own_blocks(words, tx, row.get(4)?, seq - 1, 1)?;
+        let text = own.blocks.first().and_then(|block| {
+            let found = remembered(block)?;
+            let name = found.name.filter(|_| found.text[..start].trim().is_empty());
+            Some(embedded(name, found.text.get(start..start + length)?).into_owned())
+        });
+        found.docs.push(doc);
+        found.texts.push(text.unwrap_or_default());
+    }
+    Ok(found)
+}
+
+/// Keeps vectors, unless everything was made anew since they were asked for.
+fn put(tx: &Connection, epoch: i64, vectors: &[(i64, Vec<u8>)]) -> rusqlite::Result<()> {
+    if State::read(tx)?.epoch != epoch {
+        return Ok(());
+    }
+    let mut statement =
+        tx.prepare_cached("UPDATE recall_passage SET vector = ?2 WHERE doc = ?1 AND vector IS NULL")?;
+    for (doc, vector) in vectors {
+        statement.execute(params![doc, vector])?;
+    }
+    Ok(())
+}

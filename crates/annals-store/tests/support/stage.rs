@@ -1,0 +1,211 @@
+//! A log with memory search, things to say in it, and the index as text.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use annals_core::block::{BlobDigest, Block, BlockKind, FileMeta, Meta, NewBlock};
+use annals_core::ids::{CallId, Scope, TurnId};
+use annals_core::path::{LogicalPath, RelPath};
+use annals_embed::{Embedder, StaticTable};
+use annals_store::recall::{Found, Query, Within};
+use annals_store::testing::{at, conversation};
+use annals_store::{
+    BlockLog, BlockLogExt, LogError, NewConversation, Recall, SqliteLog, SqliteOptions, SqliteRecall,
+};
+
+/// Makes a block of a turn.
+pub(crate) type Says = Box<dyn Fn(&TurnId, &CallId) -> NewBlock + Send>;
+
+pub(crate) fn prompt(text: &str) -> Says {
+    let text = text.to_owned();
+    Box::new(move |turn, _| {
+        NewBlock::new(BlockKind::UserPrompt, turn, LogicalPath::user_prompt(turn))
+            .text("text/plain", text.as_str())
+    })
+}
+
+pub(crate) fn answer(text: &str) -> Says {
+    let text = text.to_owned();
+    Box::new(move |turn, _| {
+        let path = LogicalPath::assistant_completion(turn);
+        NewBlock::new(BlockKind::AssistantCompletion, turn, path).text("text/markdown", text.as_str())
+    })
+}
+
+pub(crate) fn attachment(name: &str, text: &str) -> Says {
+    let (name, text) = (RelPath::parse(name).unwrap(), text.to_owned());
+    Box::new(move |turn, _| {
+        let path = LogicalPath::attachment(turn, &name);
+        NewBlock::new(BlockKind::UserAttachment, turn, path)
+            .text("text/plain", text.as_str())
+            .meta(of_file(&text))
+    })
+}
+
+pub(crate) fn file(name: &str, text: &str) -> Says {
+    let (name, text) = (RelPath::parse(name).unwrap(), text.to_owned());
+    Box::new(move |turn, call| {
+        let meta = Meta {
+            file: of_file(&text).file,
+            ..Meta::of_call(call)
+        };
+        NewBlock::new(BlockKind::ToolResult, turn, LogicalPath::file(turn, &name))
+            .text("text/markdown", text.as_str())
+            .meta(meta)
+    })
+}
+
+fn of_file(text: &str) -> Meta {
+    Meta {
+        file: Some(Box::new(FileMeta {
+            content_digest: Some(BlobDigest::of(text.as_bytes())),
+            ..FileMeta::default()
+        })),
+        ..Meta::EMPTY
+    }
+}
+
+pub(crate) fn scope(text: &str) -> Scope {
+    Scope::parse(text).unwrap()
+}
+
+/// A log in a folder of its own.
+pub(crate) struct Stage {
+    folder: Option<tempfile::TempDir>,
+    path: PathBuf,
+    pub(crate) log: SqliteLog,
+    calls: AtomicU64,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("annals.db");
+        Stage {
+            folder: Some(folder),
+            ..Stage::at(&path, Some(StaticTable::embedder()))
+        }
+    }
+
+    pub(crate) fn at(path: &Path, embedder: Option<Arc<dyn Embedder>>) -> Self {
+        Stage {
+            folder: None,
+            path: path.to_owned(),
+            log: open(path, embedder),
+            calls: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn reopen(&mut self, embedder: Option<Arc<dyn Embedder>>) {
+        self.log = open(&self.path, embedder);
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    pub(crate) fn recall(&self) -> &SqliteRecall {
+        self.log.recall().unwrap()
+    }
+
+    pub(crate) fn new_conversation(&self, name: &str, of: &str) -> NewConversation {
+        NewConversation::new(conversation(name), scope(of), at(0))
+    }
+
+    /// One append to a conversation of `t/p/u`, made if it is new.
+    pub(crate) async fn says(&self, name: &str, says: Vec<Says>) {
+        self.says_in("t/p/u", name, says).await;
+    }
+
+    pub(crate) async fn says_in(&self, of: &str, name: &str, says: Vec<Says>) {
+        match self.log.create(self.new_conversation(name, of)).await {
+            Ok(()) | Err(LogError::Exists { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let id = conversation(name);
+        let lease = self
+            .log
+            .acquire(&id, "test", at(0), Duration::from_secs(60))
+            .await
+            .unwrap();
+        let tail = self.log.tail(&id).await.unwrap();
+        let first = tail.map_or(1, |tail| tail.get() + 1);
+        let turn = TurnId::parse(&format!("turn_{first}")).unwrap();
+        let blocks: Vec<Block> = says
+            .iter()
+            .zip(first..)
+            .map(|(says, number)| {
+                let call = CallId::made(self.calls.fetch_add(1, Ordering::Relaxed));
+                says(&turn, &call).seal(annals_core::ids::Seq::try_new(number).unwrap(), at(number as i64))
+            })
+            .collect();
+        self.log.append(&lease, tail, blocks).await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        let lease = self
+            .log
+            .acquire(&conversation(name), "test", at(0), Duration::from_secs(60))
+            .await
+            .unwrap();
+        self.log.delete(&lease).await.unwrap();
+    }
+
+    pub(crate) fn query(&self, name: &str, text: &str) -> Query {
+        Query::new(scope("t/p/u"), conversation(name), text, at(1_000))
+    }
+
+    pub(crate) async fn search(&self, name: &str, text: &str) -> Found {
+        self.recall().search(self.query(name, text)).await.unwrap()
+    }
+
+    /// Searches all conversations of a scope.
+    pub(crate) async fn everywhere(&self, of: &str, text: &str) -> Found {
+        let query = Query {
+            scope: scope(of),
+            within: Within::Scope,
+            limit: 50,
+            ..self.query("none", text)
+        };
+        self.recall().search(query).await.unwrap()
+    }
+}
+
+fn open(path: &Path, embedder: Option<Arc<dyn Embedder>>) -> SqliteLog {
+    let options = match embedder {
+        Some(embedder) => SqliteOptions::default().recall(embedder),
+        None => SqliteOptions::default(),
+    };
+    SqliteLog::open(path, options).unwrap()
+}
+
+/// The whole index as sorted lines, without the numbers that depend on the order of making.
+pub(crate) fn dump(path: &Path) -> String {
+    let database = rusqlite::Connection::open(path).unwrap();
+    database
+        .execute_batch(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.instances USING fts5vocab (main, recall_text, instance)",
+        )
+        .unwrap();
+    let place = "(SELECT conversation FROM recall_source WHERE first <= doc ORDER BY first DESC LIMIT 1)";
+    let number = "(doc - (SELECT max(first) FROM recall_source WHERE first <= doc))";
+    let queries = [
+        format!(
+            "SELECT 'passage ' || {place} || ' ' || {number} || ' ' || concat_ws(' ', seq, start, length, ts, target, hex(vector)) FROM recall_passage"
+        ),
+        format!("SELECT 'term ' || {place} || ' ' || {number} || ' ' || term FROM temp.instances"),
+        "SELECT concat_ws(' ', 'source', conversation, next, upto) FROM recall_source".to_owned(),
+        "SELECT concat_ws(' ', 'file', conversation, digest) FROM recall_file".to_owned(),
+    ];
+    let mut lines: Vec<String> = Vec::new();
+    for query in queries {
+        let mut statement = database.prepare(&query).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        lines.extend(rows.map(Result::unwrap));
+    }
+    lines.sort();
+    lines.join("\n")
+}

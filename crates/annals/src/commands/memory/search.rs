@@ -1,0 +1,74 @@
+//! `annals memory search`: passages with their paths, the best first.
+
+use annals::core::limits::MEMSEARCH_MAX_HITS;
+use annals::store::Recall as _;
+use annals::store::recall::{Hit, Query, Target, Within};
+use serde_json::{Value, json};
+
+use crate::args::{SearchArgs, TargetArg};
+use crate::failure::{Ended, Failure};
+use crate::paint::{self, BOLD, DIM, NAME, styled};
+use crate::setup::{Setup, conversation_id};
+
+/// So much of a passage is shown to people.
+const SHOWN_CHARS: usize = 300;
+
+pub(crate) async fn run(args: SearchArgs, setup: &Setup) -> Result<Ended, Failure> {
+    let conversation = args.conversation.as_deref().map(conversation_id).transpose()?;
+    let agent = &setup.agent;
+    let query = Query {
+        scope: agent.scope().clone(),
+        within: conversation.map_or(Within::Scope, Within::Conversation),
+        text: args.query,
+        targets: args.target.into_iter().map(target).collect(),
+        limit: usize::from(args.top_k).min(MEMSEARCH_MAX_HITS),
+        since: None,
+        before: None,
+        by: annals::store::recall::rank::By::Both,
+        now: agent.world().now(),
+    };
+    let found = setup.recall.search(query.days(args.days)).await?;
+    if let Some(shortfall) = &found.shortfall {
+        paint::say(&shortfall.to_string());
+    }
+    if args.json {
+        let rows: Vec<Value> = found.hits.iter().map(as_json).collect();
+        paint::print(format!("{}\n", Value::Array(rows)))?;
+    } else {
+        paint::print(found.hits.iter().map(for_people).collect::<String>())?;
+    }
+    Ok(Ended::Well)
+}
+
+fn target(arg: TargetArg) -> Target {
+    match arg {
+        TargetArg::User => Target::User,
+        TargetArg::Assistant => Target::Assistant,
+        TargetArg::Attachment => Target::Attachment,
+    }
+}
+
+fn as_json(hit: &Hit) -> Value {
+    json!({
+        "conversation": hit.conversation,
+        "turn_id": hit.turn,
+        "path": hit.path,
+        "role": hit.target.as_str(),
+        "text": hit.text,
+        "score": (f64::from(hit.score) * 1_000.0).round() / 1_000.0,
+        "ts": hit.ts,
+    })
+}
+
+fn for_people(hit: &Hit) -> String {
+    let path = hit.path.as_ref().map_or("-", |path| path.as_str());
+    format!(
+        "{}  {}  {}  {}  {}\n    {}\n",
+        styled(BOLD, format!("{:.2}", hit.score)),
+        styled(NAME, path),
+        styled(DIM, hit.target.as_str()),
+        styled(DIM, &hit.conversation),
+        styled(DIM, hit.ts),
+        paint::gist(&hit.text, SHOWN_CHARS)
+    )
+}
