@@ -19,10 +19,10 @@ pub(crate) struct Chart {
     pub(crate) series: Vec<Series>,
 }
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 76.0;
-const RIGHT: f64 = 170.0;
+const RIGHT: f64 = 200.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 56.0;
 const INK: &str = "#7d8590";

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 
 use super::chart::{Chart, Series};
-use super::run::{Measured, Run};
+use super::run::{Measured, Outcome, Run};
 use super::table::{self, SYSTEMS};
 use super::workload;
 use crate::repository::root;
@@ -189,7 +189,7 @@ fn grown(
     let series = SYSTEMS.map(|(system, name)| {
         let point = |n: u64| Some((n as f64, cost(run.find(workload, n, system)?)?));
         Series {
-            name: name.to_owned(),
+            name: format!("{name}{}", given_up(run, workload, system)),
             points: run.sizes(workload).into_iter().filter_map(point).collect(),
         }
     });
@@ -202,6 +202,20 @@ fn grown(
             .filter(|series| series.points.len() > 1)
             .collect(),
     }
+}
+
+/// Where a line ends because the system was not done in time.
+fn given_up(run: &Run, workload: &str, system: &str) -> String {
+    let over = run
+        .sizes(workload)
+        .into_iter()
+        .find_map(|n| match run.find(workload, n, system)?.outcome {
+            Outcome::OverTime(seconds) => Some((n, seconds)),
+            _ => None,
+        });
+    over.map_or(String::new(), |(n, seconds)| {
+        format!(" (over {seconds} s at {})", table::grouped(n))
+    })
 }
 
 /// Operations of the core that were measured at several lengths: figures named `… at N blocks`.

@@ -198,7 +198,7 @@ pub(crate) struct Effort {
 
 impl Effort {
     fn runs(self, workload: &Workload, n: u64) -> usize {
-        let is_long = n > 1_000 || matches!(workload.name, "sessions" | "sessions-persisted");
+        let is_long = n >= 1_000 || matches!(workload.name, "sessions" | "sessions-persisted");
         match (self.is_quick, is_long) {
             (true, _) => 1,
             (false, true) => 3,
@@ -207,7 +207,7 @@ impl Effort {
     }
 
     fn limit(self) -> Duration {
-        Duration::from_secs(if self.is_quick { 5 } else { 30 })
+        Duration::from_secs(if self.is_quick { 5 } else { 60 })
     }
 }
 
@@ -231,11 +231,7 @@ pub(crate) fn measure_all(
     let mut measured = Vec::new();
     for (at, (workload, n)) in all.enumerate() {
         let runs = effort.runs(workload, n);
-        eprintln!(
-            "[{}/{total}] {}, n = {n}: {runs} runs each",
-            at + 1,
-            workload.name
-        );
+        eprintln!("[{}/{total}] {}, n = {n}: {runs} × each", at + 1, workload.name);
         measured.extend(in_turns(systems, workload, n, runs, scratch, effort.limit())?);
     }
     Ok(measured)
