@@ -200,15 +200,14 @@ impl Effort {
     fn runs(self, workload: &Workload, n: u64) -> usize {
         let is_long = n > 1_000 || matches!(workload.name, "sessions" | "sessions-persisted");
         match (self.is_quick, is_long) {
-            (true, true) => 1,
-            (true, false) => 2,
+            (true, _) => 1,
             (false, true) => 3,
             (false, false) => 5,
         }
     }
 
     fn limit(self) -> Duration {
-        Duration::from_secs(if self.is_quick { 10 } else { 30 })
+        Duration::from_secs(if self.is_quick { 5 } else { 30 })
     }
 }
 
