@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use crate::flags::Flags;
 use crate::repository::root;
 
-/// Writes `docs/dependencies.md`, `docs/tools.md` and `docs/demo.svg`.
+/// Writes `docs/dependencies.md`, `docs/tools.md` and the pictures of the demo.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     Flags::new(arguments).done()?;
     write("docs/dependencies.md", &dependencies::page()?)?;
@@ -17,7 +17,9 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         .iter()
         .for_each(|line| println!("no word about {line}"));
     write("docs/tools.md", &tools::page()?)?;
-    write("docs/demo.svg", &picture::page()?)
+    let pictures = picture::pictures()?;
+    write("docs/demo.svg", &pictures.whole)?;
+    write("docs/demo-turn.svg", &pictures.second_turn)
 }
 
 fn write(name: &str, text: &str) -> anyhow::Result<()> {

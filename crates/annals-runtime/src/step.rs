@@ -2,6 +2,7 @@
 //! calls they lead to agree.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use annals_core::block::{Blob, BlobDigest};
@@ -128,10 +129,10 @@ async fn load_media(
 ) -> Result<HashMap<BlobDigest, Arc<[u8]>>, RunError> {
     let mut media = HashMap::new();
     for blob in shown {
-        if !media.contains_key(&blob.digest) {
+        if let Entry::Vacant(place) = media.entry(blob.digest) {
             let bytes = agent.artifacts.get(&blob.digest).await;
             let bytes = bytes.map_err(|error| RunError::Artifact(error.to_string()))?;
-            media.insert(blob.digest, Arc::from(&bytes[..]));
+            place.insert(Arc::from(&bytes[..]));
         }
     }
     Ok(media)

@@ -1,4 +1,4 @@
-//! The picture in the README: the demo's timeline as a terminal shows it, taken from a real run.
+//! The pictures in the README: the demo's timeline as a terminal shows it, taken from a real run.
 
 use std::fmt::Write as _;
 use std::process::Stdio;
@@ -15,8 +15,16 @@ const LINE_PX: usize = 19;
 const MARGIN_PX: usize = 20;
 const BAR_PX: usize = 40;
 
+/// What the demo left, as pictures.
+pub(super) struct Pictures {
+    /// Everything.
+    pub(super) whole: String,
+    /// Its second turn, which finds what the first one made.
+    pub(super) second_turn: String,
+}
+
 /// Plays the demo in a folder of its own and draws the timeline that it left.
-pub(super) fn page() -> anyhow::Result<String> {
+pub(super) fn pictures() -> anyhow::Result<Pictures> {
     let home = std::env::temp_dir().join(format!("annals-picture-{}", std::process::id()));
     let drawn = draw(&home.to_string_lossy());
     // The demo's files are of no use after this, and a folder that cannot be removed is no reason to fail.
@@ -24,7 +32,7 @@ pub(super) fn page() -> anyhow::Result<String> {
     drawn
 }
 
-fn draw(home: &str) -> anyhow::Result<String> {
+fn draw(home: &str) -> anyhow::Result<Pictures> {
     annals(&["--home", home, "demo", "--fast"])?;
     let kept = std::fs::read_dir(std::path::Path::new(home).join("demo"))?
         .next()
@@ -38,8 +46,12 @@ fn draw(home: &str) -> anyhow::Result<String> {
         .and_then(|one| one.get("id"))
         .and_then(Json::as_text)
         .context("the demo left no conversation")?;
-    let shown = annals(&["--home", &kept, "--color", "always", "timeline", "show", id])?;
-    Ok(svg(&shown))
+    let show = ["--home", &kept, "--color", "always", "timeline", "show", id];
+    let second = ["--turn", "turn_demo_2"];
+    Ok(Pictures {
+        whole: svg(&annals(&show)?),
+        second_turn: svg(&annals(&[&show[..], &second[..]].concat())?),
+    })
 }
 
 fn annals(arguments: &[&str]) -> anyhow::Result<String> {

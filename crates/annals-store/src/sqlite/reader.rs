@@ -15,9 +15,15 @@ use super::words::Words;
 use super::{SqliteOptions, connect};
 use crate::log::LogError;
 
-/// At most so many read at once, each on a connection that is kept for the next; more would wait for the same disk,
+/// At most so many read at once, each on a connection of its own; more would wait for the same disk,
 /// and a thousand conversations opened together must not make a thousand connections.
 const READERS_MAX: usize = 8;
+
+/// So many connections are kept when nobody reads.
+const IDLE_MAX_CONNECTIONS: usize = 4;
+
+/// Pages that a reader keeps; the system keeps them all.
+const READER_CACHE_KIB: i32 = 4_096;
 
 /// Connections that only read.
 #[derive(Debug)]
@@ -78,7 +84,7 @@ impl Readers {
         // Nothing was written, so there is nothing to lose if this fails.
         let ended = tx.rollback();
         let mut idle = self.lock();
-        if ended.is_ok() && idle.len() < READERS_MAX {
+        if ended.is_ok() && idle.len() < IDLE_MAX_CONNECTIONS {
             idle.push(reader);
         }
         outcome.map_err(|fault| fault.into_log(&self.database))
@@ -87,6 +93,8 @@ impl Readers {
     fn open(&self) -> rusqlite::Result<Reader> {
         let connection = connect(&self.path, self.vfs.as_deref())?;
         connection.pragma_update(None, "query_only", true)?;
+        // In KiB when negative.
+        connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
         Ok(Reader {
             connection,
             words: Words::default(),
