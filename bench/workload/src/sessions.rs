@@ -11,6 +11,8 @@ use crate::meter::{Figures, Meter, rss_bytes};
 use crate::model::Scripted;
 
 const ROUNDS: usize = 10;
+/// Sessions before the measured ones, so that what a process needs once is not charged to them.
+const WARM_UP_SESSIONS: usize = 50;
 const MODEL_DELAY: Duration = Duration::from_millis(100);
 
 fn model() -> Scripted {
@@ -30,9 +32,10 @@ pub(crate) async fn durable(n: usize, directory: &Path) -> anyhow::Result<Figure
 }
 
 async fn measure(agent: Agent, n: usize) -> anyhow::Result<Figures> {
+    let _warm = all(&agent, "w", WARM_UP_SESSIONS, ROUNDS).await?;
     let before = rss_bytes();
     let meter = Meter::start();
-    let kept = all(&agent, n, ROUNDS).await?;
+    let kept = all(&agent, "s", n, ROUNDS).await?;
     let figures = meter.stop();
     let rss_bytes = Some(rss_bytes().saturating_sub(before));
     drop(kept);
@@ -45,18 +48,18 @@ pub(crate) async fn in_flight(n: usize, directory: &Path) -> anyhow::Result<Figu
     let model = Scripted::new(0, "add_one", json!({"x": 1})).after(MODEL_DELAY);
     let agent = memory_agent(model.clone(), directory).await?;
     let meter = Meter::start();
-    all(&agent, n, 0).await?;
+    all(&agent, "s", n, 0).await?;
     Ok(Figures {
         in_flight: Some(model.most_waiting()),
         ..meter.stop()
     })
 }
 
-async fn all(agent: &Agent, n: usize, rounds: usize) -> anyhow::Result<Vec<Session>> {
+async fn all(agent: &Agent, name: &'static str, n: usize, rounds: usize) -> anyhow::Result<Vec<Session>> {
     let mut running = JoinSet::new();
     for number in 0..n {
         let agent = agent.clone();
-        running.spawn(async move { converse(&agent, &format!("s{number}"), rounds).await });
+        running.spawn(async move { converse(&agent, &format!("{name}{number}"), rounds).await });
     }
     let mut kept = Vec::with_capacity(n);
     while let Some(session) = running.join_next().await {

@@ -94,7 +94,7 @@ pub(crate) const ALL: &[Workload] = &[
         title: "file-exists on 1 stream",
         cost: Cost::Rate("operations/s"),
         sizes: &[20_000],
-        quick_sizes: &[5_000],
+        quick_sizes: &[2_000],
         note: "",
     },
     Workload {
@@ -102,7 +102,7 @@ pub(crate) const ALL: &[Workload] = &[
         title: "file-exists on 8 streams",
         cost: Cost::Rate("operations/s"),
         sizes: &[20_000],
-        quick_sizes: &[5_000],
+        quick_sizes: &[2_000],
         note: "",
     },
     Workload {
@@ -207,7 +207,7 @@ impl Effort {
     }
 
     fn limit(self) -> Duration {
-        Duration::from_secs(if self.is_quick { 5 } else { 60 })
+        Duration::from_secs(if self.is_quick { 8 } else { 60 })
     }
 }
 
