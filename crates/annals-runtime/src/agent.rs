@@ -18,7 +18,8 @@ use annals_embed::StaticTable;
 use annals_model::{Model, Window};
 use annals_sandbox::{Backend, SandboxSpec, Target};
 use annals_store::{
-    ArtifactStore, BlockLog, LogError, NewConversation, Recall, SqliteLog, SqliteOptions, Workspace,
+    ArtifactStore, BlockLog, BlockLogExt as _, LogError, NewConversation, Recall, SqliteLog, SqliteOptions,
+    Workspace,
 };
 use annals_tools::skills::{NoSkills, Skills};
 use annals_tools::{ConversationCx, Tool, ToolTable};
@@ -37,9 +38,6 @@ use crate::listen::{Listen, Nobody};
 use crate::session::Session;
 use crate::step::Frame;
 use crate::world::World;
-
-/// How many blocks are read at a time when a conversation is opened.
-const READ_PAGE_BLOCKS: usize = 10_000;
 
 /// What an agent is made of.
 pub(crate) struct AgentParts {
@@ -247,21 +245,8 @@ impl Agent {
             conversation: id.clone(),
             source,
         };
-        let mut timeline = Timeline::default();
-        loop {
-            let page = self
-                .parts
-                .log
-                .read(id, timeline.next_seq(), READ_PAGE_BLOCKS)
-                .await?;
-            let is_last = page.len() < READ_PAGE_BLOCKS;
-            for block in page {
-                timeline.push(Arc::new(block)).map_err(fold)?;
-            }
-            if is_last {
-                return Ok(timeline);
-            }
-        }
+        let blocks = self.parts.log.read_all(id).await?;
+        Timeline::fold(blocks.into_iter().map(Arc::new)).map_err(fold)
     }
 
     /// Runs one turn: takes the session and gives it back with the turn on its timeline. A turn that a crash left

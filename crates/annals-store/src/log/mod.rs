@@ -100,9 +100,22 @@ pub trait BlockLogExt: BlockLog {
         Ok(self.get(id).await?.tail)
     }
 
-    /// The whole conversation.
+    /// The whole conversation. A long one is read in two halves at once: blocks never change, so they fit together.
     async fn read_all(&self, id: &ConversationId) -> Result<Vec<Block>, LogError> {
-        self.read(id, Seq::FIRST, usize::MAX).await
+        const WORTH_HALVING_BLOCKS: u64 = 5_000;
+        let tail = self.tail(id).await?.map_or(0, Seq::get);
+        let Some(middle) = Seq::try_new(tail / 2)
+            .ok()
+            .filter(|_| tail >= WORTH_HALVING_BLOCKS)
+        else {
+            return self.read(id, Seq::FIRST, usize::MAX).await;
+        };
+        let (mut blocks, later) = futures::try_join!(
+            self.read(id, Seq::FIRST, middle.get() as usize),
+            self.read(id, middle.next(), usize::MAX)
+        )?;
+        blocks.extend(later);
+        Ok(blocks)
     }
 
     /// Blocks after `seq` (`None`: all of them), at most `limit`.
