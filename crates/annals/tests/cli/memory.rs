@@ -93,6 +93,8 @@ fn targets_and_other_scopes_narrow_what_is_found() {
     assert_eq!(found(&["--target", "attachment"]), ["attachment"]);
     assert!(found(&["--target", "attachment", "--target", "user"]).contains(&"user".to_owned()));
     assert!(found(&["--scope", "local/default/somebody"]).is_empty());
+    let nothing = annals.run(&["memory", "search", "porto", "--scope", "local/default/somebody"]);
+    assert!(nothing.good().stderr.contains("nothing was found"));
 }
 
 #[test]
@@ -149,6 +151,7 @@ fn a_deleted_conversation_is_forgotten() {
 fn what_cannot_be_searched_is_refused_in_one_sentence() {
     let annals = remembering();
     let shown = [
+        annals.run(&["memory", "search", " "]),
         annals.run(&["memory", "search", "x", "--conversation", "none"]),
         annals.run(&["memory", "search", "x", "--top-k", "0"]),
         annals.run(&["memory", "search", "x", "--conversation", "trip", "--all"]),
@@ -165,6 +168,7 @@ fn what_cannot_be_searched_is_refused_in_one_sentence() {
     ]
     .map(|ran| format!("{} {}", ran.code, ran.stderr.lines().next().unwrap_or_default()));
     insta::assert_snapshot!(shown.join("\n"), @r"
+    2 error: the query has no words: say what to look for
     2 error: conversation `none` does not exist: see `annals conversations`
     2 error: invalid value '0' for '--top-k <N>': 0 is not in 1..=65535
     2 error: the argument '--conversation <C>' cannot be used with '--all'

@@ -14,6 +14,9 @@ use crate::setup::{Setup, conversation_id};
 const SHOWN_CHARS: usize = 300;
 
 pub(crate) async fn run(args: SearchArgs, setup: &Setup) -> Result<Ended, Failure> {
+    if args.query.trim().is_empty() {
+        return Err(Failure::usage("the query has no words: say what to look for"));
+    }
     let conversation = args.conversation.as_deref().map(conversation_id).transpose()?;
     let agent = &setup.agent;
     let query = Query {
@@ -30,6 +33,9 @@ pub(crate) async fn run(args: SearchArgs, setup: &Setup) -> Result<Ended, Failur
     let found = setup.recall.search(query.days(args.days)).await?;
     if let Some(shortfall) = &found.shortfall {
         paint::say(&shortfall.to_string());
+    }
+    if found.hits.is_empty() {
+        paint::say("nothing was found: try other words, or search further back with `--days`");
     }
     if args.json {
         let rows: Vec<Value> = found.hits.iter().map(as_json).collect();
