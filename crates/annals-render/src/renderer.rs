@@ -283,7 +283,8 @@ impl Shared {
             pages,
         );
         let desk = Desk::new(code, choice.store, prepared.pictures.list());
-        let document = typst::layout(&desk, self.limits.pages)?;
+        let mut document = typst::layout(&desk, self.limits.pages)?;
+        document.info_mut().title = prepared.document.title.as_deref().map(Into::into);
         if !choice.missing.is_empty() {
             prepared.warnings.push(Warning::MissingGlyphs {
                 chars: choice.missing,

@@ -6,7 +6,7 @@
 
 pub(crate) mod code;
 mod math;
-mod widths;
+mod measure;
 pub(crate) mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,18 +6,16 @@
 use std::fmt::Write as _;
 
 use crate::doc::{
-    Align, Block, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, Table, TableWidth,
-    is_clickable,
+    Align, Block, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
 };
 use crate::fonts::Choice;
-use crate::grid::{Grid, Slot};
 use crate::picture::Pictures;
 use crate::request::{PageOptions, PngView, shorten};
 
 use super::world::picture_path;
 
-/// The size of the body text, as the template has it.
-const BODY_SIZE_PT: f64 = 10.0;
+mod table;
+
 /// Margin of a page in points.
 const MARGIN_PT: f64 = 64.0;
 /// Margin of a continuous picture in points.
@@ -28,8 +26,6 @@ const PT_PER_PX: f64 = 0.75;
 const MAX_RUN_IN_CELL: usize = 24;
 /// The same for a line of code.
 const MAX_RUN_IN_CODE: usize = 78;
-/// Cells up to this length are kept on one page.
-const KEEP_CELL_CHARS: usize = 400;
 
 /// How the pages are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +72,7 @@ pub(crate) fn write(
         in_cell: false,
         in_list: false,
         emoji: fonts.emoji.as_deref(),
+        lang: fonts.lang,
     };
     writer.head(fonts, page, pages, margin_pt);
     writer.body();
@@ -112,6 +109,7 @@ struct Writer<'a> {
     in_cell: bool,
     in_list: bool,
     emoji: Option<&'a str>,
+    lang: &'a str,
 }
 
 impl Writer<'_> {
@@ -127,10 +125,9 @@ impl Writer<'_> {
         } else {
             "auto".to_owned()
         };
-        let title = self.document.title.as_deref().map_or("none".to_owned(), literal);
         let _ = writeln!(
             self.out,
-            "#import \"/template.typ\": *\n#show: report.with(title: {title}, lang: {}, body-fonts: ({}), \
+            "#import \"/template.typ\": *\n#show: report.with(lang: {}, body-fonts: ({}), \
              code-fonts: ({}), width: {width_pt}pt, height: {height}, margin: {margin_pt}pt, numbered: {})",
             literal(fonts.lang),
             families(&fonts.body),
@@ -142,6 +139,10 @@ impl Writer<'_> {
     fn body(&mut self) {
         let document = self.document;
         self.put("#{\n");
+        if let Some(title) = &document.title {
+            let call = format!("document-title({})\n", literal(title));
+            self.put(&call);
+        }
         if let Some(title) = document.printed_title() {
             let call = format!("title-block({})\n", literal(title));
             self.put(&call);
@@ -280,95 +281,6 @@ impl Writer<'_> {
             let _ = write!(self.out, "checkbox({done}) + ");
         }
         self.body_of(&item.blocks);
-    }
-
-    fn table(&mut self, table: &Table) {
-        let grid = Grid::of(table);
-        let aligns: String = (0..grid.columns)
-            .map(|column| align(table.align(column)).to_owned() + ", ")
-            .collect();
-        let size_em = match grid.columns {
-            0..=4 => 0.92,
-            5..=6 => 0.86,
-            7..=8 => 0.78,
-            9..=11 => 0.7,
-            _ => 0.6,
-        };
-        let columns = match table.width {
-            // Within a cell or a list there is less room than the page has.
-            TableWidth::Natural if self.in_cell || self.in_list => grid.columns.to_string(),
-            TableWidth::Natural => {
-                let widths = super::widths::columns(&grid, size_em * BODY_SIZE_PT, self.text_width_pt);
-                let points =
-                    |widths: Vec<f64>| widths.iter().map(|width| format!("{width:.2}pt, ")).collect();
-                widths.map(points).map_or_else(
-                    || grid.columns.to_string(),
-                    |widths: String| format!("({widths})"),
-                )
-            }
-            TableWidth::Full => format!("({},)", column_shares(&grid).join(", ")),
-        };
-        let cells = table.head.iter().chain(&table.rows).flatten();
-        let longest = cells.map(|cell| text_length(&cell.blocks)).max().unwrap_or(0);
-        let _ = write!(
-            self.out,
-            "data-table(columns: {columns}, head: {}, align: ({aligns}), size: {size_em}em, keep: {}, head-cells: (",
-            grid.head_rows,
-            longest <= KEEP_CELL_CHARS,
-        );
-        let was_in_cell = std::mem::replace(&mut self.in_cell, true);
-        self.rows(&grid.rows[..grid.head_rows]);
-        self.put("), (\n");
-        self.rows(&grid.rows[grid.head_rows..]);
-        self.put("))");
-        self.in_cell = was_in_cell;
-    }
-
-    fn rows(&mut self, rows: &[Vec<Slot<'_>>]) {
-        for row in rows {
-            for slot in row {
-                let Slot::Cell {
-                    cell,
-                    colspan,
-                    rowspan,
-                    ..
-                } = slot
-                else {
-                    continue;
-                };
-                let style = cell.map(|cell| cell.style).unwrap_or_default();
-                let bold = cell.is_some_and(|cell| cell.header) || style.bold == Some(true);
-                let plain =
-                    *colspan == 1 && *rowspan == 1 && style.background.is_none() && style.align.is_none();
-                if !plain {
-                    let _ = write!(self.out, "table.cell(colspan: {colspan}, rowspan: {rowspan}, ");
-                    if let Some(fill) = style.background {
-                        let _ = write!(self.out, "fill: rgb(\"{}\"), ", fill.hex());
-                    }
-                    if let Some(own) = style.align {
-                        let _ = write!(self.out, "align: {}, ", align(own));
-                    }
-                }
-                let text_style = Style {
-                    bold: bold.then_some(true),
-                    background: None,
-                    align: None,
-                    ..style
-                };
-                let styled = !text_style.is_plain();
-                if styled {
-                    self.put("group(");
-                    self.group_style(&Style {
-                        border: None,
-                        ..text_style
-                    });
-                }
-                self.body_of(cell.map_or(&[], |cell| &cell.blocks));
-                self.put(if styled { ")" } else { "" });
-                self.put(if plain { ", " } else { "), " });
-            }
-            self.put("\n");
-        }
     }
 
     fn group_style(&mut self, style: &Style) {
@@ -615,32 +527,6 @@ fn align(align: Align) -> &'static str {
         Align::Center => "center",
         Align::Right => "right",
     }
-}
-
-/// The share of the width each column gets, by its longest text.
-fn column_shares(grid: &Grid<'_>) -> Vec<String> {
-    let mut shares = vec![6; grid.columns];
-    for slot in grid.rows.iter().flatten() {
-        if let Slot::Cell {
-            cell: Some(cell),
-            column,
-            colspan: 1,
-            ..
-        } = slot
-        {
-            shares[*column] = shares[*column].max(text_length(&cell.blocks).min(40));
-        }
-    }
-    shares.into_iter().map(|share| format!("{share}fr")).collect()
-}
-
-fn text_length(blocks: &[Block]) -> usize {
-    let length = |block: &Block| match block {
-        Block::Paragraph(inlines) | Block::Heading { inlines, .. } => crate::doc::plain_text(inlines).len(),
-        Block::Code { text, .. } => text.len(),
-        _ => KEEP_CELL_CHARS,
-    };
-    blocks.iter().map(length).sum()
 }
 
 /// Puts invisible places to break a line into runs of more than `longest` characters: text that leaves the

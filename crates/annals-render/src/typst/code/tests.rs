@@ -28,7 +28,7 @@ fn a_document_becomes_calls_with_string_literals() {
                   ![pic](a.png)\n\n---\n\n[^1]: a note";
     insta::assert_snapshot!(code_of(&markdown::read(source)), @r##"
     #import "/template.typ": *
-    #show: report.with(title: none, lang: "en", body-fonts: ("noto sans", ), code-fonts: ("dejavu sans mono", ), width: 595.28pt, height: 841.89pt, margin: 64pt, numbered: true)
+    #show: report.with(lang: "en", body-fonts: ("noto sans", ), code-fonts: ("dejavu sans mono", ), width: 595.28pt, height: 841.89pt, margin: 64pt, numbered: true)
     #{
     heading(level: 1)[#"A \"title\"";]
     par[#"Text with ";#inline-code("code");#", ";#strong[#"bold ";#emph[#"both";];];#", ";#link("https://x.example")[#"a link";];#", ";#math.equation(block: false, alt: "x^2", [#math.attach([#symbol("x");], t: [#"2";]);]);#[#footnote([#"a note";])<note-0>];#" and ";#cited((7, false), );#".";]
@@ -36,9 +36,9 @@ fn a_document_becomes_calls_with_string_literals() {
     [#"two";]
     enum(start: 1, tight: true, [#"inner";], )
     }, ))
-    data-table(columns: 2, head: 1, align: (left, right, ), size: 0.92em, keep: true, head-cells: (group(weight: "bold", [#"L";]), group(weight: "bold", [#"R";]), 
+    data-table(columns: (19.88pt, 62.44pt, ), rows: (16.57pt, 16.57pt, ), head: 1, align: (left, right, ), size: 0.92em, keep: true, head-cells: (group(weight: "bold", [#edge;#"L";]), group(weight: "bold", [#"R";#edge;]), 
     ), (
-    [#"a";], [#"#panic(\"x\")";], 
+    [#edge;#"a";], [#"#panic(\"x\")";#edge;], 
     ))
     raw(block: true, lang: "rs", "fn main() {}")
     quoted([#"quoted";])
@@ -152,10 +152,10 @@ fn identifiers(node: &SyntaxNode, out: &mut BTreeSet<String>) {
 }
 
 /// What the template and the writers of this module call.
-const KNOWN: [&str; 86] = [
+const KNOWN: [&str; 90] = [
     "report",
     "with",
-    "title",
+    "document-title",
     "lang",
     "body-fonts",
     "code-fonts",
@@ -177,6 +177,10 @@ const KNOWN: [&str; 86] = [
     "checkbox",
     "data-table",
     "columns",
+    "rows",
+    "auto",
+    "edge",
+    "tall",
     "head",
     "align",
     "size",
