@@ -107,7 +107,14 @@ impl Renderer {
         self.lay_out(prepared, |shared, prepared| {
             let page = prepared.page;
             let document = shared.pages(prepared, Pages::for_view(page.png))?;
-            let bytes = typst::png(&document, page.png, page.pixels_per_inch, &mut prepared.warnings)?;
+            let pixels = typst::Pixels::of(prepared.pictures.list());
+            let bytes = typst::png(
+                &document,
+                page.png,
+                page.pixels_per_inch,
+                pixels,
+                &mut prepared.warnings,
+            )?;
             Ok(prepared.rendered(bytes, "image/png", Some(document.pages().len())))
         })
     }

@@ -5,6 +5,7 @@
 //! nothing else: no file system, no packages, no clock.
 
 pub(crate) mod code;
+mod encode;
 mod math;
 mod measure;
 pub(crate) mod world;
@@ -20,6 +21,7 @@ use crate::fonts::Fonts;
 use crate::limits::{MAX_PNG_PIXELS, MAX_PNG_SIDE};
 use crate::picture::Picture;
 use crate::request::{PngView, RenderError, Warning};
+pub(crate) use encode::Pixels;
 use world::Desk;
 
 /// Calls after which an unused layout result is forgotten.
@@ -82,7 +84,13 @@ pub(crate) fn rasterise(picture: &Picture, fonts: &Fonts) -> Result<Vec<u8>, Ren
     );
     let desk = Desk::new(code, fonts.all(), std::slice::from_ref(picture));
     let document = layout(&desk, 1)?;
-    png(&document, PngView::Page(1), 192.0, &mut Vec::new())
+    png(
+        &document,
+        PngView::Page(1),
+        192.0,
+        Pixels::of(std::slice::from_ref(picture)),
+        &mut Vec::new(),
+    )
 }
 
 /// The pages as one picture.
@@ -90,6 +98,7 @@ pub(crate) fn png(
     document: &PagedDocument,
     view: PngView,
     pixels_per_inch: f64,
+    pixels: Pixels,
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<u8>, RenderError> {
     let pages = document.pages();
@@ -133,7 +142,7 @@ pub(crate) fn png(
     let pixmap = result.map_err(|_| RenderError::Layout {
         reason: "the rasteriser panicked".to_owned(),
     })?;
-    pixmap.encode_png().map_err(|error| RenderError::Layout {
+    encode::png(pixmap, pixels).map_err(|error| RenderError::Layout {
         reason: error.to_string(),
     })
 }
