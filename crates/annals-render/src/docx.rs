@@ -60,6 +60,7 @@ pub(crate) fn write(
         numbered: Vec::new(),
         notes: vec![None; document.footnotes.len()],
         notes_seen: 0,
+        open_notes: Vec::new(),
         next_drawing: 1,
         text_width: width_pt * 20.0 - 2.0 * MARGIN,
         text_height: height_pt * 20.0 - 2.0 * MARGIN,
@@ -144,6 +145,8 @@ struct Writer<'a> {
     /// The number each footnote got at its first mention.
     notes: Vec<Option<usize>>,
     notes_seen: usize,
+    /// The notes that are being written, one within the other.
+    open_notes: Vec<usize>,
     next_drawing: usize,
     /// Twentieths of a point.
     text_width: f64,
@@ -506,6 +509,7 @@ impl Writer<'_> {
             return;
         };
         match *slot {
+            None if !self.open_notes.is_empty() => self.note_in_note(index),
             Some(number) => {
                 let look = RunLook {
                     vertical: Some("superscript"),
@@ -523,6 +527,28 @@ impl Writer<'_> {
                 );
             }
         }
+    }
+
+    /// Word refuses a note within a note: one that only another note mentions stands there in brackets.
+    fn note_in_note(&mut self, index: usize) {
+        let document = self.document;
+        if self.open_notes.contains(&index) {
+            return;
+        }
+        self.open_notes.push(index);
+        run::text(&mut self.out, " (", &RunLook::default());
+        let paragraphs = document.footnotes[index].iter().filter_map(|block| match block {
+            Block::Paragraph(inlines) => Some(inlines),
+            _ => None,
+        });
+        for (at, inlines) in paragraphs.enumerate() {
+            if at > 0 {
+                run::text(&mut self.out, " ", &RunLook::default());
+            }
+            self.inlines(inlines, RunLook::default());
+        }
+        run::text(&mut self.out, ")", &RunLook::default());
+        self.open_notes.pop();
     }
 
     /// The notes that were mentioned, in the order of their numbers, with the relations of their part.
@@ -548,6 +574,7 @@ impl Writer<'_> {
             .collect();
         numbered.sort_unstable();
         for (number, index) in numbered {
+            self.open_notes = vec![index];
             let _ = write!(self.out, "<w:footnote w:id=\"{number}\">");
             self.out.push_str(
                 "<w:p><w:pPr><w:pStyle w:val=\"FootnoteText\"/></w:pPr><w:r><w:rPr><w:rStyle \
@@ -560,7 +587,7 @@ impl Writer<'_> {
             let blocks = document.footnotes[index].as_slice();
             let rest = match blocks {
                 [Block::Paragraph(inlines), rest @ ..] => {
-                    self.inlines(&without_notes(inlines), RunLook::default());
+                    self.inlines(inlines, RunLook::default());
                     rest
                 }
                 blocks => blocks,
@@ -569,6 +596,7 @@ impl Writer<'_> {
             self.blocks(rest, place);
             self.out.push_str("</w:footnote>");
         }
+        self.open_notes.clear();
         self.picture_ids = body_pictures;
         let relations = std::mem::replace(&mut self.relations, body_relations);
         (std::mem::replace(&mut self.out, body), relations)
@@ -618,15 +646,6 @@ impl Writer<'_> {
              </pic:spPr></pic:pic></a:graphicData></a:graphic></wp:inline></w:drawing></w:r>"
         );
     }
-}
-
-/// A note within a note cannot be expressed.
-fn without_notes(inlines: &[Inline]) -> Vec<Inline> {
-    inlines
-        .iter()
-        .filter(|inline| !matches!(inline, Inline::FootnoteRef(_)))
-        .cloned()
-        .collect()
 }
 
 #[cfg(test)]

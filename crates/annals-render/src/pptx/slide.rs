@@ -20,7 +20,6 @@ const QUIET: &str = "5C6470";
 /// The slide and its relations; `layout` and `picture` name the parts they point to.
 pub(super) fn write(
     slide: &Slide,
-    known: &dyn Fn(u32) -> bool,
     picture: &dyn Fn(usize) -> String,
 ) -> (String, Relations) {
     let mut relations = Relations::default();
@@ -30,7 +29,6 @@ pub(super) fn write(
         out: String::new(),
         relations,
         next_id: 2,
-        known,
         picture,
     };
     writer.title(slide);
@@ -81,7 +79,6 @@ struct Writer<'a> {
     out: String,
     relations: Relations,
     next_id: usize,
-    known: &'a dyn Fn(u32) -> bool,
     picture: &'a dyn Fn(usize) -> String,
 }
 
@@ -455,14 +452,7 @@ impl Writer<'_> {
             Inline::Link { inlines, .. } => self.inlines(inlines, look),
             Inline::Image(image) => self.run(&format!("[{}]", image.alt), look),
             Inline::Cite(sids) => {
-                let known = |sid: &u32| {
-                    if (self.known)(*sid) {
-                        sid.to_string()
-                    } else {
-                        format!("{sid}?")
-                    }
-                };
-                let marks: Vec<String> = sids.iter().map(known).collect();
+                let marks: Vec<String> = sids.iter().map(u32::to_string).collect();
                 self.run(
                     &format!("[{}]", marks.join(", ")),
                     Look {

@@ -319,13 +319,19 @@ async fn read(body: Body) -> Result<Fetched, FetchError> {
     let name = last_segment(&url).to_owned();
     let (title, text) = match mime.as_str() {
         "text/html" | "application/xhtml+xml" => {
-            let at = url.clone();
+            let (at, arrived) = (url.clone(), unpacked.is_cut.then_some(unpacked.bytes.len()));
             let page = quarantined(&mime, move || {
                 let html = body::text(&unpacked.bytes, charset.as_deref(), body::Declared::InHtml);
                 Ok(page::read(&html, &at))
             })
             .await?;
-            (page.title, Some(page.markdown))
+            let mut text = page.markdown;
+            if let Some(bytes) = page.cut_after_bytes.or(arrived) {
+                text.push_str(&format!(
+                    "\n\n...[the page goes on: only its first {bytes} bytes were read]"
+                ));
+            }
+            (page.title, Some(text))
         }
         "application/pdf" => {
             let text = quarantined(&mime, move || {

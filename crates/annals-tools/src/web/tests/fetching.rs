@@ -133,6 +133,7 @@ async fn redirects_are_followed_to_the_end_and_loops_are_left() {
 async fn a_huge_answer_costs_only_its_bound() {
     let site = Server::start(|head| match target(head) {
         "/text" => answer(200, "text/plain", &[b'a'; 300_000]),
+        "/page" => answer(200, "text/html", format!("<p>A {}", "long ".repeat(60_000)).as_bytes()),
         "/bomb" => packed_answer(200, "text/plain", "gzip", &gzip(&[b'a'; 5_000_000])),
         "/bomb.pdf" => packed_answer(200, "application/pdf", "gzip", &gzip(&[b'a'; 500_000])),
         _ => answer(200, "text/plain", b""),
@@ -151,6 +152,13 @@ async fn a_huge_answer_costs_only_its_bound() {
                 .ends_with("...[the answer is longer than the 1000 bytes that are fetched]")
         );
     }
+    let page = fetcher.fetch(&site.url("/page")).await.unwrap();
+    assert_eq!(page.size_bytes, 1_000);
+    assert!(
+        page.text
+            .unwrap()
+            .ends_with("long\n\n...[the page goes on: only its first 1000 bytes were read]")
+    );
     let error = fetcher.fetch(&site.url("/bomb.pdf")).await.unwrap_err();
     assert_eq!(error, FetchError::TooLarge { limit_bytes: 1_000 });
 }
