@@ -24,6 +24,9 @@ pub(crate) const MIME: &str = "application/vnd.openxmlformats-officedocument.wor
 const MARGIN: f64 = 1280.0;
 const EMU_PER_TWIP: f64 = 635.0;
 
+/// Space behind a list in twentieths of a point, as behind a paragraph.
+const AFTER_LIST: usize = 140;
+
 /// Writes the file.
 pub(crate) fn write(
     document: &Document,
@@ -132,6 +135,8 @@ struct Place {
     in_cell: bool,
     /// The size of its text, when it is not the style's.
     half_points: Option<usize>,
+    /// It is the last of the outermost list, which keeps a distance to what follows.
+    ends_list: bool,
 }
 
 struct Writer<'a> {
@@ -193,9 +198,11 @@ impl Writer<'_> {
     }
 
     fn blocks(&mut self, blocks: &[Block], place: Place) {
+        let ends_list = place.ends_list;
         let mut place = place;
         let mut after_code = false;
-        for block in blocks {
+        for (index, block) in blocks.iter().enumerate() {
+            place.ends_list = ends_list && index + 1 == blocks.len();
             let is_code = matches!(block, Block::Code { .. });
             if after_code && is_code {
                 // Neighbours with equal borders grow together into one box.
@@ -299,6 +306,9 @@ impl Writer<'_> {
         if run::is_right_to_left(inlines) {
             xml.push_str("<w:bidi/>");
         }
+        if place.ends_list {
+            let _ = write!(xml, "<w:spacing w:after=\"{AFTER_LIST}\"/>");
+        }
         if place.lists > 0 && place.number.is_none() {
             let _ = write!(xml, "<w:ind w:left=\"{}\"/>", LIST_INDENT * place.lists);
         }
@@ -307,6 +317,13 @@ impl Writer<'_> {
             Some(Align::Right) => xml.push_str("<w:jc w:val=\"right\"/>"),
             Some(Align::Left) => xml.push_str("<w:jc w:val=\"left\"/>"),
             Some(Align::Auto) | None => {}
+        }
+        if let Some(size) = place.half_points {
+            // The mark at its end is as high as its own size says, and an empty paragraph is only that.
+            let _ = write!(
+                xml,
+                "<w:rPr><w:sz w:val=\"{size}\"/><w:szCs w:val=\"{size}\"/></w:rPr>"
+            );
         }
         if !xml.is_empty() {
             let _ = write!(self.out, "<w:pPr>{xml}</w:pPr>");
@@ -322,10 +339,12 @@ impl Writer<'_> {
             }
             None => BULLETS,
         };
-        for item in &list.items {
+        let ends_list = place.ends_list || (place.lists == 0 && !place.in_cell);
+        for (index, item) in list.items.iter().enumerate() {
             let inner = Place {
                 lists: place.lists + 1,
                 number: Some((number, level)),
+                ends_list: ends_list && index + 1 == list.items.len(),
                 ..place
             };
             self.list_item(item, inner);
@@ -346,7 +365,8 @@ impl Writer<'_> {
         match (item.blocks.as_slice(), mark) {
             ([Block::Paragraph(inlines), rest @ ..], mark) => {
                 let inlines: Vec<Inline> = mark.into_iter().chain(inlines.iter().cloned()).collect();
-                self.paragraph(&inlines, place);
+                let ends_list = place.ends_list && rest.is_empty();
+                self.paragraph(&inlines, Place { ends_list, ..place });
                 self.blocks(
                     rest,
                     Place {
@@ -357,7 +377,8 @@ impl Writer<'_> {
             }
             // The number needs a paragraph of its own before a list, a table or code.
             (blocks, mark) => {
-                self.paragraph(mark.as_slice(), place);
+                let ends_list = place.ends_list && blocks.is_empty();
+                self.paragraph(mark.as_slice(), Place { ends_list, ..place });
                 self.blocks(
                     blocks,
                     Place {
@@ -374,6 +395,7 @@ impl Writer<'_> {
         self.paragraph_properties(
             Place {
                 style: Some("Code"),
+                ends_list: false,
                 ..place
             },
             &[],

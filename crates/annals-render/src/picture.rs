@@ -332,7 +332,10 @@ mod tests {
             pixels: MAX_PIXELS_TOGETHER,
             ..Pictures::default()
         };
-        let assets = HashMap::from([("a.png".to_owned(), large_png()), ("e.png".to_owned(), Vec::new())]);
+        let assets = HashMap::from([
+            ("a.png".to_owned(), large_png()),
+            ("e.png".to_owned(), Vec::new()),
+        ]);
         let refused = |pictures: &mut Pictures, name: &str| {
             pictures
                 .fetch(name, &assets, &Limits::default())
@@ -357,7 +360,9 @@ mod tests {
         let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
-            ["image `a.svg` shows `http://x.example/a.png`, which is left out: put the bytes into the drawing"]
+            [
+                "image `a.svg` shows `http://x.example/a.png`, which is left out: put the bytes into the drawing"
+            ]
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::doc::{Align, Block, Style, Table};
-use crate::grid::{Grid, Slot};
+use crate::grid::{Grid, Slot, share_width};
 
 use super::styles::LIST_INDENT;
 use super::{Place, Writer};
@@ -76,7 +76,16 @@ impl Writer<'_> {
             let _ = write!(self.out, "<w:gridSpan w:val=\"{colspan}\"/>");
         }
         let Slot::Cell { cell, rowspan, .. } = *slot else {
-            self.out.push_str("<w:vMerge/></w:tcPr><w:p/></w:tc>");
+            self.out.push_str("<w:vMerge/></w:tcPr>");
+            self.paragraph(
+                &[],
+                Place {
+                    in_cell: true,
+                    half_points: Some(half_points),
+                    ..Place::default()
+                },
+            );
+            self.out.push_str("</w:tc>");
             return;
         };
         if rowspan > 1 {
@@ -102,19 +111,16 @@ impl Writer<'_> {
             bold,
             ..style
         };
-        let blocks = cell.map_or(&[][..], |cell| &cell.blocks);
-        if blocks.is_empty() {
-            self.out.push_str("<w:p/>");
+        let place = Place {
+            in_cell: true,
+            half_points: Some(half_points),
+            look,
+            ..Place::default()
+        };
+        match cell.map_or(&[][..], |cell| &cell.blocks) {
+            [] => self.paragraph(&[], place),
+            blocks => self.blocks(blocks, place),
         }
-        self.blocks(
-            blocks,
-            Place {
-                in_cell: true,
-                half_points: Some(half_points),
-                look,
-                ..Place::default()
-            },
-        );
         self.out.push_str("</w:tc>");
     }
 
@@ -180,16 +186,7 @@ pub(super) fn column_widths(grid: &Grid<'_>, available: f64, half_points: usize)
             wanted[*column] = wanted[*column].max(text);
         }
     }
-    let (least_sum, wanted_sum): (f64, f64) = (least.iter().sum(), wanted.iter().sum());
-    if least_sum >= available {
-        return least.iter().map(|width| width * available / least_sum).collect();
-    }
-    let room = ((available - least_sum) / (wanted_sum - least_sum).max(1.0)).min(1.0);
-    least
-        .iter()
-        .zip(&wanted)
-        .map(|(least, wanted)| least + (wanted - least) * room)
-        .collect()
+    share_width(&least, &wanted, available)
 }
 
 fn longest_word(block: &Block) -> usize {

@@ -99,8 +99,14 @@ mod tests {
             "![a](my chart.png",
             "a ![ ![x](two words.svg)",
             "f(![)](x y.png)",
-            "",
         ];
-        insta::assert_snapshot!(cases.map(shape).join("\n"), @r"");
+        insta::assert_snapshot!(cases.map(shape).join("\n"), @r#"
+        `see ` <a|my chart.png|None> `, ` <b|x (1) of 2.JPG|Some("The title")>
+        `![a](no picture.txt)`
+        `![a] (my chart.png)`
+        `![a](my chart.png`
+        `a ![ ` <x|two words.svg|None>
+        `f(` <)|x y.png|None>
+        "#);
     }
 }

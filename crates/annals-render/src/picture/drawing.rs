@@ -36,7 +36,8 @@ struct Link {
 
 fn links(bytes: &[u8]) -> Vec<Link> {
     // Most drawings show no pictures at all.
-    let may_show = |text: &&str| text.contains("<svg") && (text.contains("mage") || text.contains("<!ENTITY"));
+    let may_show =
+        |text: &&str| text.contains("<svg") && (text.contains("mage") || text.contains("<!ENTITY"));
     let Some(text) = std::str::from_utf8(bytes).ok().filter(may_show) else {
         return Vec::new();
     };
@@ -53,7 +54,10 @@ fn links(bytes: &[u8]) -> Vec<Link> {
         if !matches!(name, "image" | "feImage") {
             continue;
         }
-        for attribute in element.attributes().filter(|attribute| attribute.name() == "href") {
+        for attribute in element
+            .attributes()
+            .filter(|attribute| attribute.name() == "href")
+        {
             let target = attribute.value();
             // A filter may show a part of its own drawing.
             let is_own = name == "feImage" && target.starts_with('#');
@@ -87,7 +91,8 @@ mod tests {
 
     #[test]
     fn only_pointers_out_of_the_drawing_are_blanked() {
-        let kept = "<image href='data:image/png;base64,AA'/><use href='#a'/><feImage href='#a'/><a href='x.png'/>";
+        let kept =
+            "<image href='data:image/png;base64,AA'/><use href='#a'/><feImage href='#a'/><a href='x.png'/>";
         let unlinked = without_links(drawing(kept));
         assert_eq!((unlinked.bytes, unlinked.targets), (drawing(kept), vec![]));
         let unlinked = without_links(drawing(
@@ -99,7 +104,10 @@ mod tests {
             ["/etc/passwd", "http://x.example/a.png", "b.png"]
         );
         let text = String::from_utf8(unlinked.bytes).unwrap();
-        assert!(text.contains("<image x='1'") && text.contains("y='2'/>"), "{text}");
+        assert!(
+            text.contains("<image x='1'") && text.contains("y='2'/>"),
+            "{text}"
+        );
         for target in ["passwd", "x.example", "b.png", "#a"] {
             assert!(!text.contains(target), "{text}");
         }

@@ -88,6 +88,8 @@ pub(super) enum LineLook {
     Normal,
     Strong,
     Quiet,
+    /// Below a picture, which is centred.
+    Caption,
     Code,
 }
 
@@ -411,7 +413,7 @@ impl Builder<'_> {
                 });
                 if let Some(caption) = &image.caption {
                     let inlines = vec![Inline::Text(caption.clone())];
-                    let look = LineLook::Quiet;
+                    let look = LineLook::Caption;
                     out.push(Atom::Line(Line {
                         inlines,
                         level: 0,

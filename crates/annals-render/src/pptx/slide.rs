@@ -18,10 +18,7 @@ const INK: &str = "1F2430";
 const QUIET: &str = "5C6470";
 
 /// The slide and its relations; `layout` and `picture` name the parts they point to.
-pub(super) fn write(
-    slide: &Slide,
-    picture: &dyn Fn(usize) -> String,
-) -> (String, Relations) {
+pub(super) fn write(slide: &Slide, picture: &dyn Fn(usize) -> String) -> (String, Relations) {
     let mut relations = Relations::default();
     let layout = if slide.opening.is_some() { 1 } else { 2 };
     relations.part("slideLayout", &format!("../slideLayouts/slideLayout{layout}.xml"));
@@ -265,6 +262,10 @@ impl Writer<'_> {
                 ),
             ),
         };
+        let align = match line.look {
+            LineLook::Caption => " algn=\"ctr\"",
+            _ => "",
+        };
         let after = if line.look == LineLook::Code {
             0.0
         } else {
@@ -272,12 +273,12 @@ impl Writer<'_> {
         };
         let _ = write!(
             self.out,
-            "<a:p><a:pPr marL=\"{left}\" indent=\"{hanging}\"><a:lnSpc><a:spcPct val=\"100000\"/></a:lnSpc><a:spcBef>\
+            "<a:p><a:pPr marL=\"{left}\" indent=\"{hanging}\"{align}><a:lnSpc><a:spcPct val=\"100000\"/></a:lnSpc><a:spcBef>\
              <a:spcPts val=\"0\"/></a:spcBef><a:spcAft><a:spcPts val=\"{after:.0}\"/></a:spcAft>{bullet}</a:pPr>"
         );
         let look = Look {
             bold: line.look == LineLook::Strong,
-            quiet: line.look == LineLook::Quiet,
+            quiet: matches!(line.look, LineLook::Quiet | LineLook::Caption),
             code: line.look == LineLook::Code,
             ..Look::plain(line.size_pt)
         };
