@@ -2,9 +2,13 @@
 
 use crate::doc::{Align, Block, Inline, Table, plain_text};
 use crate::grid::{Grid, Slot, share_width};
+use crate::ooxml::ems;
 
 use super::deck::{Atom, BODY_WIDTH_PT, RowKind, TableCell, TableRow};
-use super::estimate::{ems, lines_of};
+use super::estimate::lines_of;
+
+/// How much wider bold text is.
+const BOLDER: f64 = 1.1;
 
 /// Longer texts are broken.
 const MOST_EMS: f64 = 34.0;
@@ -58,7 +62,7 @@ fn column_widths(grid: &Grid<'_>, size_pt: f64) -> Vec<f64> {
             continue;
         };
         let text = plain_text(&cell_inlines(&cell.blocks));
-        let width = |text: &str| ems(text) * 1.2 * size_pt + 18.0;
+        let width = |text: &str| ems(text) * BOLDER * size_pt + 18.0;
         let word = text.split_whitespace().map(width).fold(0.0, f64::max);
         least[*column] = least[*column].max(word.min(MOST_EMS * size_pt));
         wanted[*column] = wanted[*column].max(width(&text).min(MOST_EMS * size_pt));
