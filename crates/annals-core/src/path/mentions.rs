@@ -106,7 +106,9 @@ fn begins_word(text: &str, at: usize) -> bool {
     match u8::try_from(before) {
         Ok(byte) if byte.is_ascii() => !(is_id_byte(byte) || byte == b':'),
         // Chinese and Japanese put no space between words.
-        _ => !before.is_alphanumeric() || matches!(before, '\u{2e80}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}'),
+        _ => {
+            !before.is_alphanumeric() || matches!(before, '\u{2e80}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}')
+        }
     }
 }
 
@@ -128,7 +130,9 @@ fn mention_at(text: &str, start: usize) -> Option<Mention> {
     });
     let end = match quoted {
         Some(length) => name_at + length,
-        None => link_end(&text.as_bytes()[..start], rest, name_at).unwrap_or_else(|| plain_end(rest, name_at)),
+        None => {
+            link_end(&text.as_bytes()[..start], rest, name_at).unwrap_or_else(|| plain_end(rest, name_at))
+        }
     };
     let named = &rest[..end];
     let named = super::lines::suffix_start(named).map_or(named, |at| &named[..at]);
