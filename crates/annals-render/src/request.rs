@@ -289,7 +289,7 @@ impl fmt::Display for Warning {
             Self::LowerResolution { pixels_per_inch } => {
                 write!(
                     f,
-                    "the picture was made at `{pixels_per_inch}` pixels per inch to stay within bounds"
+                    "the picture was made at `{pixels_per_inch}` pixels per inch to stay within bounds: a PDF shows more"
                 )
             }
         }

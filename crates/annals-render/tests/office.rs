@@ -8,13 +8,14 @@ use common::{
     squeeze,
 };
 
-const EXPECTED: [&str; 8] = [
+const EXPECTED: [&str; 9] = [
     "Harbour sensor network: review of the first year",
     "the logbook wins[1, 3]",
     "Image not available: files/none.png",
     "Clock drift, replaced in March",
     "def correct(samples, base):",
     "€49 700",
+    "Λιμάνι Πειραιά",
     "availability is A = 1 − (∑ti)/T and",
     "https://example.org/export?a=1&b=2",
 ];

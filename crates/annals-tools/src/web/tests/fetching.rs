@@ -133,7 +133,11 @@ async fn redirects_are_followed_to_the_end_and_loops_are_left() {
 async fn a_huge_answer_costs_only_its_bound() {
     let site = Server::start(|head| match target(head) {
         "/text" => answer(200, "text/plain", &[b'a'; 300_000]),
-        "/page" => answer(200, "text/html", format!("<p>A {}", "long ".repeat(60_000)).as_bytes()),
+        "/page" => answer(
+            200,
+            "text/html",
+            format!("<p>A {}", "long ".repeat(60_000)).as_bytes(),
+        ),
         "/bomb" => packed_answer(200, "text/plain", "gzip", &gzip(&[b'a'; 5_000_000])),
         "/bomb.pdf" => packed_answer(200, "application/pdf", "gzip", &gzip(&[b'a'; 500_000])),
         _ => answer(200, "text/plain", b""),
