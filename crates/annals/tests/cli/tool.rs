@@ -86,8 +86,8 @@ fn parameters_may_come_from_standard_input_and_a_failing_tool_ends_with_code_one
 fn a_browser_that_does_not_work_is_replaced_unless_it_was_asked_for_by_name() {
     let annals = Annals::new();
     let render = |engine: &str| {
-        let params =
-            json!({"path": "a.pdf", "content": "<p>words</p>", "format": "html", "engine": engine}).to_string();
+        let params = json!({"path": "a.pdf", "content": "<p>words</p>", "format": "html", "engine": engine})
+            .to_string();
         let mut command = annals.command(&["tool", "call", "c1", "rendering_tools.write_pdf", &params]);
         Ran::of(command.env("ANNALS_CHROMIUM", "/bin/false").output().unwrap())
     };

@@ -149,7 +149,7 @@ async fn a_huge_answer_costs_only_its_bound() {
     });
     for path in ["/text", "/bomb"] {
         let page = fetcher.fetch(&site.url(path)).await.unwrap();
-        assert_eq!(page.size_bytes, 1_000, "{path}");
+        assert_eq!(page.size_bytes, Some(1_000), "{path}");
         assert!(
             page.text
                 .unwrap()
@@ -157,7 +157,7 @@ async fn a_huge_answer_costs_only_its_bound() {
         );
     }
     let page = fetcher.fetch(&site.url("/page")).await.unwrap();
-    assert_eq!(page.size_bytes, 1_000);
+    assert_eq!(page.size_bytes, Some(1_000));
     assert!(
         page.text
             .unwrap()
@@ -168,13 +168,27 @@ async fn a_huge_answer_costs_only_its_bound() {
 }
 
 #[tokio::test]
+async fn what_has_no_text_is_named_and_left_where_it_is() {
+    let site = Server::start(|_| {
+        // It announces a film and sends none of it: whoever waits for it waits in vain.
+        b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 5000000000\r\n\r\n".to_vec()
+    })
+    .await;
+    let film = fetcher(small()).fetch(&site.url("/film.mp4")).await.unwrap();
+    assert_eq!(
+        (film.mime.as_str(), film.size_bytes, film.text),
+        ("video/mp4", Some(5_000_000_000), None)
+    );
+}
+
+#[tokio::test]
 async fn a_page_of_a_hundred_megabytes_is_left_at_its_bound() {
     let site = Server::start(|_| answer(200, "text/plain", &vec![b'a'; 100_000_000])).await;
     let page = fetcher(FetchLimits::default())
         .fetch(&site.url("/"))
         .await
         .unwrap();
-    assert_eq!(page.size_bytes, annals_core::limits::WEB_FETCH_MAX_BYTES);
+    assert_eq!(page.size_bytes, Some(annals_core::limits::WEB_FETCH_MAX_BYTES));
     assert!(page.text.unwrap().len() < 10_100_000);
 }
 
