@@ -37,7 +37,7 @@ pub(crate) struct Chromium {
 /// Why a document could not be printed by the browser.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChromiumError {
-    #[error("no chromium found: install one, or name it in `ANNALS_CHROMIUM`")]
+    #[error("no chromium found: install one, or name one that exists in `ANNALS_CHROMIUM`")]
     Absent,
     #[error("it could not be started: {0}")]
     Start(std::io::Error),

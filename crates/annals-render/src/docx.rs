@@ -3,19 +3,22 @@
 //! Paragraphs are flat in WordprocessingML: a list, a quote or a box is a property of its paragraphs. The walk
 //! therefore carries a [`Place`] down and writes it into every paragraph it meets.
 
+mod notes;
 mod run;
 mod styles;
 mod table;
 
 use std::fmt::Write as _;
 
-use crate::doc::{Align, Block, Document, Image, Inline, Length, List, ListItem, Style, is_clickable};
+use crate::doc::{
+    Align, Block, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
+};
 use crate::highlight;
 use crate::ooxml::{EMU_PER_PX, OfficePicture, Package, Relations, XML_HEAD, escape};
 use crate::picture::Pictures;
 use crate::request::{PageOptions, RenderError, shorten};
 use run::RunLook;
-use styles::{BULLETS, LIST_INDENT, NAMESPACES, NumberedList};
+use styles::{BULLETS, CODE_INSET, LIST_INDENT, NAMESPACES, NumberedList, QUOTE_INDENT};
 
 /// The media type.
 pub(crate) const MIME: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
@@ -23,6 +26,9 @@ pub(crate) const MIME: &str = "application/vnd.openxmlformats-officedocument.wor
 /// Margins in twentieths of a point.
 const MARGIN: f64 = 1280.0;
 const EMU_PER_TWIP: f64 = 635.0;
+
+/// Space behind a list in twentieths of a point, as behind a paragraph.
+const AFTER_LIST: usize = 140;
 
 /// Writes the file.
 pub(crate) fn write(
@@ -60,6 +66,7 @@ pub(crate) fn write(
         numbered: Vec::new(),
         notes: vec![None; document.footnotes.len()],
         notes_seen: 0,
+        open_notes: Vec::new(),
         next_drawing: 1,
         text_width: width_pt * 20.0 - 2.0 * MARGIN,
         text_height: height_pt * 20.0 - 2.0 * MARGIN,
@@ -123,6 +130,8 @@ struct Place {
     style: Option<&'static str>,
     /// Lists around it.
     lists: usize,
+    /// Quotes around it.
+    quotes: usize,
     /// The number and level to show; only the first paragraph of an item has one.
     number: Option<(usize, usize)>,
     /// The look of the boxes around it.
@@ -131,6 +140,29 @@ struct Place {
     in_cell: bool,
     /// The size of its text, when it is not the style's.
     half_points: Option<usize>,
+    /// It is the last of the outermost list, which keeps a distance to what follows.
+    ends_list: bool,
+}
+
+impl Place {
+    /// How far it stands from the margin, in twentieths of a point.
+    fn left(&self) -> usize {
+        LIST_INDENT * self.lists + QUOTE_INDENT * self.quotes
+    }
+
+    /// What its style or its number does not say of its indent.
+    fn indent(&self) -> String {
+        let inset = if self.style == Some("Code") { CODE_INSET } else { 0 };
+        match self.number {
+            Some(_) if self.quotes > 0 => {
+                format!("<w:ind w:left=\"{}\" w:hanging=\"{LIST_INDENT}\"/>", self.left())
+            }
+            None if self.lists > 0 || self.quotes > 1 || (self.quotes > 0 && inset > 0) => {
+                format!("<w:ind w:left=\"{}\"/>", self.left() + inset)
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 struct Writer<'a> {
@@ -144,6 +176,8 @@ struct Writer<'a> {
     /// The number each footnote got at its first mention.
     notes: Vec<Option<usize>>,
     notes_seen: usize,
+    /// The notes that are being written, one within the other.
+    open_notes: Vec<usize>,
     next_drawing: usize,
     /// Twentieths of a point.
     text_width: f64,
@@ -190,9 +224,11 @@ impl Writer<'_> {
     }
 
     fn blocks(&mut self, blocks: &[Block], place: Place) {
+        let ends_list = place.ends_list;
         let mut place = place;
         let mut after_code = false;
-        for block in blocks {
+        for (index, block) in blocks.iter().enumerate() {
+            place.ends_list = ends_list && index + 1 == blocks.len();
             let is_code = matches!(block, Block::Code { .. });
             if after_code && is_code {
                 // Neighbours with equal borders grow together into one box.
@@ -218,7 +254,10 @@ impl Writer<'_> {
             Block::Table(table) => self.table(table, place),
             Block::Code { text, lang } => self.code(text, lang.as_deref(), place),
             Block::Image(image) => self.figure(image, place),
-            Block::Quote(blocks) => self.blocks(blocks, Place { style: Some("Quote"), ..place }),
+            Block::Quote(blocks) => {
+                let quotes = place.quotes + 1;
+                self.blocks(blocks, Place { style: Some("Quote"), quotes, ..place });
+            }
             Block::Group { style, blocks } => {
                 let look = Style {
                     color: style.color.or(place.look.color),
@@ -241,7 +280,16 @@ impl Writer<'_> {
         }
     }
 
-    fn paragraph(&mut self, inlines: &[Inline], place: Place) {
+    fn paragraph(&mut self, inlines: &[Inline], mut place: Place) {
+        if let [
+            Inline::Math {
+                place: MathPlace::Display,
+                ..
+            },
+        ] = inlines
+        {
+            place.look.align = place.look.align.or(Some(Align::Center));
+        }
         self.out.push_str("<w:p>");
         self.paragraph_properties(place, inlines);
         self.inlines(
@@ -296,14 +344,22 @@ impl Writer<'_> {
         if run::is_right_to_left(inlines) {
             xml.push_str("<w:bidi/>");
         }
-        if place.lists > 0 && place.number.is_none() {
-            let _ = write!(xml, "<w:ind w:left=\"{}\"/>", LIST_INDENT * place.lists);
+        if place.ends_list {
+            let _ = write!(xml, "<w:spacing w:after=\"{AFTER_LIST}\"/>");
         }
+        xml.push_str(&place.indent());
         match place.look.align {
             Some(Align::Center) => xml.push_str("<w:jc w:val=\"center\"/>"),
             Some(Align::Right) => xml.push_str("<w:jc w:val=\"right\"/>"),
             Some(Align::Left) => xml.push_str("<w:jc w:val=\"left\"/>"),
             Some(Align::Auto) | None => {}
+        }
+        if let Some(size) = place.half_points {
+            // The mark at its end is as high as its own size says, and an empty paragraph is only that.
+            let _ = write!(
+                xml,
+                "<w:rPr><w:sz w:val=\"{size}\"/><w:szCs w:val=\"{size}\"/></w:rPr>"
+            );
         }
         if !xml.is_empty() {
             let _ = write!(self.out, "<w:pPr>{xml}</w:pPr>");
@@ -319,10 +375,12 @@ impl Writer<'_> {
             }
             None => BULLETS,
         };
-        for item in &list.items {
+        let ends_list = place.ends_list || (place.lists == 0 && !place.in_cell);
+        for (index, item) in list.items.iter().enumerate() {
             let inner = Place {
                 lists: place.lists + 1,
                 number: Some((number, level)),
+                ends_list: ends_list && index + 1 == list.items.len(),
                 ..place
             };
             self.list_item(item, inner);
@@ -343,7 +401,8 @@ impl Writer<'_> {
         match (item.blocks.as_slice(), mark) {
             ([Block::Paragraph(inlines), rest @ ..], mark) => {
                 let inlines: Vec<Inline> = mark.into_iter().chain(inlines.iter().cloned()).collect();
-                self.paragraph(&inlines, place);
+                let ends_list = place.ends_list && rest.is_empty();
+                self.paragraph(&inlines, Place { ends_list, ..place });
                 self.blocks(
                     rest,
                     Place {
@@ -354,7 +413,8 @@ impl Writer<'_> {
             }
             // The number needs a paragraph of its own before a list, a table or code.
             (blocks, mark) => {
-                self.paragraph(mark.as_slice(), place);
+                let ends_list = place.ends_list && blocks.is_empty();
+                self.paragraph(mark.as_slice(), Place { ends_list, ..place });
                 self.blocks(
                     blocks,
                     Place {
@@ -371,6 +431,7 @@ impl Writer<'_> {
         self.paragraph_properties(
             Place {
                 style: Some("Code"),
+                ends_list: false,
                 ..place
             },
             &[],
@@ -500,80 +561,6 @@ impl Writer<'_> {
         run::text(&mut self.out, "]", &look);
     }
 
-    /// Word numbers notes by their order; a second mention repeats the number as text.
-    fn footnote_mark(&mut self, index: usize) {
-        let Some(slot) = self.notes.get_mut(index) else {
-            return;
-        };
-        match *slot {
-            Some(number) => {
-                let look = RunLook {
-                    vertical: Some("superscript"),
-                    ..RunLook::default()
-                };
-                run::text(&mut self.out, &number.to_string(), &look);
-            }
-            None => {
-                self.notes_seen += 1;
-                *slot = Some(self.notes_seen);
-                let _ = write!(
-                    self.out,
-                    "<w:r><w:rPr><w:rStyle w:val=\"FootnoteReference\"/></w:rPr><w:footnoteReference w:id=\"{}\"/></w:r>",
-                    self.notes_seen
-                );
-            }
-        }
-    }
-
-    /// The notes that were mentioned, in the order of their numbers, with the relations of their part.
-    fn footnotes(&mut self) -> (String, Relations) {
-        let document = self.document;
-        let body = std::mem::take(&mut self.out);
-        // Links and pictures in notes belong to the notes' own part.
-        let body_relations = std::mem::take(&mut self.relations);
-        let body_pictures = std::mem::take(&mut self.picture_ids);
-        self.picture_ids = (0..self.office.len())
-            .map(|index| {
-                self.relations.part(
-                    "image",
-                    &format!("media/image{index}.{}", self.office[index].extension),
-                )
-            })
-            .collect();
-        let mut numbered: Vec<(usize, usize)> = self
-            .notes
-            .iter()
-            .enumerate()
-            .filter_map(|(index, number)| Some(((*number)?, index)))
-            .collect();
-        numbered.sort_unstable();
-        for (number, index) in numbered {
-            let _ = write!(self.out, "<w:footnote w:id=\"{number}\">");
-            self.out.push_str(
-                "<w:p><w:pPr><w:pStyle w:val=\"FootnoteText\"/></w:pPr><w:r><w:rPr><w:rStyle \
-                 w:val=\"FootnoteReference\"/></w:rPr><w:footnoteRef/></w:r><w:r><w:t xml:space=\"preserve\"> </w:t></w:r>",
-            );
-            let place = Place {
-                style: Some("FootnoteText"),
-                ..Place::default()
-            };
-            let blocks = document.footnotes[index].as_slice();
-            let rest = match blocks {
-                [Block::Paragraph(inlines), rest @ ..] => {
-                    self.inlines(&without_notes(inlines), RunLook::default());
-                    rest
-                }
-                blocks => blocks,
-            };
-            self.out.push_str("</w:p>");
-            self.blocks(rest, place);
-            self.out.push_str("</w:footnote>");
-        }
-        self.picture_ids = body_pictures;
-        let relations = std::mem::replace(&mut self.relations, body_relations);
-        (std::mem::replace(&mut self.out, body), relations)
-    }
-
     fn image(&mut self, image: &Image) {
         let Some((index, _)) = self.pictures.get(&image.reference) else {
             let name = if image.reference.starts_with("data:") {
@@ -618,15 +605,6 @@ impl Writer<'_> {
              </pic:spPr></pic:pic></a:graphicData></a:graphic></wp:inline></w:drawing></w:r>"
         );
     }
-}
-
-/// A note within a note cannot be expressed.
-fn without_notes(inlines: &[Inline]) -> Vec<Inline> {
-    inlines
-        .iter()
-        .filter(|inline| !matches!(inline, Inline::FootnoteRef(_)))
-        .cloned()
-        .collect()
 }
 
 #[cfg(test)]

@@ -107,6 +107,26 @@ fn place(table: &Table, columns: usize) -> (Vec<Vec<Slot<'_>>>, usize) {
     (rows, needed)
 }
 
+/// Widths of columns that need `least` and would like `wanted`. What is left over the needs goes first to those
+/// that want little more, so that one long text does not break the short ones; too little is shared by need.
+pub(crate) fn share_width(least: &[f64], wanted: &[f64], available: f64) -> Vec<f64> {
+    let needed: f64 = least.iter().sum();
+    if needed >= available {
+        return least.iter().map(|width| width * available / needed).collect();
+    }
+    let mut widths = least.to_vec();
+    let mut by_wish: Vec<usize> = (0..least.len()).collect();
+    by_wish.sort_by(|a, b| (wanted[*a] - least[*a]).total_cmp(&(wanted[*b] - least[*b])));
+    let mut room = available - needed;
+    for (done, index) in by_wish.iter().enumerate() {
+        let share = room / (least.len() - done) as f64;
+        let given = (wanted[*index] - least[*index]).clamp(0.0, share);
+        widths[*index] += given;
+        room -= given;
+    }
+    widths
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +179,26 @@ mod tests {
             }
             let placed = grid.rows.iter().flatten().filter(|slot| matches!(slot, Slot::Cell { cell: Some(_), .. }));
             prop_assert_eq!(placed.count(), spec.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_column_gets_less_than_it_needs_or_more_than_it_wants_while_there_is_room(
+            columns in proptest::collection::vec((1.0..50.0_f64, 0.0..200.0_f64), 1..9),
+            available in 10.0..900.0_f64,
+        ) {
+            let least: Vec<f64> = columns.iter().map(|(least, _)| *least).collect();
+            let wanted: Vec<f64> = columns.iter().map(|(least, more)| least + more).collect();
+            let widths = share_width(&least, &wanted, available);
+            let sum: f64 = widths.iter().sum();
+            let all: f64 = wanted.iter().sum();
+            prop_assert!((sum - available.min(all)).abs() < 1e-6, "{sum}");
+            if least.iter().sum::<f64>() < available {
+                for ((width, least), wanted) in widths.iter().zip(&least).zip(&wanted) {
+                    prop_assert!(*width >= least - 1e-9 && *width <= wanted + 1e-9);
+                }
+            }
         }
     }
 }

@@ -21,6 +21,10 @@ pub const MAX_HIGHLIGHTED_BYTES: usize = 200_000;
 /// Distinct pictures in one document; later ones become placeholders.
 pub const MAX_IMAGES: usize = 256;
 
+/// Pixels of all pictures of one document together; decoded, each takes four bytes. Later ones become
+/// placeholders.
+pub const MAX_PIXELS_TOGETHER: u64 = 500_000_000;
+
 /// The most pixels a rendered PNG may have; the scale is lowered to fit.
 pub const MAX_PNG_PIXELS: f64 = 60e6;
 

@@ -2,9 +2,11 @@
 //!
 //! What it decides: citations are found outside code only; bare addresses become links; money is not
 //! math; a block of raw HTML is read by [`crate::html`]; an inline tag of the small known set works
-//! (`<br>`, `<sub>`, `<b>`, …), any other is printed literally, so that `Vec<T>` is never lost.
+//! (`<br>`, `<sub>`, `<b>`, …), any other is printed literally, so that `Vec<T>` is never lost; a picture whose
+//! file name has spaces is a picture, although CommonMark wants such names in `<>`.
 
 mod inline_tag;
+mod loose_picture;
 
 use std::collections::HashMap;
 
@@ -39,13 +41,16 @@ pub fn read(content: &str) -> Document {
 /// Takes a YAML head off the content, when it is one, and its `title`.
 fn split_front_matter(content: &str) -> (Option<String>, &str) {
     let content = content.trim_start_matches('\u{feff}');
-    let Some(rest) = content.strip_prefix("---\n") else {
+    let is_fence = |line: &str| line.trim_end() == "---";
+    let mut lines = content.split_inclusive('\n');
+    let Some(first) = lines.next().filter(|line| is_fence(line)) else {
         return (None, content);
     };
-    let Some(end) = rest.find("\n---\n") else {
+    let head_bytes: usize = lines.take_while(|line| !is_fence(line)).map(str::len).sum();
+    let (head, rest) = content[first.len()..].split_at(head_bytes);
+    if rest.is_empty() {
         return (None, content);
-    };
-    let head = &rest[..end];
+    }
     let is_key = |line: &str| {
         let key = line.split_once(':').map_or("", |(key, _)| key);
         !key.is_empty()
@@ -59,7 +64,8 @@ fn split_front_matter(content: &str) -> (Option<String>, &str) {
     }
     let title = head.lines().find_map(|line| line.strip_prefix("title:"));
     let title = title.map(|title| title.trim().trim_matches(['"', '\'']).to_owned());
-    (title.filter(|title| !title.is_empty()), &rest[end + 5..])
+    let body = rest.split_once('\n').map_or("", |(_, body)| body);
+    (title.filter(|title| !title.is_empty()), body)
 }
 
 /// What an element will become when it closes.
@@ -250,8 +256,15 @@ impl Reader {
         } else {
             Addresses::Link
         };
-        let inlines = prose::inlines(&prose::collapse(text), addresses);
-        self.top().inlines.extend(inlines);
+        for piece in loose_picture::split(text) {
+            match piece {
+                Inline::Text(text) => {
+                    let inlines = prose::inlines(&prose::collapse(&text), addresses);
+                    self.top().inlines.extend(inlines);
+                }
+                picture => self.top().inlines.push(picture),
+            }
+        }
     }
 
     /// A line break in the source is a space when something other than text follows.

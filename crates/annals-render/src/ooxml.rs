@@ -11,6 +11,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use crate::picture::{Kind, Picture, Pictures};
+use crate::prose::is_cjk;
 use crate::request::RenderError;
 use crate::typst;
 
@@ -38,6 +39,19 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+/// How wide a text is, in ems. Which font it will be shown in is not known here, so a wide sans serif is assumed.
+pub(crate) fn ems(text: &str) -> f64 {
+    let width = |c: char| match c {
+        'i' | 'j' | 'l' | 'f' | 't' | 'r' | 'I' | ' ' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '('
+        | ')' | '[' | ']' | '/' | '-' => 0.38,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' | '&' => 0.95,
+        c if c.is_ascii_uppercase() => 0.7,
+        c if is_cjk(c) || u32::from(c) >= 0x1100 => 1.05,
+        _ => 0.62,
+    };
+    text.chars().map(width).sum()
 }
 
 /// The relations of one part, `rId1` onwards.

@@ -3,6 +3,8 @@
 //! A writer gets only pictures that are known to decode; every other reference has a warning and is drawn as
 //! a placeholder. Nothing is read from disk or network here.
 
+mod drawing;
+
 use std::collections::HashMap;
 
 use base64::Engine as _;
@@ -10,7 +12,7 @@ use typst::foundations::{Bytes, Smart};
 use typst::visualize::{ExchangeFormat, RasterImage, SvgImage};
 
 use crate::doc::Document;
-use crate::limits::{Limits, MAX_IMAGES};
+use crate::limits::{Limits, MAX_IMAGES, MAX_PIXELS_TOGETHER};
 use crate::request::{Assets, Warning};
 use crate::visit::{self, Leaf};
 
@@ -93,6 +95,8 @@ impl Picture {
 pub(crate) struct Pictures {
     list: Vec<Picture>,
     index: HashMap<String, Option<usize>>,
+    /// Pixels of all of them.
+    pixels: u64,
 }
 
 impl Pictures {
@@ -110,8 +114,14 @@ impl Pictures {
                 return;
             }
             let slot = match pictures.fetch(&image.reference, assets, limits) {
-                Ok(picture) => {
+                Ok((picture, targets)) => {
                     pictures.list.push(picture);
+                    if !targets.is_empty() {
+                        warnings.push(Warning::LinkedImages {
+                            reference: image.reference.clone(),
+                            targets,
+                        });
+                    }
                     Some(pictures.list.len() - 1)
                 }
                 Err(warning) => {
@@ -135,7 +145,13 @@ impl Pictures {
         &self.list
     }
 
-    fn fetch(&self, reference: &str, assets: &dyn Assets, limits: &Limits) -> Result<Picture, Warning> {
+    /// The picture, and what it points to outside of itself, which is not shown.
+    fn fetch(
+        &mut self,
+        reference: &str,
+        assets: &dyn Assets,
+        limits: &Limits,
+    ) -> Result<(Picture, Vec<String>), Warning> {
         let unreadable = |reason: String| Warning::UnreadableImage {
             reference: reference.to_owned(),
             reason,
@@ -151,7 +167,16 @@ impl Pictures {
             }
             None => assets.get(reference).ok_or_else(|| absent(reference))?,
         };
-        decode(bytes, limits).map_err(unreadable)
+        let unlinked = drawing::without_links(bytes);
+        let pixels = measure(&unlinked.bytes, limits).map_err(unreadable)?;
+        if self.pixels + pixels > MAX_PIXELS_TOGETHER {
+            return Err(unreadable(format!(
+                "the images have more than `{MAX_PIXELS_TOGETHER}` pixels together: make them smaller"
+            )));
+        }
+        let picture = decode(unlinked.bytes).map_err(unreadable)?;
+        self.pixels += pixels;
+        Ok((picture, unlinked.targets))
     }
 }
 
@@ -167,7 +192,11 @@ fn absent(reference: &str) -> Warning {
     }
 }
 
-fn decode(bytes: Vec<u8>, limits: &Limits) -> Result<Picture, String> {
+/// How many pixels it has, found without decoding it; none in a drawing.
+fn measure(bytes: &[u8], limits: &Limits) -> Result<u64, String> {
+    if bytes.is_empty() {
+        return Err("it is empty".to_owned());
+    }
     if bytes.len() > limits.image_bytes {
         return Err(format!(
             "it has `{}` bytes, more than the `{}` allowed",
@@ -175,17 +204,26 @@ fn decode(bytes: Vec<u8>, limits: &Limits) -> Result<Picture, String> {
             limits.image_bytes
         ));
     }
-    let kind = Kind::detect(&bytes).ok_or("it is neither PNG, JPEG, GIF, WebP nor SVG")?;
-    if kind != Kind::Svg {
-        let size = imagesize::blob_size(&bytes).map_err(|error| error.to_string())?;
-        let pixels = size.width as u64 * size.height as u64;
-        if pixels > limits.image_pixels {
-            return Err(format!(
-                "it has `{pixels}` pixels, more than the `{}` allowed",
-                limits.image_pixels
-            ));
-        }
+    if kind_of(bytes)? == Kind::Svg {
+        return Ok(0);
     }
+    let size = imagesize::blob_size(bytes).map_err(|error| error.to_string())?;
+    let pixels = size.width as u64 * size.height as u64;
+    if pixels > limits.image_pixels {
+        return Err(format!(
+            "it has `{pixels}` pixels, more than the `{}` allowed",
+            limits.image_pixels
+        ));
+    }
+    Ok(pixels)
+}
+
+fn kind_of(bytes: &[u8]) -> Result<Kind, String> {
+    Kind::detect(bytes).ok_or_else(|| "it is neither PNG, JPEG, GIF, WebP nor SVG".to_owned())
+}
+
+fn decode(bytes: Vec<u8>) -> Result<Picture, String> {
+    let kind = kind_of(&bytes)?;
     let bytes = Bytes::new(bytes);
     let (width_px, height_px) = match exchange_format(kind) {
         Some(format) => {
@@ -277,7 +315,54 @@ mod tests {
     fn a_decompression_bomb_is_refused_before_it_is_decoded() {
         let mut png = vec![0x89, b'P', b'N', b'G', 0x0D, 0x0A, 0x1A, 0x0A, 0, 0, 0, 13];
         png.extend(b"IHDR\x00\x01\x00\x00\x00\x01\x00\x00\x08\x06\x00\x00\x00");
-        let refused = decode(png, &Limits::default()).unwrap_err();
+        let refused = measure(&png, &Limits::default()).unwrap_err();
         assert!(refused.contains("pixels"), "{refused}");
+    }
+
+    /// Claims to have ten thousand by ten thousand pixels.
+    fn large_png() -> Vec<u8> {
+        let mut png = vec![0x89, b'P', b'N', b'G', 0x0D, 0x0A, 0x1A, 0x0A, 0, 0, 0, 13];
+        png.extend(b"IHDR\x00\x00\x27\x10\x00\x00\x27\x10\x08\x06\x00\x00\x00");
+        png
+    }
+
+    #[test]
+    fn many_large_pictures_are_refused_where_they_become_too_much() {
+        let mut pictures = Pictures {
+            pixels: MAX_PIXELS_TOGETHER,
+            ..Pictures::default()
+        };
+        let assets = HashMap::from([
+            ("a.png".to_owned(), large_png()),
+            ("e.png".to_owned(), Vec::new()),
+        ]);
+        let refused = |pictures: &mut Pictures, name: &str| {
+            pictures
+                .fetch(name, &assets, &Limits::default())
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refused(&mut pictures, "a.png").contains("together"));
+        assert_eq!(
+            refused(&mut pictures, "e.png"),
+            "image `e.png` cannot be shown: it is empty"
+        );
+    }
+
+    #[test]
+    fn what_a_drawing_links_to_is_left_out_and_told() {
+        let svg = b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'><image href='http://x.example/a.png'/></svg>";
+        let assets = HashMap::from([("a.svg".to_owned(), svg.to_vec())]);
+        let document = crate::markdown::read("![a](a.svg)");
+        let mut warnings = Vec::new();
+        let pictures = Pictures::load(&document, &assets, &Limits::default(), &mut warnings);
+        assert!(pictures.get("a.svg").is_some());
+        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "image `a.svg` shows `http://x.example/a.png`, which is left out: put the bytes into the drawing"
+            ]
+        );
     }
 }

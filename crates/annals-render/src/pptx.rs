@@ -49,12 +49,11 @@ pub(crate) fn write(
     relations.part("theme", "theme/theme1.xml");
     let has_notes = slides.iter().any(|slide| !slide.notes.is_empty());
     let notes_master = has_notes.then(|| relations.part("notesMaster", "notesMasters/notesMaster1.xml"));
-    let known = |sid: u32| document.sources.iter().any(|source| source.sid == sid);
     let picture = |index: usize| format!("../media/image{index}.{}", office[index].extension);
     let mut ids = String::new();
     for (index, slide) in slides.iter().enumerate() {
         let number = index + 1;
-        let (xml, mut slide_relations) = slide::write(slide, &known, &picture);
+        let (xml, mut slide_relations) = slide::write(slide, &picture);
         if !slide.notes.is_empty() {
             slide_relations.part("notesSlide", &format!("../notesSlides/notesSlide{number}.xml"));
             add_notes(&mut package, number, &slide.notes);

@@ -217,6 +217,13 @@ pub enum Warning {
         /// Why.
         reason: String,
     },
+    /// A drawing points to other pictures, which are not opened.
+    LinkedImages {
+        /// The drawing, as written.
+        reference: String,
+        /// What it points to, the first few.
+        targets: Vec<String>,
+    },
     /// No font has a glyph for these characters: they print as empty boxes.
     MissingGlyphs {
         /// Each once, in order of their code.
@@ -253,6 +260,18 @@ impl fmt::Display for Warning {
             Self::UnreadableImage { reference, reason } => {
                 write!(f, "image `{}` cannot be shown: {reason}", shorten(reference))
             }
+            Self::LinkedImages { reference, targets } => {
+                let targets: Vec<String> = targets
+                    .iter()
+                    .map(|target| format!("`{}`", shorten(target)))
+                    .collect();
+                write!(
+                    f,
+                    "image `{}` shows {}, which is left out: put the bytes into the drawing",
+                    shorten(reference),
+                    targets.join(", ")
+                )
+            }
             Self::MissingGlyphs { chars } => {
                 let list: Vec<String> = chars
                     .iter()
@@ -270,7 +289,7 @@ impl fmt::Display for Warning {
             Self::LowerResolution { pixels_per_inch } => {
                 write!(
                     f,
-                    "the picture was made at `{pixels_per_inch}` pixels per inch to stay within bounds"
+                    "the picture was made at `{pixels_per_inch}` pixels per inch to stay within bounds: a PDF shows more"
                 )
             }
         }

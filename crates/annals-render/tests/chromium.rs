@@ -8,6 +8,28 @@ use std::net::TcpListener;
 use annals_render::{Engine, Request, UsedEngine};
 use common::{DASHBOARD, assets, pdf_pages, sources, squeeze};
 
+/// Every way to make a browser fetch something that we know of.
+const BAIT: &str = "\
+    <style>@import 'http://CANARY/import.css'; @import url(//CANARY/import2.css);\
+    @font-face { font-family: bait; src: url(http://CANARY/font.woff2) }\
+    body { background: url(http://CANARY/background.png); font-family: bait; cursor: url(http://CANARY/c.cur), auto }\
+    p::before { content: url(http://CANARY/content.png) } li { list-style-image: url(http://CANARY/bullet.png) }\
+    .bait { border-image: url(http://CANARY/border.png); mask: url(http://CANARY/mask.svg#m) }</style>\
+    <img src='http://CANARY/a.png'><img srcset='http://CANARY/b.png 2x'><img src=x onerror=\"fetch('http://CANARY/on')\">\
+    <picture><source srcset='http://CANARY/c.png'><img src='//CANARY/d.png'></picture>\
+    <input type=image src='http://CANARY/input.png'><video poster='http://CANARY/poster.png' src='http://CANARY/v.mp4'></video>\
+    <audio src='http://CANARY/a.mp3' autoplay></audio><embed src='http://CANARY/e'><object data='http://CANARY/o'></object>\
+    <iframe src='http://CANARY/frame'></iframe><iframe srcdoc=\"<img src='http://CANARY/srcdoc.png'>\"></iframe>\
+    <svg width=9 height=9><image href='http://CANARY/i.png' width=9 height=9 /><use href='http://CANARY/u.svg#x'/>\
+    <filter id=f><feImage href='http://CANARY/fe.png'/></filter><rect filter='url(#f)' width=9 height=9 /></svg>\
+    <img src=\"data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'%3E%3Cimage href='http://CANARY/in.png'/%3E%3C/svg%3E\">\
+    <link rel=stylesheet href='http://CANARY/l.css'><link rel=preload as=image href='http://CANARY/p.png'>\
+    <link rel=dns-prefetch href='http://CANARY/'><link rel=preconnect href='http://CANARY/'><link rel=icon href='http://CANARY/f.ico'>\
+    <meta http-equiv=refresh content='0;url=http://CANARY/refresh'><base href='http://CANARY/base/'>\
+    <table background='http://CANARY/table.png'><tr><td style='background: url(http://CANARY/cell.png)'>p</td></tr></table>\
+    <form action='http://CANARY/form'><button autofocus>b</button></form><a href='http://CANARY/ping' ping='http://CANARY/ping2'>a</a>\
+    <script>document.title = 'ran'; fetch('http://CANARY/fetch')</script><p>p</p><div class=bait>b</div></body>";
+
 #[allow(clippy::print_stdout, reason = "a skipped check says so")]
 fn browser_is_there() -> bool {
     let there = ["chromium", "chromium-browser", "google-chrome"]
@@ -27,12 +49,7 @@ fn the_browser_prints_the_document_and_touches_nothing_else() {
     let canary = TcpListener::bind("127.0.0.1:0").unwrap();
     canary.set_nonblocking(true).unwrap();
     let port = canary.local_addr().unwrap().port();
-    let bait = format!(
-        "<img src='http://127.0.0.1:{port}/a.png'><link rel=stylesheet href='http://127.0.0.1:{port}/b.css'>\
-         <style>body {{ background: url(http://127.0.0.1:{port}/c.png) }} @import 'http://127.0.0.1:{port}/d.css';</style>\
-         <script>document.title = 'ran'; fetch('http://127.0.0.1:{port}/e')</script></body>"
-    );
-    let html = DASHBOARD.replace("</body>", &bait);
+    let html = DASHBOARD.replace("</body>", &BAIT.replace("CANARY", &format!("127.0.0.1:{port}")));
     let (assets, sources) = (assets(), sources());
     let request = Request {
         assets: &assets,

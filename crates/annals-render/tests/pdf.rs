@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use annals_render::{Engine, Limits, RenderError, Renderer, Request, Warning};
-use common::{DASHBOARD, RENDERER, REPORT, assets, pdf_pages, sources, squeeze};
+use common::{DASHBOARD, RENDERER, REPORT, assets, pdf_pages, pdf_text_by_poppler, sources, squeeze};
 
 #[test]
 fn the_report_reads_the_same_on_paper() {
@@ -52,6 +54,72 @@ fn the_report_reads_the_same_on_paper() {
     assert!(rendered.warnings.contains(&Warning::MissingImage {
         reference: "files/none.png".into()
     }));
+}
+
+/// Which fonts this machine has is not ours to choose, but nothing may vanish without a word.
+#[test]
+fn every_character_of_other_scripts_is_on_paper_or_named_as_missing() {
+    let samples = [
+        "港湾センサー網",
+        "港口传感器网络",
+        "항만센서네트워크",
+        "ميناء",
+        "נמל",
+        "यन्त्र",
+        "ท่าเรือ",
+        "✅⚠️❌🚢🌊",
+    ];
+    let rendered = RENDERER.pdf(&Request::markdown(&samples.join("\n\n"))).unwrap();
+    let mut text: BTreeSet<char> = pdf_pages(&rendered.bytes).concat().chars().collect();
+    // Emoji are pictures whose text only a real reader of PDFs finds.
+    let by_poppler = pdf_text_by_poppler(&rendered.bytes);
+    text.extend(by_poppler.iter().flat_map(|text| text.chars()));
+    let missing: Vec<char> = rendered
+        .warnings
+        .iter()
+        .flat_map(|warning| match warning {
+            Warning::MissingGlyphs { chars } => chars.clone(),
+            other => panic!("{other}"),
+        })
+        .collect();
+    // Marks melt into their letters.
+    let is_emoji = |c: &char| matches!(u32::from(*c), 0x2600..=0x27ff | 0x1f300..=0x1faff);
+    let is_checked = |c: &char| c.is_alphabetic() || is_emoji(c) && by_poppler.is_some();
+    for c in samples.concat().chars().filter(is_checked) {
+        assert!(
+            text.contains(&c) || missing.contains(&c),
+            "{c} U+{:04X}; missing: {missing:?}",
+            u32::from(c)
+        );
+    }
+}
+
+#[test]
+fn a_drawing_that_points_to_other_pictures_does_not_spoil_the_document() {
+    let svg = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='30'><image href='http://127.0.0.1:1/a.png'/>\
+               <image href='/etc/hostname'/><text y='20'>drawn</text></svg>";
+    let assets = std::collections::HashMap::from([("a.svg".to_owned(), svg.into())]);
+    let request = Request {
+        assets: &assets,
+        ..Request::markdown("![a](a.svg) words")
+    };
+    for rendered in [
+        RENDERER.pdf(&request),
+        RENDERER.docx(&request),
+        RENDERER.pptx(&request),
+    ] {
+        let told: Vec<String> = rendered
+            .unwrap()
+            .warnings
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].contains("`http://127.0.0.1:1/a.png`, `/etc/hostname`, which is left out"),
+            "{told:?}"
+        );
+    }
 }
 
 #[test]

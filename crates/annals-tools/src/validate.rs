@@ -4,7 +4,9 @@
 //! the schema. What it refuses or changes, it says in words the model can act on. It must not run anything.
 
 use annals_core::turn::outcome::{Notice, Outcome};
+use annals_core::view::cut;
 use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value, json};
 
 use crate::failure::ToolFailure;
@@ -227,7 +229,15 @@ fn error_text(error: &ValidationError<'_>) -> String {
         None => said,
         Some(_) => format!("`{place}` {}", error.masked_with("the value")),
     };
-    format!("at `{place}`: {said}")
+    // The crate names only the first of many choices, and the one that is wanted may be among the others.
+    let choices = match error.kind() {
+        ValidationErrorKind::Enum { options } if said.contains("other candidate") => {
+            let choices = options.to_string();
+            format!("; give one of {}", cut::brief(&choices, SHOWN_VALUE_MAX_CHARS))
+        }
+        _ => String::new(),
+    };
+    format!("at `{place}`: {said}{choices}")
 }
 
 #[cfg(test)]
@@ -242,6 +252,7 @@ mod tests {
                     "path": {"type": "string"},
                     "lines": {"type": "array", "items": {"type": "integer"}},
                     "mode": {"enum": ["new", "update"]},
+                    "paper": {"enum": ["a3", "a4", "a5", "letter"]},
                 },
                 "required": ["path"],
                 "additionalProperties": false,
@@ -306,6 +317,11 @@ mod tests {
         assert_eq!(
             refused(r#"{"path": "a", "mode": "delete"}"#).0,
             "tool_signature_red /mode"
+        );
+        let (_, message) = refused(r#"{"path": "a", "paper": "A5"}"#);
+        assert!(
+            message.ends_with(r#"; give one of ["a3","a4","a5","letter"]"#),
+            "{message}"
         );
         let (place, message) = refused("{}");
         assert_eq!(place, "tool_signature_red ");

@@ -82,7 +82,7 @@ impl Iterator for Mentions<'_> {
                             .position(|b| ends_url(*b))
                             .unwrap_or(bytes.len() - at);
                 }
-                b't' | b'f' if at >= self.url_end && begins_word(bytes, at) => {
+                b't' | b'f' if at >= self.url_end && begins_word(self.text, at) => {
                     if let Some(mention) = mention_at(self.text, at) {
                         self.at = mention.span.end;
                         return Some(mention);
@@ -99,8 +99,17 @@ fn ends_url(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>' | b')' | b']')
 }
 
-fn begins_word(bytes: &[u8], at: usize) -> bool {
-    at == 0 || !(is_id_byte(bytes[at - 1]) || bytes[at - 1] == b':' || bytes[at - 1] >= 0x80)
+fn begins_word(text: &str, at: usize) -> bool {
+    let Some(before) = text[..at].chars().next_back() else {
+        return true;
+    };
+    match u8::try_from(before) {
+        Ok(byte) if byte.is_ascii() => !(is_id_byte(byte) || byte == b':'),
+        // Chinese and Japanese put no space between words.
+        _ => {
+            !before.is_alphanumeric() || matches!(before, '\u{2e80}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}')
+        }
+    }
 }
 
 /// The longest thing worth looking at: a turn, the longest folder name and the longest safe path.
@@ -119,7 +128,12 @@ fn mention_at(text: &str, start: usize) -> Option<Mention> {
             .find(['\n', '\\', close])
             .filter(|&i| rest[name_at + i..].starts_with(close))
     });
-    let end = quoted.map_or_else(|| plain_end(rest, name_at), |i| name_at + i);
+    let end = match quoted {
+        Some(length) => name_at + length,
+        None => {
+            link_end(&text.as_bytes()[..start], rest, name_at).unwrap_or_else(|| plain_end(rest, name_at))
+        }
+    };
     let named = &rest[..end];
     let named = super::lines::suffix_start(named).map_or(named, |at| &named[..at]);
     let path = LogicalPath::parse(named).ok()?;
@@ -168,6 +182,29 @@ fn closing_of(before: &[u8]) -> Option<char> {
     }
 }
 
+/// Where a name ends that a Markdown link or picture gives as it is, spaces and all: `![chart](turn_1/files/a b.png)`.
+fn link_end(before: &[u8], rest: &str, name_at: usize) -> Option<usize> {
+    if !before.ends_with(b"](") && !before.ends_with(b"](./") {
+        return None;
+    }
+    let mut open = 0_i32;
+    let close = rest[name_at..].find(|c| {
+        open += match c {
+            '(' => 1,
+            ')' => -1,
+            _ => 0,
+        };
+        open < 0 || c == '\n'
+    })?;
+    let target = &rest[..name_at + close];
+    // A title may follow the name.
+    let end = target
+        .find([' ', '\t'])
+        .filter(|at| target[*at..].trim_start().starts_with(['"', '\'']))
+        .unwrap_or(target.len());
+    rest[name_at + close..].starts_with(')').then_some(end)
+}
+
 /// Where a name that nothing encloses ends: at white space, a quote or the like, a bracket it did not open,
 /// or before punctuation that ends a sentence.
 fn plain_end(rest: &str, name_at: usize) -> usize {
@@ -175,15 +212,17 @@ fn plain_end(rest: &str, name_at: usize) -> usize {
     let mut end = rest.len();
     for (index, c) in rest[name_at..].char_indices() {
         let stop = match c {
-            '(' | '[' | '{' => {
+            '(' | '[' | '{' | '（' => {
                 open += 1;
                 false
             }
-            ')' | ']' | '}' => {
+            ')' | ']' | '}' | '）' => {
                 open -= 1;
                 open < 0
             }
             '"' | '\'' | '`' | '<' | '>' | '|' | '\\' | ',' | ';' | '*' | '”' | '»' | '’' => true,
+            // Chinese and Japanese sentences go on without a space.
+            '，' | '。' | '、' | '；' | '：' | '！' | '？' | '」' | '』' | '】' | '》' => true,
             _ => c.is_whitespace() || c.is_control(),
         };
         if stop {
@@ -241,6 +280,22 @@ e = pd.read_csv("turn_1/files/sales 2026.csv")
         fi:turn_2.files/r.md
         fi:turn_1.files/z.txt
         fi:turn_1.files/unclosed.md
+        ");
+    }
+
+    #[test]
+    fn links_keep_spaces_and_drop_titles_and_sentences_end_in_any_script() {
+        let text = "![a](turn_1/files/my chart (2).png) [b](./turn_1/files/c.md 'its title') \
+                    ![c](turn_1/files/d.png \"A title\") 请见turn_1/files/x 和 turn_1/files/报告.pdf，谢谢 \
+                    （turn_1/files/表（1）.csv）[open](turn_1/files/never closed\n";
+        insta::assert_snapshot!(found(text).join("\n"), @r"
+        fi:turn_1.files/my chart (2).png
+        fi:turn_1.files/c.md
+        fi:turn_1.files/d.png
+        fi:turn_1.files/x
+        fi:turn_1.files/报告.pdf
+        fi:turn_1.files/表（1）.csv
+        fi:turn_1.files/never
         ");
     }
 

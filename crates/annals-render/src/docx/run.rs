@@ -48,6 +48,10 @@ impl RunLook {
         let mut xml = String::new();
         if let Some(style) = self.style {
             let _ = write!(xml, "<w:rStyle w:val=\"{style}\"/>");
+            if style == "CodeChar" {
+                // LibreOffice forgets the style's font within tables.
+                xml.push_str("<w:rFonts w:ascii=\"Consolas\" w:hAnsi=\"Consolas\" w:cs=\"Consolas\"/>");
+            }
         }
         for (on, tag) in [
             (self.bold, "<w:b/><w:bCs/>"),

@@ -3,13 +3,22 @@
 use std::fmt::Write as _;
 
 use crate::doc::{Align, Block, Style, Table};
-use crate::grid::{Grid, Slot};
+use crate::grid::{Grid, Slot, share_width};
+use crate::ooxml::ems;
 
-use super::styles::LIST_INDENT;
 use super::{Place, Writer};
 
 /// Space at the sides of a cell in twentieths of a point.
 const CELL_MARGIN: usize = 90;
+
+/// How much wider bold text is.
+const BOLDER: f64 = 1.1;
+
+/// Longer words are broken.
+const MOST_WORD_EMS: f64 = 15.0;
+
+/// Longer texts are broken into lines.
+const MOST_TEXT_EMS: f64 = 36.0;
 
 /// Whether a table row names its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +34,16 @@ impl Writer<'_> {
             0..=4 => 20,
             5..=6 => 18,
             7..=8 => 16,
-            _ => 14,
+            9..=12 => 14,
+            _ => 12,
         };
-        let available = self.text_width - (LIST_INDENT * place.lists) as f64;
+        let available = self.text_width - place.left() as f64;
         let widths = column_widths(&grid, available, half_points);
-        self.out.push_str(
+        let _ = write!(
+            self.out,
             "<w:tbl><w:tblPr><w:tblStyle w:val=\"ReportTable\"/><w:tblW w:w=\"0\" w:type=\"auto\"/>\
-             <w:tblLayout w:type=\"fixed\"/>",
+             <w:tblInd w:w=\"{}\" w:type=\"dxa\"/><w:tblLayout w:type=\"fixed\"/>",
+            place.left()
         );
         let _ = write!(
             self.out,
@@ -76,7 +88,16 @@ impl Writer<'_> {
             let _ = write!(self.out, "<w:gridSpan w:val=\"{colspan}\"/>");
         }
         let Slot::Cell { cell, rowspan, .. } = *slot else {
-            self.out.push_str("<w:vMerge/></w:tcPr><w:p/></w:tc>");
+            self.out.push_str("<w:vMerge/></w:tcPr>");
+            self.paragraph(
+                &[],
+                Place {
+                    in_cell: true,
+                    half_points: Some(half_points),
+                    ..Place::default()
+                },
+            );
+            self.out.push_str("</w:tc>");
             return;
         };
         if rowspan > 1 {
@@ -102,19 +123,16 @@ impl Writer<'_> {
             bold,
             ..style
         };
-        let blocks = cell.map_or(&[][..], |cell| &cell.blocks);
-        if blocks.is_empty() {
-            self.out.push_str("<w:p/>");
+        let place = Place {
+            in_cell: true,
+            half_points: Some(half_points),
+            look,
+            ..Place::default()
+        };
+        match cell.map_or(&[][..], |cell| &cell.blocks) {
+            [] => self.paragraph(&[], place),
+            blocks => self.blocks(blocks, place),
         }
-        self.blocks(
-            blocks,
-            Place {
-                in_cell: true,
-                half_points: Some(half_points),
-                look,
-                ..Place::default()
-            },
-        );
         self.out.push_str("</w:tc>");
     }
 
@@ -158,10 +176,9 @@ impl Writer<'_> {
 /// Widths in twentieths of a point: every column can hold its longest word, what is left goes to those with
 /// long texts. Programs refine this on opening.
 pub(super) fn column_widths(grid: &Grid<'_>, available: f64, half_points: usize) -> Vec<f64> {
-    // A wide sans serif needs about 0.62 em a character.
-    let char_width = half_points as f64 * 10.0 * 0.62;
-    let padding = 2.0 * CELL_MARGIN as f64 + char_width;
-    let mut least = vec![3.0 * char_width + padding; grid.columns];
+    let twips_per_em = half_points as f64 * 10.0;
+    let width = |ems: f64| ems * BOLDER * twips_per_em + 2.5 * CELL_MARGIN as f64;
+    let mut least = vec![width(1.5); grid.columns];
     let mut wanted = least.clone();
     for slot in grid.rows.iter().flatten() {
         let Slot::Cell {
@@ -174,31 +191,22 @@ pub(super) fn column_widths(grid: &Grid<'_>, available: f64, half_points: usize)
             continue;
         };
         for block in &cell.blocks {
-            let words = (longest_word(block) as f64).min(24.0) * char_width + padding;
-            let text = (crate::doc::block_text_length(block) as f64).min(60.0) * char_width + padding;
-            least[*column] = least[*column].max(words);
-            wanted[*column] = wanted[*column].max(text);
+            let (word, text) = block_ems(block);
+            least[*column] = least[*column].max(width(word.min(MOST_WORD_EMS)));
+            wanted[*column] = wanted[*column].max(width(text.min(MOST_TEXT_EMS)));
         }
     }
-    let (least_sum, wanted_sum): (f64, f64) = (least.iter().sum(), wanted.iter().sum());
-    if least_sum >= available {
-        return least.iter().map(|width| width * available / least_sum).collect();
-    }
-    let room = ((available - least_sum) / (wanted_sum - least_sum).max(1.0)).min(1.0);
-    least
-        .iter()
-        .zip(&wanted)
-        .map(|(least, wanted)| least + (wanted - least) * room)
-        .collect()
+    share_width(&least, &wanted, available)
 }
 
-fn longest_word(block: &Block) -> usize {
-    let text = match block {
-        Block::Paragraph(inlines) | Block::Heading { inlines, .. } => crate::doc::plain_text(inlines),
-        _ => String::new(),
-    };
-    text.split_whitespace()
-        .map(|word| word.chars().count())
-        .max()
-        .unwrap_or(0)
+/// How wide the longest word and the whole text of a block are, in ems.
+fn block_ems(block: &Block) -> (f64, f64) {
+    match block {
+        Block::Paragraph(inlines) | Block::Heading { inlines, .. } => {
+            let text = crate::doc::plain_text(inlines);
+            let word = text.split_whitespace().map(ems).fold(0.0, f64::max);
+            (word, ems(&text))
+        }
+        other => (0.0, crate::doc::block_text_length(other) as f64 * 0.6),
+    }
 }

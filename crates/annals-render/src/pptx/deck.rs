@@ -88,6 +88,8 @@ pub(super) enum LineLook {
     Normal,
     Strong,
     Quiet,
+    /// Below a picture, which is centred.
+    Caption,
     Code,
 }
 
@@ -223,8 +225,10 @@ fn footnote_section(document: &Document) -> Section {
     let blocks = document.footnotes.iter().enumerate().flat_map(|(index, note)| {
         let mark = Inline::Text(format!("{} ", index + 1));
         let mut blocks = note.clone();
-        if let Some(Block::Paragraph(inlines)) = blocks.first_mut() {
-            inlines.insert(0, mark);
+        match blocks.first_mut() {
+            Some(Block::Paragraph(inlines)) => inlines.insert(0, mark),
+            Some(_) => blocks.insert(0, Block::Paragraph(vec![mark])),
+            None => {}
         }
         blocks
     });
@@ -354,11 +358,9 @@ impl Builder<'_> {
 
     /// Pictures within a line stand below it; a paragraph longer than a slide is cut.
     fn paragraph(&self, line: Line, out: &mut Vec<Atom>) {
-        let (images, text): (Vec<Inline>, Vec<Inline>) = line
-            .inlines
-            .iter()
-            .cloned()
-            .partition(|inline| matches!(inline, Inline::Image(_)));
+        let mut text = line.inlines.clone();
+        let mut images = Vec::new();
+        take_images(&mut text, &mut images);
         if !plain_text(&text).trim().is_empty() {
             let most = (BODY_WIDTH_PT * 12.0 / (line.size_pt * 0.56)) as usize;
             for piece in cut(text, most) {
@@ -368,10 +370,8 @@ impl Builder<'_> {
                 }));
             }
         }
-        for image in images {
-            if let Inline::Image(image) = image {
-                self.picture(&image, line.size_pt, out);
-            }
+        for image in &images {
+            self.picture(image, line.size_pt, out);
         }
     }
 
@@ -413,7 +413,7 @@ impl Builder<'_> {
                 });
                 if let Some(caption) = &image.caption {
                     let inlines = vec![Inline::Text(caption.clone())];
-                    let look = LineLook::Quiet;
+                    let look = LineLook::Caption;
                     out.push(Atom::Line(Line {
                         inlines,
                         level: 0,
@@ -456,8 +456,35 @@ impl Atom {
     }
 }
 
+/// Moves the pictures out of a text, also those within links and emphasis.
+fn take_images(inlines: &mut Vec<Inline>, images: &mut Vec<Image>) {
+    inlines.retain_mut(|inline| match inline {
+        Inline::Image(image) => {
+            images.push(image.clone());
+            false
+        }
+        Inline::Strong(inner)
+        | Inline::Em(inner)
+        | Inline::Strike(inner)
+        | Inline::Underline(inner)
+        | Inline::Link { inlines: inner, .. }
+        | Inline::Span { inlines: inner, .. } => {
+            take_images(inner, images);
+            true
+        }
+        _ => true,
+    });
+}
+
+/// What an opening slide has room for: some lines of text, no picture.
 fn is_short(blocks: &[Block]) -> bool {
-    let short =
-        |block: &Block| matches!(block, Block::Paragraph(inlines) if plain_text(inlines).len() <= 220);
+    let short = |block: &Block| {
+        let Block::Paragraph(inlines) = block else {
+            return false;
+        };
+        let (mut text, mut images) = (inlines.clone(), Vec::new());
+        take_images(&mut text, &mut images);
+        images.is_empty() && plain_text(&text).len() <= 220
+    };
     blocks.len() <= 3 && blocks.iter().all(short)
 }

@@ -1,25 +1,12 @@
 //! How much room text takes, without a font at hand: estimates that err on the high side.
 
 use crate::doc::{Inline, plain_text};
-use crate::prose::is_cjk;
+use crate::ooxml::ems;
 
 use super::deck::{BODY_WIDTH_PT, CODE_SIZE_PT, Line};
 
 pub(super) fn code_height(lines: usize) -> f64 {
     lines as f64 * CODE_SIZE_PT * 1.2 + 16.0
-}
-
-/// How wide a text is, in ems.
-pub(super) fn ems(text: &str) -> f64 {
-    text.chars()
-        .map(|c| {
-            if is_cjk(c) || u32::from(c) >= 0x1100 {
-                1.05
-            } else {
-                0.56
-            }
-        })
-        .sum()
 }
 
 pub(super) fn lines_of(inlines: &[Inline], width_pt: f64, size_pt: f64) -> usize {

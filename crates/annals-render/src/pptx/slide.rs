@@ -18,11 +18,7 @@ const INK: &str = "1F2430";
 const QUIET: &str = "5C6470";
 
 /// The slide and its relations; `layout` and `picture` name the parts they point to.
-pub(super) fn write(
-    slide: &Slide,
-    known: &dyn Fn(u32) -> bool,
-    picture: &dyn Fn(usize) -> String,
-) -> (String, Relations) {
+pub(super) fn write(slide: &Slide, picture: &dyn Fn(usize) -> String) -> (String, Relations) {
     let mut relations = Relations::default();
     let layout = if slide.opening.is_some() { 1 } else { 2 };
     relations.part("slideLayout", &format!("../slideLayouts/slideLayout{layout}.xml"));
@@ -30,7 +26,6 @@ pub(super) fn write(
         out: String::new(),
         relations,
         next_id: 2,
-        known,
         picture,
     };
     writer.title(slide);
@@ -81,7 +76,6 @@ struct Writer<'a> {
     out: String,
     relations: Relations,
     next_id: usize,
-    known: &'a dyn Fn(u32) -> bool,
     picture: &'a dyn Fn(usize) -> String,
 }
 
@@ -268,6 +262,12 @@ impl Writer<'_> {
                 ),
             ),
         };
+        // Numbers are counted by level: without it an inner list would go on with the outer one's.
+        let level = line.level.min(8);
+        let align = match line.look {
+            LineLook::Caption => " algn=\"ctr\"",
+            _ => "",
+        };
         let after = if line.look == LineLook::Code {
             0.0
         } else {
@@ -275,12 +275,12 @@ impl Writer<'_> {
         };
         let _ = write!(
             self.out,
-            "<a:p><a:pPr marL=\"{left}\" indent=\"{hanging}\"><a:lnSpc><a:spcPct val=\"100000\"/></a:lnSpc><a:spcBef>\
+            "<a:p><a:pPr marL=\"{left}\" lvl=\"{level}\" indent=\"{hanging}\"{align}><a:lnSpc><a:spcPct val=\"100000\"/></a:lnSpc><a:spcBef>\
              <a:spcPts val=\"0\"/></a:spcBef><a:spcAft><a:spcPts val=\"{after:.0}\"/></a:spcAft>{bullet}</a:pPr>"
         );
         let look = Look {
             bold: line.look == LineLook::Strong,
-            quiet: line.look == LineLook::Quiet,
+            quiet: matches!(line.look, LineLook::Quiet | LineLook::Caption),
             code: line.look == LineLook::Code,
             ..Look::plain(line.size_pt)
         };
@@ -455,14 +455,7 @@ impl Writer<'_> {
             Inline::Link { inlines, .. } => self.inlines(inlines, look),
             Inline::Image(image) => self.run(&format!("[{}]", image.alt), look),
             Inline::Cite(sids) => {
-                let known = |sid: &u32| {
-                    if (self.known)(*sid) {
-                        sid.to_string()
-                    } else {
-                        format!("{sid}?")
-                    }
-                };
-                let marks: Vec<String> = sids.iter().map(known).collect();
+                let marks: Vec<String> = sids.iter().map(u32::to_string).collect();
                 self.run(
                     &format!("[{}]", marks.join(", ")),
                     Look {

@@ -1,10 +1,17 @@
 //! Tables on slides: widths, row heights, and cells as plain lines.
 
 use crate::doc::{Align, Block, Inline, Table, plain_text};
-use crate::grid::{Grid, Slot};
+use crate::grid::{Grid, Slot, share_width};
+use crate::ooxml::ems;
 
 use super::deck::{Atom, BODY_WIDTH_PT, RowKind, TableCell, TableRow};
-use super::estimate::{ems, lines_of};
+use super::estimate::lines_of;
+
+/// How much wider bold text is.
+const BOLDER: f64 = 1.1;
+
+/// Longer texts are broken.
+const MOST_EMS: f64 = 34.0;
 
 /// The table as one thing to place; `None` when it has no rows.
 pub(super) fn table_atom(table: &Table) -> Option<Atom> {
@@ -42,7 +49,8 @@ pub(super) fn table_atom(table: &Table) -> Option<Atom> {
 }
 
 fn column_widths(grid: &Grid<'_>, size_pt: f64) -> Vec<f64> {
-    let mut wanted = vec![size_pt * 3.0; grid.columns];
+    let mut least = vec![size_pt * 3.0; grid.columns];
+    let mut wanted = least.clone();
     for slot in grid.rows.iter().flatten() {
         let Slot::Cell {
             cell: Some(cell),
@@ -53,12 +61,16 @@ fn column_widths(grid: &Grid<'_>, size_pt: f64) -> Vec<f64> {
         else {
             continue;
         };
-        let width = ems(&plain_text(&cell_inlines(&cell.blocks))).min(30.0) * 1.1 * size_pt + 18.0;
-        wanted[*column] = wanted[*column].max(width);
+        let text = plain_text(&cell_inlines(&cell.blocks));
+        let width = |text: &str| ems(text) * BOLDER * size_pt + 18.0;
+        let word = text.split_whitespace().map(width).fold(0.0, f64::max);
+        least[*column] = least[*column].max(word.min(MOST_EMS * size_pt));
+        wanted[*column] = wanted[*column].max(width(&text).min(MOST_EMS * size_pt));
     }
-    let sum: f64 = wanted.iter().sum();
-    let total = sum.clamp(BODY_WIDTH_PT * 0.5, BODY_WIDTH_PT);
-    wanted.iter().map(|width| width * total / sum).collect()
+    let widths = share_width(&least, &wanted, BODY_WIDTH_PT);
+    let sum: f64 = widths.iter().sum();
+    let total = sum.max(BODY_WIDTH_PT * 0.5);
+    widths.iter().map(|width| width * total / sum).collect()
 }
 
 fn table_row(row: &[Slot<'_>], table: &Table, widths: &[f64], size_pt: f64, kind: RowKind) -> TableRow {

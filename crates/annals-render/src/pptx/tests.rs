@@ -44,3 +44,33 @@ fn what_does_not_fit_goes_on_to_a_next_slide_and_nothing_leaves_the_slide() {
     assert!((0..60).all(|n| text.contains(&format!("point {n} ")) && text.contains(&format!("value {n}\""))));
     assert_eq!(text.matches("lorem").count(), 3000);
 }
+
+#[test]
+fn a_picture_in_a_line_or_a_link_is_shown_and_does_not_open_the_deck() {
+    let svg = b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>";
+    let assets = std::collections::HashMap::from([("a.svg".to_owned(), svg.to_vec())]);
+    let document =
+        markdown::read("# Sales\n\nUp again: ![a](a.svg) and [**![b](a.svg)**](https://x.example)\n");
+    let limits = crate::limits::Limits::default();
+    let pictures = Pictures::load(&document, &assets, &limits, &mut Vec::new());
+    let office = crate::ooxml::office_pictures(&pictures, &crate::fonts::Fonts::default()).unwrap();
+    let slides = slides(&document, &pictures, &office);
+    let shapes = slides.iter().flat_map(|slide| &slide.shapes);
+    let shown = shapes
+        .filter(|shape| matches!(shape, Shape::Picture { .. }))
+        .count();
+    assert_eq!(shown, 2, "{slides:?}");
+}
+
+#[test]
+fn an_inner_list_counts_for_itself() {
+    let source = "## L\n\n1. one\n   1. inner\n   2. second\n2. two\n";
+    let slides = deck(source);
+    let (xml, _) = super::slide::write(&slides[0], &|_| String::new());
+    let levels: Vec<&str> = xml
+        .split("<a:pPr marL=")
+        .skip(1)
+        .filter_map(|paragraph| paragraph.split("lvl=\"").nth(1)?.get(..1))
+        .collect();
+    assert_eq!(levels, ["0", "1", "1", "0"], "{xml}");
+}

@@ -56,6 +56,20 @@ pub fn pdf_pages(bytes: &[u8]) -> Vec<String> {
     numbers.iter().map(text).collect()
 }
 
+/// The text as poppler's `pdftotext` reads it; `None` when that is not installed.
+pub fn pdf_text_by_poppler(bytes: &[u8]) -> Option<String> {
+    let pdftotext = program("pdftotext")?;
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), bytes).expect("written");
+    let output = std::process::Command::new(pdftotext)
+        .arg(file.path())
+        .arg("-")
+        .output()
+        .expect("pdftotext starts");
+    assert!(output.status.success(), "{output:?}");
+    Some(String::from_utf8(output.stdout).expect("UTF-8"))
+}
+
 /// Without white space and invisible break places.
 pub fn squeeze(text: &str) -> String {
     text.chars()

@@ -4,6 +4,7 @@
 //! can read and nothing else, and it can change nothing: react tools do not exist here.
 
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ use crate::mentioned;
 
 /// A request is one short line.
 const REQUEST_MAX_BYTES: u64 = 8_192;
+/// Longer addresses of sockets are refused by the kernel.
+const ADDRESS_MAX_BYTES: usize = 100;
 /// Answers in the making at once.
 const CONNECTIONS_MAX_COUNT: usize = 16;
 
@@ -44,7 +47,7 @@ struct Found {
 impl ContextService {
     /// Listens at `socket` for the duration of a call.
     pub(super) fn start(cx: &ToolCx, socket: &Path) -> io::Result<Self> {
-        let listener = UnixListener::bind(socket)?;
+        let listener = bind(socket)?;
         let cx = cx.clone();
         let task = tokio::spawn(async move {
             let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX_COUNT));
@@ -64,6 +67,22 @@ impl ContextService {
         });
         Ok(ContextService { task })
     }
+}
+
+/// The address of a socket has room for some hundred bytes, and a folder for temporary files may lie deeper: then it
+/// is bound below a handle of its folder.
+fn bind(socket: &Path) -> io::Result<UnixListener> {
+    let (Some(folder), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return UnixListener::bind(socket);
+    };
+    if socket.as_os_str().len() < ADDRESS_MAX_BYTES {
+        return UnixListener::bind(socket);
+    }
+    let folder = std::fs::File::open(folder)?;
+    let short = Path::new("/proc/self/fd")
+        .join(folder.as_raw_fd().to_string())
+        .join(name);
+    UnixListener::bind(short)
 }
 
 impl Drop for ContextService {
@@ -114,4 +133,19 @@ async fn find(cx: &ToolCx, given: &str) -> Result<Found, ToolFailure> {
         .await
         .map_err(|error| ToolFailure::new("path_missing", error.to_string()))?;
     Ok(Found { path, whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_may_lie_deeper_than_its_address_is_long() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("f".repeat(120));
+        std::fs::create_dir(&folder).unwrap();
+        let socket = folder.join("context.sock");
+        let _listener = bind(&socket).unwrap();
+        assert!(socket.exists());
+    }
 }

@@ -216,11 +216,21 @@ impl WriteDocument {
     async fn write(&self, cx: &ToolCx, args: Args, target: Target) -> Outcome {
         let brought = mentioned::bring(cx, &args.content).await;
         let citations = citations::resolve(cx, &args.content).await;
+        let is_blank = args.content.trim().is_empty();
         let mut notices: Vec<Notice> = target.notice.clone().into_iter().collect();
         notices.extend(missing_assets(&brought));
         notices.extend(citations.notices.iter().cloned());
         let mut outcome = match self.render(cx, args, &citations).await {
-            Ok(rendered) => self.keep(cx, &target.path, rendered, &citations).await,
+            Ok(rendered) => {
+                let mut warnings: Vec<String> = rendered.warnings.iter().map(ToString::to_string).collect();
+                if is_blank {
+                    warnings.insert(
+                        0,
+                        "the content is empty, and so is the document: give its text".into(),
+                    );
+                }
+                self.keep(cx, &target.path, rendered, &citations, warnings).await
+            }
             Err(error) => self.absent(&target.path, error),
         };
         outcome.notices.splice(0..0, notices);
@@ -267,8 +277,8 @@ impl WriteDocument {
         path: &PhysicalPath,
         rendered: Rendered,
         citations: &Citations,
+        warnings: Vec<String>,
     ) -> Outcome {
-        let warnings: Vec<String> = rendered.warnings.iter().map(ToString::to_string).collect();
         if let Err(error) = disk::write(cx.workspace(), path, rendered.bytes.clone()).await {
             return self.absent(path, ShownError::new("write_failed", error.to_string()));
         }

@@ -55,8 +55,8 @@ pub struct Fetched {
     pub title: String,
     /// Its text; none for what has no text, such as an image.
     pub text: Option<String>,
-    /// Bytes received, unpacked.
-    pub size_bytes: u64,
+    /// Bytes received, unpacked; what the server said of content that is not read; none when it said nothing.
+    pub size_bytes: Option<u64>,
 }
 
 /// Why there is no page.
@@ -144,6 +144,7 @@ struct Body {
     mime: String,
     charset: Option<String>,
     unpacked: Unpacked,
+    size_bytes: Option<u64>,
 }
 
 impl Fetcher {
@@ -201,6 +202,16 @@ impl Fetcher {
     async fn body(&self, response: Response) -> Result<Body, FetchError> {
         let url = response.url().clone();
         let (mime, charset) = content_type(response.headers());
+        if !has_text(&mime) && !is_unsaid(&mime) {
+            // A film is not worth its ten megabytes: nobody would see them.
+            return Ok(Body {
+                url,
+                mime,
+                charset,
+                size_bytes: response.content_length(),
+                unpacked: Unpacked::default(),
+            });
+        }
         let coding = coding(response.headers())?;
         let mut unpacker = Unpacker::new(coding, self.limits.body_bytes);
         let mut wire_bytes = 0;
@@ -220,12 +231,10 @@ impl Fetcher {
             reason: error.to_string(),
         })?;
         unpacked.is_cut |= is_cut;
-        // Servers that say nothing, or only that it is bytes, are answered by the bytes themselves.
-        let mime = match mime.as_str() {
-            "" | "application/octet-stream" | "binary/octet-stream" => {
-                mime::of(last_segment(&url), &unpacked.bytes).to_owned()
-            }
-            _ => mime,
+        let mime = if is_unsaid(&mime) {
+            mime::of(last_segment(&url), &unpacked.bytes).to_owned()
+        } else {
+            mime
         };
         if unpacked.is_cut && mime == "application/pdf" {
             return Err(FetchError::TooLarge {
@@ -236,9 +245,24 @@ impl Fetcher {
             url,
             mime,
             charset,
+            size_bytes: Some(unpacked.bytes.len() as u64),
             unpacked,
         })
     }
+}
+
+/// Servers that say nothing, or only that it is bytes, are answered by the bytes themselves.
+fn is_unsaid(mime: &str) -> bool {
+    matches!(mime, "" | "application/octet-stream" | "binary/octet-stream")
+}
+
+/// Whether content of this type can be made into text.
+fn has_text(mime: &str) -> bool {
+    mime == "application/pdf" || is_plain(mime)
+}
+
+fn is_plain(mime: &str) -> bool {
+    mime::is_text(mime) || mime.ends_with("+json") || mime.ends_with("+xml")
 }
 
 async fn ask(at: &Passed) -> Result<Response, FetchError> {
@@ -314,18 +338,24 @@ async fn read(body: Body) -> Result<Fetched, FetchError> {
         mime,
         charset,
         unpacked,
+        size_bytes,
     } = body;
-    let size_bytes = unpacked.bytes.len() as u64;
     let name = last_segment(&url).to_owned();
     let (title, text) = match mime.as_str() {
         "text/html" | "application/xhtml+xml" => {
-            let at = url.clone();
+            let (at, arrived) = (url.clone(), unpacked.is_cut.then_some(unpacked.bytes.len()));
             let page = quarantined(&mime, move || {
                 let html = body::text(&unpacked.bytes, charset.as_deref(), body::Declared::InHtml);
                 Ok(page::read(&html, &at))
             })
             .await?;
-            (page.title, Some(page.markdown))
+            let mut text = page.markdown;
+            if let Some(bytes) = page.cut_after_bytes.or(arrived) {
+                text.push_str(&format!(
+                    "\n\n...[the page goes on: only its first {bytes} bytes were read]"
+                ));
+            }
+            (page.title, Some(text))
         }
         "application/pdf" => {
             let text = quarantined(&mime, move || {
@@ -334,11 +364,12 @@ async fn read(body: Body) -> Result<Fetched, FetchError> {
             let pdf::PdfText { title, text } = text.await?;
             (title.unwrap_or(name), Some(text))
         }
-        other if mime::is_text(other) || other.ends_with("+json") || other.ends_with("+xml") => {
+        other if is_plain(other) => {
             let mut text = body::text(&unpacked.bytes, charset.as_deref(), body::Declared::Nowhere);
             if unpacked.is_cut {
+                let bytes = unpacked.bytes.len();
                 text.push_str(&format!(
-                    "\n...[the answer is longer than the {size_bytes} bytes that are fetched]"
+                    "\n...[the answer is longer than the {bytes} bytes that are fetched]"
                 ));
             }
             (name, Some(text))

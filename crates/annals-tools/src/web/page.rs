@@ -33,15 +33,28 @@ pub struct Page {
     pub title: String,
     /// Its text.
     pub markdown: String,
+    /// How many bytes of it were read, when it goes on after them.
+    pub cut_after_bytes: Option<usize>,
 }
 
-/// Reads a page that was found at `url`.
+/// Reads a page that was found at `url`; of a very long one, its beginning.
 pub fn read(html: &str, url: &Url) -> Page {
-    let html = &html[..annals_core::view::cut::floor_char_boundary(html, PAGE_MAX_BYTES)];
+    read_up_to(PAGE_MAX_BYTES, html, url)
+}
+
+fn read_up_to(max_bytes: usize, html: &str, url: &Url) -> Page {
+    let begin = &html[..annals_core::view::cut::floor_char_boundary(html, max_bytes)];
+    Page {
+        cut_after_bytes: (begin.len() < html.len()).then_some(begin.len()),
+        ..read_all(begin, url)
+    }
+}
+
+fn read_all(html: &str, url: &Url) -> Page {
     if open_tags(html) > OPEN_TAGS_MAX {
         return Page {
-            title: String::new(),
             markdown: without_tags(html),
+            ..Page::default()
         };
     }
     let document = Document::from(html);
@@ -50,6 +63,7 @@ pub fn read(html: &str, url: &Url) -> Page {
         return Page {
             title,
             markdown: without_tags(html),
+            ..Page::default()
         };
     }
     document.select(NOISE).remove();
@@ -66,6 +80,7 @@ pub fn read(html: &str, url: &Url) -> Page {
     Page {
         title: if title.is_empty() { article_title } else { title },
         markdown,
+        ..Page::default()
     }
 }
 
@@ -237,6 +252,17 @@ mod tests {
         assert!(read(&hidden, &url()).markdown.contains("word"));
         let lists = format!("{}word{}", "<ul><li>".repeat(300), "</ul>".repeat(300));
         assert!(read(&lists, &url()).markdown.contains("word"));
+    }
+
+    #[test]
+    fn of_a_page_that_is_too_long_the_beginning_is_read() {
+        let html = format!("<p>{}</p><p>the end</p>", "word ".repeat(30));
+        let page = read_up_to(58, &html, &url());
+        assert_eq!(page.cut_after_bytes, Some(58));
+        assert!(page.markdown.ends_with("word"), "{}", page.markdown);
+        let whole = read_up_to(html.len(), &html, &url());
+        assert_eq!(whole.cut_after_bytes, None);
+        assert!(whole.markdown.ends_with("the end"), "{}", whole.markdown);
     }
 
     #[test]

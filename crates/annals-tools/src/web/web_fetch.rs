@@ -129,16 +129,19 @@ fn row(asked: &str, page: Fetched, now: Timestamp) -> SourceRow {
         }
         Some(text) if text.trim().is_empty() => "(the page has no text; it may need a browser)".to_owned(),
         Some(text) => text,
-        None => format!(
-            "({}, {} bytes; content of this type is not shown)",
-            page.mime, page.size_bytes
-        ),
+        None => {
+            let size = page
+                .size_bytes
+                .map(|bytes| format!(", {bytes} bytes"))
+                .unwrap_or_default();
+            format!("({}{size}; content of this type is not shown)", page.mime)
+        }
     };
     let snippet: String = content.chars().take(SNIPPET_MAX_CHARS).collect();
     let mut row = SourceRow::web(asked.trim(), &page.title, &snippet);
     row.content = Some(content.into());
     row.mime = Some(page.mime.into());
-    row.size_bytes = Some(page.size_bytes);
+    row.size_bytes = page.size_bytes;
     row.fetched_time_iso = Some(now);
     if page.url.as_str().trim_end_matches('/') != asked.trim().trim_end_matches('/') {
         row.extra.insert("final_url".into(), page.url.as_str().into());

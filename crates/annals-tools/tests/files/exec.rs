@@ -207,6 +207,41 @@ async fn bash_and_javascript_keep_the_same_contract() {
 }
 
 #[tokio::test]
+async fn every_language_names_its_error_and_its_own_line() {
+    let mut stage = stage();
+    for (language, code, said, place) in [
+        (
+            "python",
+            "\n\nraise ValueError('three')",
+            "ValueError: three",
+            "main.py\", line 3",
+        ),
+        (
+            "bash",
+            "\n\nset -u; echo $three",
+            "three: unbound variable",
+            "main.sh: line 3",
+        ),
+        (
+            "javascript",
+            "\n\nthrow new TypeError('three')",
+            "TypeError: three",
+            "main.js:3",
+        ),
+    ] {
+        let tool = format!("exec_tools.execute_code_{language}");
+        let outcome = stage.call(&tool, json!({"code": code, "contract": []})).await;
+        let text = report(&outcome);
+        let first = text.lines().next().unwrap();
+        assert!(
+            first.starts_with("Runtime error: execution_failed") && first.contains(said),
+            "{text}"
+        );
+        assert!(text.contains(place), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_text_over_twenty_kilobytes_is_shown_in_part_and_kept_whole() {
     let mut stage = stage();
     let outcome = python(

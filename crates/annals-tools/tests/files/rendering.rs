@@ -213,3 +213,60 @@ async fn a_document_that_cannot_be_made_is_an_error_with_its_path() {
     );
     assert_eq!(*odd.artifacts[0].digest.mime, *"application/pdf");
 }
+
+#[tokio::test]
+async fn pictures_are_found_under_any_name_and_bad_ones_are_told_apart() {
+    let mut stage = stage();
+    for (name, bytes) in [
+        ("my chart (1).png", PNG),
+        ("图表.png", PNG),
+        ("empty.png", b"".as_slice()),
+        ("page.png", b"<html>not a picture</html>"),
+        ("broken.svg", b"<svg <"),
+        (
+            "linked.svg",
+            b"<svg xmlns='http://www.w3.org/2000/svg'><image href='file:///etc/passwd'/></svg>",
+        ),
+    ] {
+        stage.put_on_disk(&format!("turn_1/files/{name}"), bytes);
+    }
+    stage.begin("turn_2");
+    let content = "![a](turn_1/files/my chart (1).png) ![b](<turn_1/files/my chart (1).png>) \
+                   ![c](turn_1/files/my%20chart%20(1).png \"A caption\") ![d](turn_1/files/图表.png)\n\n\
+                   ![e](turn_1/files/empty.png) ![f](turn_1/files/page.png) ![g](turn_1/files/broken.svg) \
+                   ![h](turn_1/files/linked.svg) [a link](turn_1/files/图表.png)";
+    for tool in ["write_pdf", "write_docx", "write_pptx"] {
+        let path = format!("r.{}", &tool["write_".len()..]);
+        let outcome = stage
+            .call(
+                &format!("rendering_tools.{tool}"),
+                json!({"path": path, "content": content}),
+            )
+            .await;
+        assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], None), "{tool}");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(warning(&outcome).replace("; ", "\n"), @r"
+            image `turn_1/files/empty.png` cannot be shown: it is empty
+            image `turn_1/files/page.png` cannot be shown: it is neither PNG, JPEG, GIF, WebP nor SVG
+            image `turn_1/files/broken.svg` cannot be shown: it is not valid SVG
+            image `turn_1/files/linked.svg` shows `file:///etc/passwd`, which is left out: put the bytes into the drawing
+            ");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_empty_document_is_made_and_called_empty() {
+    let mut stage = stage();
+    let outcome = stage
+        .call(
+            "rendering_tools.write_pdf",
+            json!({"path": "r.pdf", "content": " \n"}),
+        )
+        .await;
+    assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], None));
+    assert_eq!(
+        warning(&outcome),
+        "the content is empty, and so is the document: give its text"
+    );
+}

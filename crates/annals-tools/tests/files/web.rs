@@ -164,3 +164,20 @@ async fn a_long_page_is_shown_in_part_and_read_on_from_the_pool() {
         120_000
     );
 }
+
+#[tokio::test]
+async fn a_search_that_finds_nothing_is_an_empty_list_and_no_error() {
+    let site = Server::start(|_| answer(200, "application/json", b"{\"results\": []}")).await;
+    let mut stage = stage(&[], vec![searxng(&site)]);
+    let outcome = stage
+        .call("web_tools.web_search", json!({"queries": ["nothing at all"]}))
+        .await;
+    assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], None));
+    assert!(
+        stage
+            .shape()
+            .ends_with("react.tool.result tc:turn_1.c1.result application/json | []"),
+        "{}",
+        stage.shape()
+    );
+}

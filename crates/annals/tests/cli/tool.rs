@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::annals::{Annals, types};
+use super::annals::{Annals, Ran, types};
 
 #[test]
 fn every_group_of_tools_is_listed_by_name() {
@@ -80,4 +80,28 @@ fn parameters_may_come_from_standard_input_and_a_failing_tool_ends_with_code_one
     );
     assert_eq!(ran.code, 1, "{}", ran.shown());
     assert!(ran.stdout.contains("unsafe_path"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_browser_that_does_not_work_is_replaced_unless_it_was_asked_for_by_name() {
+    let annals = Annals::new();
+    let render = |engine: &str| {
+        let params = json!({"path": "a.pdf", "content": "<p>words</p>", "format": "html", "engine": engine})
+            .to_string();
+        let mut command = annals.command(&["tool", "call", "c1", "rendering_tools.write_pdf", &params]);
+        Ran::of(command.env("ANNALS_CHROMIUM", "/bin/false").output().unwrap())
+    };
+    let auto = render("auto").good();
+    assert!(
+        auto.stdout.contains("laid out by the embedded engine"),
+        "{}",
+        auto.stdout
+    );
+    let by_name = render("chromium");
+    assert_eq!(by_name.code, 1);
+    assert!(
+        by_name.stdout.contains("chromium_not_available"),
+        "{}",
+        by_name.stdout
+    );
 }

@@ -133,6 +133,11 @@ async fn redirects_are_followed_to_the_end_and_loops_are_left() {
 async fn a_huge_answer_costs_only_its_bound() {
     let site = Server::start(|head| match target(head) {
         "/text" => answer(200, "text/plain", &[b'a'; 300_000]),
+        "/page" => answer(
+            200,
+            "text/html",
+            format!("<p>A {}", "long ".repeat(60_000)).as_bytes(),
+        ),
         "/bomb" => packed_answer(200, "text/plain", "gzip", &gzip(&[b'a'; 5_000_000])),
         "/bomb.pdf" => packed_answer(200, "application/pdf", "gzip", &gzip(&[b'a'; 500_000])),
         _ => answer(200, "text/plain", b""),
@@ -144,15 +149,36 @@ async fn a_huge_answer_costs_only_its_bound() {
     });
     for path in ["/text", "/bomb"] {
         let page = fetcher.fetch(&site.url(path)).await.unwrap();
-        assert_eq!(page.size_bytes, 1_000, "{path}");
+        assert_eq!(page.size_bytes, Some(1_000), "{path}");
         assert!(
             page.text
                 .unwrap()
                 .ends_with("...[the answer is longer than the 1000 bytes that are fetched]")
         );
     }
+    let page = fetcher.fetch(&site.url("/page")).await.unwrap();
+    assert_eq!(page.size_bytes, Some(1_000));
+    assert!(
+        page.text
+            .unwrap()
+            .ends_with("long\n\n...[the page goes on: only its first 1000 bytes were read]")
+    );
     let error = fetcher.fetch(&site.url("/bomb.pdf")).await.unwrap_err();
     assert_eq!(error, FetchError::TooLarge { limit_bytes: 1_000 });
+}
+
+#[tokio::test]
+async fn what_has_no_text_is_named_and_left_where_it_is() {
+    let site = Server::start(|_| {
+        // It announces a film and sends none of it: whoever waits for it waits in vain.
+        b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 5000000000\r\n\r\n".to_vec()
+    })
+    .await;
+    let film = fetcher(small()).fetch(&site.url("/film.mp4")).await.unwrap();
+    assert_eq!(
+        (film.mime.as_str(), film.size_bytes, film.text),
+        ("video/mp4", Some(5_000_000_000), None)
+    );
 }
 
 #[tokio::test]
@@ -162,7 +188,7 @@ async fn a_page_of_a_hundred_megabytes_is_left_at_its_bound() {
         .fetch(&site.url("/"))
         .await
         .unwrap();
-    assert_eq!(page.size_bytes, annals_core::limits::WEB_FETCH_MAX_BYTES);
+    assert_eq!(page.size_bytes, Some(annals_core::limits::WEB_FETCH_MAX_BYTES));
     assert!(page.text.unwrap().len() < 10_100_000);
 }
 
