@@ -242,6 +242,14 @@ pub struct Style {
 }
 
 impl Style {
+    /// Text that was marked, as with a pen.
+    pub fn marked() -> Self {
+        Self {
+            background: Some(Rgb(0xff, 0xf3, 0xa3)),
+            ..Self::default()
+        }
+    }
+
     /// Whether it changes nothing.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()

@@ -9,13 +9,15 @@ mod table;
 
 use std::fmt::Write as _;
 
-use crate::doc::{Align, Block, Document, Image, Inline, Length, List, ListItem, Style, is_clickable};
+use crate::doc::{
+    Align, Block, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
+};
 use crate::highlight;
 use crate::ooxml::{EMU_PER_PX, OfficePicture, Package, Relations, XML_HEAD, escape};
 use crate::picture::Pictures;
 use crate::request::{PageOptions, RenderError, shorten};
 use run::RunLook;
-use styles::{BULLETS, LIST_INDENT, NAMESPACES, NumberedList};
+use styles::{BULLETS, CODE_INSET, LIST_INDENT, NAMESPACES, NumberedList, QUOTE_INDENT};
 
 /// The media type.
 pub(crate) const MIME: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
@@ -127,6 +129,8 @@ struct Place {
     style: Option<&'static str>,
     /// Lists around it.
     lists: usize,
+    /// Quotes around it.
+    quotes: usize,
     /// The number and level to show; only the first paragraph of an item has one.
     number: Option<(usize, usize)>,
     /// The look of the boxes around it.
@@ -137,6 +141,27 @@ struct Place {
     half_points: Option<usize>,
     /// It is the last of the outermost list, which keeps a distance to what follows.
     ends_list: bool,
+}
+
+impl Place {
+    /// How far it stands from the margin, in twentieths of a point.
+    fn left(&self) -> usize {
+        LIST_INDENT * self.lists + QUOTE_INDENT * self.quotes
+    }
+
+    /// What its style or its number does not say of its indent.
+    fn indent(&self) -> String {
+        let inset = if self.style == Some("Code") { CODE_INSET } else { 0 };
+        match self.number {
+            Some(_) if self.quotes > 0 => {
+                format!("<w:ind w:left=\"{}\" w:hanging=\"{LIST_INDENT}\"/>", self.left())
+            }
+            None if self.lists > 0 || self.quotes > 1 || (self.quotes > 0 && inset > 0) => {
+                format!("<w:ind w:left=\"{}\"/>", self.left() + inset)
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 struct Writer<'a> {
@@ -228,7 +253,10 @@ impl Writer<'_> {
             Block::Table(table) => self.table(table, place),
             Block::Code { text, lang } => self.code(text, lang.as_deref(), place),
             Block::Image(image) => self.figure(image, place),
-            Block::Quote(blocks) => self.blocks(blocks, Place { style: Some("Quote"), ..place }),
+            Block::Quote(blocks) => {
+                let quotes = place.quotes + 1;
+                self.blocks(blocks, Place { style: Some("Quote"), quotes, ..place });
+            }
             Block::Group { style, blocks } => {
                 let look = Style {
                     color: style.color.or(place.look.color),
@@ -251,7 +279,16 @@ impl Writer<'_> {
         }
     }
 
-    fn paragraph(&mut self, inlines: &[Inline], place: Place) {
+    fn paragraph(&mut self, inlines: &[Inline], mut place: Place) {
+        if let [
+            Inline::Math {
+                place: MathPlace::Display,
+                ..
+            },
+        ] = inlines
+        {
+            place.look.align = place.look.align.or(Some(Align::Center));
+        }
         self.out.push_str("<w:p>");
         self.paragraph_properties(place, inlines);
         self.inlines(
@@ -309,9 +346,7 @@ impl Writer<'_> {
         if place.ends_list {
             let _ = write!(xml, "<w:spacing w:after=\"{AFTER_LIST}\"/>");
         }
-        if place.lists > 0 && place.number.is_none() {
-            let _ = write!(xml, "<w:ind w:left=\"{}\"/>", LIST_INDENT * place.lists);
-        }
+        xml.push_str(&place.indent());
         match place.look.align {
             Some(Align::Center) => xml.push_str("<w:jc w:val=\"center\"/>"),
             Some(Align::Right) => xml.push_str("<w:jc w:val=\"right\"/>"),

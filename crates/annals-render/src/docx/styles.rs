@@ -14,6 +14,12 @@ pub(super) const NAMESPACES: &str = "xmlns:w=\"http://schemas.openxmlformats.org
      xmlns:a=\"http://schemas.openxmlformats.org/drawingml/2006/main\" \
      xmlns:pic=\"http://schemas.openxmlformats.org/drawingml/2006/picture\"";
 
+/// How far a quote is indented, in twentieths of a point; its style says the same.
+pub(super) const QUOTE_INDENT: usize = 300;
+
+/// Space between the border of code and its surroundings; its style says the same.
+pub(super) const CODE_INSET: usize = 113;
+
 /// The indentation of one list level in twentieths of a point.
 pub(super) const LIST_INDENT: usize = 360;
 

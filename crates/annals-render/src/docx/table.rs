@@ -6,7 +6,6 @@ use crate::doc::{Align, Block, Style, Table};
 use crate::grid::{Grid, Slot, share_width};
 use crate::ooxml::ems;
 
-use super::styles::LIST_INDENT;
 use super::{Place, Writer};
 
 /// Space at the sides of a cell in twentieths of a point.
@@ -35,13 +34,16 @@ impl Writer<'_> {
             0..=4 => 20,
             5..=6 => 18,
             7..=8 => 16,
-            _ => 14,
+            9..=12 => 14,
+            _ => 12,
         };
-        let available = self.text_width - (LIST_INDENT * place.lists) as f64;
+        let available = self.text_width - place.left() as f64;
         let widths = column_widths(&grid, available, half_points);
-        self.out.push_str(
+        let _ = write!(
+            self.out,
             "<w:tbl><w:tblPr><w:tblStyle w:val=\"ReportTable\"/><w:tblW w:w=\"0\" w:type=\"auto\"/>\
-             <w:tblLayout w:type=\"fixed\"/>",
+             <w:tblInd w:w=\"{}\" w:type=\"dxa\"/><w:tblLayout w:type=\"fixed\"/>",
+            place.left()
         );
         let _ = write!(
             self.out,

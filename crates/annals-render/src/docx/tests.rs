@@ -66,3 +66,20 @@ fn lists_keep_their_distance_and_empty_cells_are_not_higher_than_full_ones() {
         4
     );
 }
+
+#[test]
+fn what_stands_in_lists_and_quotes_is_indented_with_them() {
+    let (body, _) = parts("- a\n\n  | x |\n  |---|\n  | 1 |\n\n> > deep\n>\n> - item\n\n$$x^2$$\n");
+    assert!(
+        body.contains(&format!("<w:tblInd w:w=\"{LIST_INDENT}\" w:type=\"dxa\"/>")),
+        "{body}"
+    );
+    let of = |word: &str| body.split("<w:p>").find(|p| p.contains(word)).unwrap().to_owned();
+    assert!(of(">deep<").contains(&format!("<w:ind w:left=\"{}\"/>", 2 * QUOTE_INDENT)));
+    let item = format!(
+        "<w:ind w:left=\"{}\" w:hanging=\"{LIST_INDENT}\"/>",
+        QUOTE_INDENT + LIST_INDENT
+    );
+    assert!(of(">item<").contains(&item), "{}", of(">item<"));
+    assert!(of("superscript").contains("<w:jc w:val=\"center\"/>"));
+}

@@ -332,16 +332,10 @@ impl<'a> Reader<'a> {
                 url: attr(node, "href").unwrap_or_default(),
                 inlines: inner,
             }],
-            "mark" => {
-                let style = Style {
-                    background: Some(crate::doc::Rgb(0xff, 0xf3, 0xa3)),
-                    ..Style::default()
-                };
-                vec![Inline::Span {
-                    style,
-                    inlines: inner,
-                }]
-            }
+            "mark" => vec![Inline::Span {
+                style: Style::marked(),
+                inlines: inner,
+            }],
             _ => inner,
         };
         let mut style = Style {

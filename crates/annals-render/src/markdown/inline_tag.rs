@@ -3,7 +3,7 @@
 //! Reads one tag at a time, as the markdown parser hands them over; never parses a whole document.
 
 use crate::citation;
-use crate::doc::{Image, Inline};
+use crate::doc::{Image, Inline, Style};
 use crate::html;
 
 /// An opened inline tag.
@@ -91,6 +91,17 @@ impl InlineTag {
             Self::Wrap("sub") => Inline::Sub(inlines),
             Self::Wrap("sup") => Inline::Sup(inlines),
             Self::Wrap("code" | "kbd") => Inline::Code(crate::doc::plain_text(&inlines)),
+            Self::Wrap("mark") => Inline::Span {
+                style: Style::marked(),
+                inlines,
+            },
+            Self::Wrap("small") => Inline::Span {
+                style: Style {
+                    size_percent: Some(85),
+                    ..Style::default()
+                },
+                inlines,
+            },
             Self::Wrap(_) => return inlines,
         };
         vec![wrapped]

@@ -262,6 +262,8 @@ impl Writer<'_> {
                 ),
             ),
         };
+        // Numbers are counted by level: without it an inner list would go on with the outer one's.
+        let level = line.level.min(8);
         let align = match line.look {
             LineLook::Caption => " algn=\"ctr\"",
             _ => "",
@@ -273,7 +275,7 @@ impl Writer<'_> {
         };
         let _ = write!(
             self.out,
-            "<a:p><a:pPr marL=\"{left}\" indent=\"{hanging}\"{align}><a:lnSpc><a:spcPct val=\"100000\"/></a:lnSpc><a:spcBef>\
+            "<a:p><a:pPr marL=\"{left}\" lvl=\"{level}\" indent=\"{hanging}\"{align}><a:lnSpc><a:spcPct val=\"100000\"/></a:lnSpc><a:spcBef>\
              <a:spcPts val=\"0\"/></a:spcBef><a:spcAft><a:spcPts val=\"{after:.0}\"/></a:spcAft>{bullet}</a:pPr>"
         );
         let look = Look {

@@ -61,3 +61,16 @@ fn a_picture_in_a_line_or_a_link_is_shown_and_does_not_open_the_deck() {
         .count();
     assert_eq!(shown, 2, "{slides:?}");
 }
+
+#[test]
+fn an_inner_list_counts_for_itself() {
+    let source = "## L\n\n1. one\n   1. inner\n   2. second\n2. two\n";
+    let slides = deck(source);
+    let (xml, _) = super::slide::write(&slides[0], &|_| String::new());
+    let levels: Vec<&str> = xml
+        .split("<a:pPr marL=")
+        .skip(1)
+        .filter_map(|paragraph| paragraph.split("lvl=\"").nth(1)?.get(..1))
+        .collect();
+    assert_eq!(levels, ["0", "1", "1", "0"], "{xml}");
+}
