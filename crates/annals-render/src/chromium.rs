@@ -53,6 +53,8 @@ pub(crate) enum ChromiumError {
 pub(crate) struct Printed {
     pub(crate) bytes: Vec<u8>,
     pub(crate) pages: usize,
+    /// The pixels per inch of a picture that would have been too large.
+    pub(crate) lowered_to: Option<u32>,
 }
 
 /// Where the browser is, if it is installed.
@@ -86,6 +88,7 @@ impl Chromium {
             let bytes = decode("Page.printToPDF", &answer)?;
             Ok(Printed {
                 pages: count_pages(&bytes),
+                lowered_to: None,
                 bytes,
             })
         })
@@ -107,12 +110,14 @@ impl Chromium {
             tab.call("Emulation.setDeviceMetricsOverride", screen(800.0, 1.0))?;
             let metrics = tab.call("Page.getLayoutMetrics", json!({}))?;
             let height = metrics["cssContentSize"]["height"].as_f64().unwrap_or(800.0).max(1.0);
-            let scale = scale.min(MAX_PNG_SIDE / 2.0 / height);
+            let wanted = scale;
+            let scale = wanted.min(MAX_PNG_SIDE / 2.0 / height);
             tab.call("Emulation.setDeviceMetricsOverride", screen(height.min(MAX_PNG_SIDE), scale))?;
             let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
             let shot = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
             let answer = tab.call("Page.captureScreenshot", shot)?;
-            Ok(Printed { bytes: decode("Page.captureScreenshot", &answer)?, pages: 1 })
+            let lowered_to = (scale < wanted).then_some((scale * 96.0) as u32);
+            Ok(Printed { bytes: decode("Page.captureScreenshot", &answer)?, pages: 1, lowered_to })
         })
     }
 

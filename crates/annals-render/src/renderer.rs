@@ -174,7 +174,7 @@ impl Renderer {
                 .get(reference)
                 .map(|(_, picture)| picture.data_address())
         };
-        let html = html::prepare_for_browser(request.content, &prepared.document.sources, &picture)?;
+        let html = html::prepare_for_browser(request.content, &prepared.document, &picture)?;
         let shared = &self.shared;
         match print(&shared.chromium, &html, shared.limits.deadline) {
             Ok(printed) if printed.pages > shared.limits.pages => Err(RenderError::TooManyPages {
@@ -182,6 +182,20 @@ impl Renderer {
                 limit: shared.limits.pages,
             }),
             Ok(printed) => {
+                if let Some(pixels_per_inch) = printed.lowered_to {
+                    prepared
+                        .warnings
+                        .push(Warning::LowerResolution { pixels_per_inch });
+                }
+                // The browser shows boxes, too, and says nothing.
+                let choice = shared
+                    .fonts
+                    .choose(&characters(&prepared.document, &prepared.pictures));
+                if !choice.missing.is_empty() {
+                    prepared.warnings.push(Warning::MissingGlyphs {
+                        chars: choice.missing,
+                    });
+                }
                 let mut rendered = prepared.rendered(printed.bytes, mime, Some(printed.pages));
                 rendered.engine = UsedEngine::Chromium;
                 Ok(Some(rendered))

@@ -5,7 +5,7 @@ mod common;
 use std::io::Read as _;
 use std::net::TcpListener;
 
-use annals_render::{Engine, Request, UsedEngine};
+use annals_render::{Engine, Request, UsedEngine, Warning};
 use common::{DASHBOARD, assets, pdf_pages, sources, squeeze};
 
 /// Every way to make a browser fetch something that we know of.
@@ -49,12 +49,16 @@ fn the_browser_prints_the_document_and_touches_nothing_else() {
     let canary = TcpListener::bind("127.0.0.1:0").unwrap();
     canary.set_nonblocking(true).unwrap();
     let port = canary.local_addr().unwrap().port();
-    let html = DASHBOARD.replace("</body>", &BAIT.replace("CANARY", &format!("127.0.0.1:{port}")));
+    let html = DASHBOARD.replace(
+        "</body>",
+        &format!("<p>\u{10fffd}</p>{BAIT}").replace("CANARY", &format!("127.0.0.1:{port}")),
+    );
     let (assets, sources) = (assets(), sources());
     let request = Request {
         assets: &assets,
         sources: &sources,
         engine: Engine::Chromium,
+        title: Some("A title of its own"),
         ..Request::html(&html)
     };
     let renderer = common::patient_renderer();
@@ -62,6 +66,7 @@ fn the_browser_prints_the_document_and_touches_nothing_else() {
     assert_eq!(pdf.engine, UsedEngine::Chromium);
     let text = pdf_pages(&pdf.bytes).concat();
     for expected in [
+        "A title of its own",
         "Quarterly review",
         "Retention",
         "the south fell[2]",
@@ -71,6 +76,10 @@ fn the_browser_prints_the_document_and_touches_nothing_else() {
         assert!(text.contains(&squeeze(expected)), "missing {expected} in {text}");
     }
     assert!(!text.contains("SCRIPTRAN"), "{text}");
+    let glyphs = Warning::MissingGlyphs {
+        chars: vec!['\u{10fffd}'],
+    };
+    assert!(pdf.warnings.contains(&glyphs), "{:?}", pdf.warnings);
     let png = renderer.png(&request).unwrap();
     assert!(png.bytes.starts_with(b"\x89PNG"));
     drop(renderer);

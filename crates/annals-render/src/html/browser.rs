@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use markup5ever_rcdom::{Handle, NodeData};
 
 use crate::citation;
-use crate::doc::{Inline, Source, is_clickable};
+use crate::doc::{Document, Inline, is_clickable};
 use crate::request::shorten;
 
 use super::{TooDeep, attr, parse};
@@ -24,16 +24,17 @@ const VOID: [&str; 14] = [
 /// Text in these is not prose.
 const LITERAL: [&str; 7] = ["style", "code", "pre", "kbd", "samp", "textarea", "title"];
 
-/// The document for the browser; `picture` gives the data: address of a reference.
+/// The document for the browser, with the title and the sources of `read`, which was made from the same content;
+/// `picture` gives the data: address of a reference.
 pub(crate) fn prepare(
     content: &str,
-    sources: &[Source],
+    read: &Document,
     picture: &dyn Fn(&str) -> Option<String>,
 ) -> Result<String, TooDeep> {
     let dom = parse(content)?;
     let mut writer = Writer {
         out: String::new(),
-        sources,
+        read,
         picture,
         literal: 0,
     };
@@ -48,7 +49,7 @@ enum Step {
 
 struct Writer<'a> {
     out: String,
-    sources: &'a [Source],
+    read: &'a Document,
     picture: &'a dyn Fn(&str) -> Option<String>,
     /// Elements around that hold no prose.
     literal: usize,
@@ -92,6 +93,10 @@ impl Writer<'_> {
         if DROPPED.contains(&name) || (name == "meta" && attr(node, "http-equiv").is_some()) {
             return false;
         }
+        if name == "title" && self.read.title.is_some() {
+            // Written into the head, where one title stands for all.
+            return false;
+        }
         if let Some(sids) = attr(node, "data-sids").and_then(|sids| citation::sids(&sids)) {
             self.cite(&sids);
             return false;
@@ -106,6 +111,11 @@ impl Writer<'_> {
         let _ = write!(self.out, "<{name}");
         self.attributes(node, name);
         self.out.push('>');
+        match name {
+            "head" => self.titled("title", self.read.title.as_deref()),
+            "body" => self.titled("h1", self.read.printed_title()),
+            _ => {}
+        }
         if VOID.contains(&name) {
             return false;
         }
@@ -114,6 +124,13 @@ impl Writer<'_> {
         }
         stack.push(Step::Leave(name.to_owned()));
         true
+    }
+
+    /// A title in an element of its own, if there is one.
+    fn titled(&mut self, element: &str, title: Option<&str>) {
+        if let Some(title) = title {
+            let _ = write!(self.out, "<{element}>{}</{element}>", escape_text(title));
+        }
     }
 
     fn attributes(&mut self, node: &Handle, tag: &str) {
@@ -176,7 +193,7 @@ impl Writer<'_> {
     }
 
     fn cite(&mut self, sids: &[u32]) {
-        let mark = |sid: &u32| match self.sources.iter().any(|source| source.sid == *sid) {
+        let mark = |sid: &u32| match self.read.sources.iter().any(|source| source.sid == *sid) {
             true => format!("<a href=\"#source-{sid}\" style=\"text-decoration:none\">{sid}</a>"),
             false => sid.to_string(),
         };
@@ -194,11 +211,11 @@ impl Writer<'_> {
     }
 
     fn source_list(&mut self) {
-        if self.sources.is_empty() {
+        if self.read.sources.is_empty() {
             return;
         }
         self.out.push_str("<section class=\"sources\"><h2>Sources</h2>");
-        for source in self.sources {
+        for source in &self.read.sources {
             let _ = write!(
                 self.out,
                 "<p id=\"source-{0}\">[{0}] {1}",

@@ -1,5 +1,5 @@
 use super::*;
-use crate::doc::{Align, Rgb, plain_text};
+use crate::doc::{Align, Document, Rgb, plain_text};
 
 fn debug(html: &str) -> String {
     read(html)
@@ -89,15 +89,21 @@ fn a_deep_tree_keeps_its_text_and_an_endless_one_is_refused() {
 
 #[test]
 fn the_browser_gets_no_scripts_and_inlined_pictures() {
-    let html = "<script src=x></script><link rel=stylesheet href=http://e><p onclick=x>Hi [[S:1]]</p><img src=a.png>\
+    let html = "<title>old</title><script src=x></script><link rel=stylesheet href=http://e><p onclick=x>Hi [[S:1]]</p><img src=a.png>\
                 <img src=http://remote/x.png><style>p > b {}</style><code>[[S:1]]</code>";
-    let sources = [crate::doc::Source {
+    let source = crate::doc::Source {
         sid: 1,
         title: "T & U".into(),
         url: Some("https://t.example/?a&b".into()),
-    }];
+    };
+    let read = Document {
+        title: Some("A < B".into()),
+        heading: Some("A < B".into()),
+        sources: vec![source],
+        ..Document::default()
+    };
     let picture = |reference: &str| (reference == "a.png").then(|| "data:image/png;base64,AA".to_owned());
-    insta::assert_snapshot!(prepare_for_browser(html, &sources, &picture).unwrap(), @r##"<html><head></head><body><p>Hi<sup class="cite">[<a href="#source-1" style="text-decoration:none">1</a>]</sup></p><img src="data:image/png;base64,AA"><span style="display:inline-block;border:1px dashed #b35900;background:#fff8f0;color:#8a4500;border-radius:4px;padding:8px 12px;font:12px sans-serif">Image not available: http://remote/x.png</span><style>p > b {}</style><code>[[S:1]]</code><section class="sources"><h2>Sources</h2><p id="source-1">[1] T &amp; U<br><a href="https://t.example/?a&amp;b">https://t.example/?a&amp;b</a></p></section></body></html>"##);
+    insta::assert_snapshot!(prepare_for_browser(html, &read, &picture).unwrap(), @r##"<html><head><title>A &lt; B</title></head><body><h1>A &lt; B</h1><p>Hi<sup class="cite">[<a href="#source-1" style="text-decoration:none">1</a>]</sup></p><img src="data:image/png;base64,AA"><span style="display:inline-block;border:1px dashed #b35900;background:#fff8f0;color:#8a4500;border-radius:4px;padding:8px 12px;font:12px sans-serif">Image not available: http://remote/x.png</span><style>p > b {}</style><code>[[S:1]]</code><section class="sources"><h2>Sources</h2><p id="source-1">[1] T &amp; U<br><a href="https://t.example/?a&amp;b">https://t.example/?a&amp;b</a></p></section></body></html>"##);
 }
 
 #[test]
