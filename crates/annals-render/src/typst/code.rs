@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use crate::doc::{
     Align, Block, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
+    is_right_to_left,
 };
 use crate::fonts::Choice;
 use crate::picture::Pictures;
@@ -70,6 +71,7 @@ pub(crate) fn write(
         footnotes_written: vec![false; document.footnotes.len()],
         in_footnote: false,
         in_cell: false,
+        max_run_in_cell: MAX_RUN_IN_CELL,
         in_list: false,
         emoji: fonts.emoji.as_deref(),
         lang: fonts.lang,
@@ -107,6 +109,8 @@ struct Writer<'a> {
     footnotes_written: Vec<bool>,
     in_footnote: bool,
     in_cell: bool,
+    /// Characters that a column of the table around it can hold.
+    max_run_in_cell: usize,
     in_list: bool,
     emoji: Option<&'a str>,
     lang: &'a str,
@@ -185,8 +189,11 @@ impl Writer<'_> {
                         ..
                     }]
                 );
+                let is_reversed = !self.in_cell && is_right_to_left(inlines);
+                self.put(if is_reversed { "{ set text(dir: rtl); " } else { "" });
                 self.put(if is_display { "" } else { "par" });
                 self.content(inlines);
+                self.put(if is_reversed { " }" } else { "" });
             }
             Block::List(list) => self.list(list),
             Block::Table(table) => self.table(table),
@@ -329,7 +336,7 @@ impl Writer<'_> {
             Inline::Text(text) if text.is_empty() => {}
             Inline::Text(text) => {
                 let text = if self.in_cell {
-                    breakable(text, MAX_RUN_IN_CELL)
+                    breakable(text, self.max_run_in_cell)
                 } else {
                     text.clone()
                 };
@@ -346,7 +353,7 @@ impl Writer<'_> {
             }
             Inline::Code(text) | Inline::Math { tex: text, .. } => {
                 let run = if self.in_cell {
-                    MAX_RUN_IN_CELL
+                    self.max_run_in_cell
                 } else {
                     MAX_RUN_IN_CODE
                 };
@@ -391,6 +398,7 @@ impl Writer<'_> {
                 .next_back()
                 .map_or(0, |(start, _)| start);
             let end = at + PICTURE.len_utf8();
+            let end = end + sequel(&rest[end..]);
             if start > 0 {
                 let _ = write!(self.out, "#{};", literal(&rest[..start]));
             }
@@ -527,6 +535,22 @@ fn align(align: Align) -> &'static str {
         Align::Center => "center",
         Align::Right => "right",
     }
+}
+
+/// The bytes that belong to the emoji before `text`: a keycap, a colour of skin, and what is joined to it.
+fn sequel(text: &str) -> usize {
+    const JOINER: char = '\u{200d}';
+    let mut length = 0;
+    let mut is_joined = false;
+    for c in text.chars() {
+        let belongs = matches!(c, '\u{20e3}' | '\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}' | JOINER);
+        if !belongs && !is_joined {
+            break;
+        }
+        is_joined = c == JOINER;
+        length += c.len_utf8();
+    }
+    length
 }
 
 /// Puts invisible places to break a line into runs of more than `longest` characters: text that leaves the

@@ -15,9 +15,7 @@ use crate::doc::{Block, Cell, Inline};
 use crate::grid::{Grid, Slot};
 use crate::prose::is_cjk;
 
-/// White space on both sides of a cell's text, as the template has it.
-const INSET_WIDTH_PT: f64 = 14.0;
-/// White space above and below it.
+/// White space above and below a cell's text, as the template has it.
 const INSET_HEIGHT_PT: f64 = 10.0;
 /// Advances leave out kerning: a little room keeps a word from being broken for it.
 const SLACK: f64 = 1.015;
@@ -31,6 +29,17 @@ const CODE_EM: f64 = 0.602 * 1.1;
 const ROUNDING_PT: f64 = 0.001;
 /// The space between two lines of a cell, as the template has it.
 const LEADING_EM: f64 = 0.55;
+
+/// How the text of a cell is set.
+#[derive(Clone, Copy)]
+pub(super) struct CellLook {
+    /// The size of its letters.
+    pub(super) size_pt: f64,
+    /// White space on each side of it.
+    pub(super) gap_pt: f64,
+    /// A longer run of characters is broken anywhere, one of half the length after a mark.
+    pub(super) max_run: usize,
+}
 
 /// A table of text, measured.
 #[derive(Debug, PartialEq)]
@@ -53,18 +62,19 @@ pub(super) enum RowHeight {
 }
 
 impl Measured {
-    /// Measures a table whose text is of this size, for a page with so much room; nothing when it holds more than text.
-    pub(super) fn of(grid: &Grid<'_>, size_pt: f64, available_pt: f64) -> Option<Self> {
+    /// Measures a table for a page with so much room; nothing when it holds more than text.
+    pub(super) fn of(grid: &Grid<'_>, look: CellLook, available_pt: f64) -> Option<Self> {
+        let (size_pt, inset_pt) = (look.size_pt, 2.0 * look.gap_pt);
         let capital_em = REGULAR.as_ref()?.capital_em();
         let rows: Vec<Vec<CellText>> = grid
             .rows
             .iter()
             .enumerate()
-            .map(|(index, row)| row_texts(row, Weight::of_row(index, grid)))
+            .map(|(index, row)| row_texts(row, Weight::of_row(index, grid), look.max_run))
             .collect::<Option<_>>()?;
         let mut widths_pt = vec![0.0_f64; grid.columns];
         for text in rows.iter().flatten() {
-            let needed = at_most_pt(text.widest_em(), size_pt) + INSET_WIDTH_PT;
+            let needed = at_most_pt(text.widest_em(), size_pt) + inset_pt;
             widths_pt[text.column] = widths_pt[text.column].max(needed);
         }
         shrink(&mut widths_pt, available_pt);
@@ -74,7 +84,7 @@ impl Measured {
             }
             let mut most = 1;
             for text in row {
-                match text.lines_in(widths_pt[text.column] - INSET_WIDTH_PT, size_pt) {
+                match text.lines_in(widths_pt[text.column] - inset_pt, size_pt) {
                     Some(lines) => most = most.max(lines),
                     None => return RowHeight::Unknown,
                 }
@@ -149,6 +159,7 @@ impl Weight {
 /// The text of one cell, in the lines that its author made.
 struct CellText {
     column: usize,
+    max_run: usize,
     lines: Vec<Line>,
     /// Something in it may be higher than a line of the body font, or wider than was estimated.
     is_uncertain: bool,
@@ -212,7 +223,7 @@ impl Line {
 }
 
 /// The texts of a row's cells; nothing when one of them is more than text, or wider than a column.
-fn row_texts(row: &[Slot<'_>], weight: Weight) -> Option<Vec<CellText>> {
+fn row_texts(row: &[Slot<'_>], weight: Weight, max_run: usize) -> Option<Vec<CellText>> {
     let mut texts = Vec::with_capacity(row.len());
     for slot in row {
         let Slot::Cell {
@@ -229,6 +240,7 @@ fn row_texts(row: &[Slot<'_>], weight: Weight) -> Option<Vec<CellText>> {
         }
         let mut text = CellText {
             column: *column,
+            max_run,
             lines: Vec::new(),
             is_uncertain: *rowspan > 1,
         };
@@ -298,7 +310,7 @@ impl CellText {
             Weight::Bold => BOLD.as_ref(),
         };
         let Some(line) = self.lines.last_mut() else { return };
-        line.has_other_breaks |= text.split(' ').any(may_break_within);
+        line.has_other_breaks |= text.split(' ').any(|word| may_break_within(word, self.max_run));
         for c in text.chars() {
             let ems = face.and_then(|face| face.em(c)).unwrap_or_else(|| {
                 self.is_uncertain = true;
@@ -323,14 +335,13 @@ impl CellText {
 
 /// Whether a line may end within a word. Letters and digits hold together, and most marks cling to them; long runs have
 /// places to break them at ([`super::code`]).
-fn may_break_within(word: &str) -> bool {
-    const LONG_CHARS: usize = 12;
+fn may_break_within(word: &str, max_run: usize) -> bool {
     let holds = |c: char| {
         c.is_alphanumeric() || matches!(c, '.' | ',' | ';' | ':' | '(' | ')' | '\'' | '"' | '%' | '\u{a0}')
     };
     let body = word.trim_end_matches(['.', ',', ';', ':']);
-    let is_long = word.chars().count() > LONG_CHARS && !body.chars().all(char::is_alphanumeric);
-    is_long || word.chars().count() > 2 * LONG_CHARS || !word.chars().all(holds)
+    let is_long = word.chars().count() > max_run / 2 && !body.chars().all(char::is_alphanumeric);
+    is_long || word.chars().count() > max_run || !word.chars().all(holds)
 }
 
 /// Columns that are wider than their share give way to it; the others keep what they need.
@@ -379,9 +390,16 @@ mod tests {
         assert_eq!(equal, [10.0; 4]);
     }
 
+    const LOOK: CellLook = CellLook {
+        size_pt: 10.0,
+        gap_pt: 7.0,
+        max_run: 24,
+    };
+
     fn ems(text: &str, weight: Weight) -> f64 {
         let mut cell = CellText {
             column: 0,
+            max_run: 24,
             lines: vec![Line::new()],
             is_uncertain: false,
         };
@@ -405,7 +423,7 @@ mod tests {
         let Some(Block::Table(table)) = document.blocks.first() else {
             panic!("no table in {markdown}");
         };
-        let measured = Measured::of(&Grid::of(table), 10.0, available_pt).expect("a table of text");
+        let measured = Measured::of(&Grid::of(table), LOOK, available_pt).expect("a table of text");
         let count = |height: &RowHeight| match height {
             RowHeight::Line(_) => Some(1),
             RowHeight::Lines(pt) => Some(((pt - INSET_HEIGHT_PT) / 12.64).round() as usize),

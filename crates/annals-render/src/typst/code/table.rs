@@ -8,13 +8,56 @@ use std::fmt::Write as _;
 use crate::doc::{Align, Block, Cell, Style, Table, TableWidth};
 use crate::grid::{Grid, Slot};
 
-use super::super::measure::{Measured, RowHeight};
-use super::{Writer, align};
+use super::super::measure::{CellLook, Measured, RowHeight};
+use super::{MAX_RUN_IN_CELL, Writer, align};
 
 /// The size of the body text, as the template has it.
 const BODY_SIZE_PT: f64 = 10.0;
 /// Cells up to this length are kept on one page.
 const KEEP_CELL_CHARS: usize = 400;
+
+/// The least that a column holds.
+const MIN_RUN_IN_CELL: usize = 4;
+/// What a character takes, on the wide side.
+const CHAR_EM: f64 = 0.6;
+
+/// How a table of so many columns looks: the more there are, the smaller the text and the closer the cells.
+#[derive(Clone, Copy)]
+struct TableLook {
+    size_em: f64,
+    /// White space on each side of a cell's text.
+    gap_pt: f64,
+    /// The name of that space.
+    edge: &'static str,
+}
+
+impl TableLook {
+    fn of(columns: usize) -> Self {
+        let (size_em, gap_pt, edge) = match columns {
+            0..=4 => (0.92, 7.0, "edge"),
+            5..=6 => (0.86, 7.0, "edge"),
+            7..=8 => (0.78, 7.0, "edge"),
+            9..=11 => (0.7, 4.5, "edge-narrow"),
+            _ => (0.6, 2.5, "edge-least"),
+        };
+        TableLook {
+            size_em,
+            gap_pt,
+            edge,
+        }
+    }
+
+    /// Characters that a column can hold. Places to break within words spoil the search for them, so they come only
+    /// where words would overlap.
+    fn max_run(self, columns: usize, available_pt: f64) -> usize {
+        if columns <= 8 {
+            return MAX_RUN_IN_CELL;
+        }
+        let room_pt = available_pt / columns as f64 - 2.0 * self.gap_pt;
+        let chars = room_pt / (self.size_em * BODY_SIZE_PT * CHAR_EM);
+        (chars as usize).clamp(MIN_RUN_IN_CELL, MAX_RUN_IN_CELL)
+    }
+}
 
 /// How the cells of a row are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,17 +73,17 @@ enum RowForm {
 impl Writer<'_> {
     pub(super) fn table(&mut self, table: &Table) {
         let grid = Grid::of(table);
-        let size_em = match grid.columns {
-            0..=4 => 0.92,
-            5..=6 => 0.86,
-            7..=8 => 0.78,
-            9..=11 => 0.7,
-            _ => 0.6,
+        let look = TableLook::of(grid.columns);
+        let max_run = look.max_run(grid.columns, self.text_width_pt);
+        let cell_look = CellLook {
+            size_pt: look.size_em * BODY_SIZE_PT,
+            gap_pt: look.gap_pt,
+            max_run,
         };
         // Within a cell or a list there is less room than the page has.
         let is_measured = table.width == TableWidth::Natural && !self.in_cell && !self.in_list;
         let measured = is_measured
-            .then(|| Measured::of(&grid, size_em * BODY_SIZE_PT, self.text_width_pt))
+            .then(|| Measured::of(&grid, cell_look, self.text_width_pt))
             .flatten();
         let columns = match (&measured, table.width) {
             (Some(measured), _) => array(measured.widths_pt.iter().map(|width| format!("{width:.2}pt"))),
@@ -61,10 +104,13 @@ impl Writer<'_> {
         let longest = cells.map(|cell| text_length(&cell.blocks)).max().unwrap_or(0);
         let _ = write!(
             self.out,
-            "data-table(columns: {columns}, rows: {rows}, head: {}, align: {aligns}, size: {size_em}em, keep: {}, head-cells: (",
+            "data-table(columns: {columns}, rows: {rows}, head: {}, align: {aligns}, size: {}em, gap: {}pt, keep: {}, head-cells: (",
             grid.head_rows,
+            look.size_em,
+            look.gap_pt,
             longest <= KEEP_CELL_CHARS,
         );
+        let outer_run = std::mem::replace(&mut self.max_run_in_cell, max_run);
         let was_in_cell = std::mem::replace(&mut self.in_cell, true);
         for (index, row) in grid.rows.iter().enumerate() {
             if index == grid.head_rows {
@@ -79,13 +125,14 @@ impl Writer<'_> {
                 _ if has_lines => RowForm::Tall,
                 _ => RowForm::Any,
             };
-            self.row(table, row, form, section);
+            self.row(table, look, row, form, section);
         }
         if grid.rows.len() == grid.head_rows {
             self.put("), (\n");
         }
         self.put("))");
         self.in_cell = was_in_cell;
+        self.max_run_in_cell = outer_run;
     }
 
     /// The height of every row; none is known in writing from right to left, where Typst knows better on which side of
@@ -98,7 +145,7 @@ impl Writer<'_> {
         )
     }
 
-    fn row(&mut self, table: &Table, row: &[Slot<'_>], form: RowForm, section: Section) {
+    fn row(&mut self, table: &Table, look: TableLook, row: &[Slot<'_>], form: RowForm, section: Section) {
         for slot in row {
             let Slot::Cell {
                 cell,
@@ -121,7 +168,7 @@ impl Writer<'_> {
                 }
                 RowForm::Tall => {
                     let own = align(style.align.unwrap_or(table.align(*column)));
-                    let _ = write!(self.out, "tall({own}, ");
+                    let _ = write!(self.out, "tall({own}, {}pt, ", look.gap_pt);
                     true
                 }
             };
@@ -135,7 +182,7 @@ impl Writer<'_> {
                 }
             }
             self.styled_cell(*cell, section, |writer| match (form, cell) {
-                (RowForm::Line, Some(cell)) => writer.line(&cell.blocks, table.align(*column)),
+                (RowForm::Line, Some(cell)) => writer.line(&cell.blocks, table.align(*column), look.edge),
                 (_, cell) => writer.body_of(cell.map_or(&[], |cell| &cell.blocks)),
             });
             self.put(if is_call { "), " } else { ", " });
@@ -165,18 +212,19 @@ impl Writer<'_> {
     }
 
     /// The text of a cell that is one line, with room on the side where it begins.
-    fn line(&mut self, blocks: &[Block], align: Align) {
+    fn line(&mut self, blocks: &[Block], align: Align, edge: &str) {
         let [Block::Paragraph(inlines)] = blocks else {
             return self.put("[]");
         };
+        let edge = format!("#{edge};");
         self.put("[");
         self.put(if matches!(align, Align::Auto | Align::Left) {
-            "#edge;"
+            &edge
         } else {
             ""
         });
         inlines.iter().for_each(|inline| self.inline(inline));
-        self.put(if align == Align::Right { "#edge;" } else { "" });
+        self.put(if align == Align::Right { &edge } else { "" });
         self.put("]");
     }
 }

@@ -36,7 +36,7 @@ fn a_document_becomes_calls_with_string_literals() {
     [#"two";]
     enum(start: 1, tight: true, [#"inner";], )
     }, ))
-    data-table(columns: (19.88pt, 62.44pt, ), rows: (16.57pt, 16.57pt, ), head: 1, align: (left, right, ), size: 0.92em, keep: true, head-cells: (group(weight: "bold", [#edge;#"L";]), group(weight: "bold", [#"R";#edge;]), 
+    data-table(columns: (19.88pt, 62.44pt, ), rows: (16.57pt, 16.57pt, ), head: 1, align: (left, right, ), size: 0.92em, gap: 7pt, keep: true, head-cells: (group(weight: "bold", [#edge;#"L";]), group(weight: "bold", [#"R";#edge;]), 
     ), (
     [#edge;#"a";], [#"#panic(\"x\")";#edge;], 
     ))
@@ -107,12 +107,14 @@ fn skeleton_of(text: &str) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the text is, the code around it is the same: nothing of it is ever executed.
+    /// Whatever the text is, the code around it is that of its direction: nothing of it is ever executed.
     #[test]
     fn no_text_changes_the_code_around_it(text in "[\\PC\n\t\"\\\\#$\\[\\]{}()@<>*_`/;]{1,60}") {
         // A blank title makes no title block.
         prop_assume!(!text.trim().is_empty());
-        prop_assert_eq!(skeleton_of(&text), skeleton_of("x"));
+        let inlines = [Inline::Text(text.clone())];
+        let same = if is_right_to_left(&inlines) { "א" } else { "x" };
+        prop_assert_eq!(skeleton_of(&text), skeleton_of(same));
     }
 
     /// Whatever the formula is, it is typeset or shown as it stands, and calls nothing of its own.
@@ -152,7 +154,7 @@ fn identifiers(node: &SyntaxNode, out: &mut BTreeSet<String>) {
 }
 
 /// What the template and the writers of this module call.
-const KNOWN: [&str; 90] = [
+const KNOWN: [&str; 96] = [
     "report",
     "with",
     "document-title",
@@ -163,6 +165,9 @@ const KNOWN: [&str; 90] = [
     "height",
     "margin",
     "numbered",
+    "text",
+    "dir",
+    "rtl",
     "title-block",
     "heading",
     "level",
@@ -180,7 +185,10 @@ const KNOWN: [&str; 90] = [
     "rows",
     "auto",
     "edge",
+    "edge-narrow",
+    "edge-least",
     "tall",
+    "gap",
     "head",
     "align",
     "size",
@@ -253,4 +261,23 @@ fn long_runs_get_places_to_break_and_short_ones_stay() {
     let broken = breakable(&long, 24);
     assert_eq!(broken.replace('\u{200b}', ""), long);
     assert!(broken.split('\u{200b}').all(|run| run.chars().count() <= 24));
+}
+
+#[test]
+fn an_emoji_keeps_what_belongs_to_it() {
+    for (text, length) in [
+        ("", 0),
+        (" a", 0),
+        ("\u{20e3} a", 3),
+        ("\u{200d}🔥 a", 7),
+        ("\u{1f3fd}\u{200d}♂\u{fe0f}.", 13),
+    ] {
+        assert_eq!(sequel(text), length, "{text}");
+    }
+}
+
+#[test]
+fn a_paragraph_runs_in_the_direction_of_its_first_letter() {
+    let code = code_of(&markdown::read("שלום world\n\nworld שלום\n"));
+    assert_eq!(code.matches("set text(dir: rtl)").count(), 1, "{code}");
 }
