@@ -362,6 +362,13 @@ pub fn block_text_length(block: &Block) -> usize {
     }
 }
 
+/// Whether the first letter is of a script written from right to left.
+pub(crate) fn is_right_to_left(inlines: &[Inline]) -> bool {
+    let text = plain_text(inlines);
+    let first = text.chars().find(|c| c.is_alphabetic());
+    first.is_some_and(|c| matches!(u32::from(c), 0x0590..=0x08FF | 0xFB1D..=0xFDFF | 0xFE70..=0xFEFF))
+}
+
 /// Whether an address may be opened by a click: everything else is printed as text.
 pub fn is_clickable(url: &str) -> bool {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());

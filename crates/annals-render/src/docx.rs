@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 
 use crate::doc::{
     Align, Block, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
+    is_right_to_left,
 };
 use crate::highlight;
 use crate::ooxml::{EMU_PER_PX, OfficePicture, Package, Relations, XML_HEAD, escape};
@@ -340,7 +341,7 @@ impl Writer<'_> {
                 fill.hex()
             );
         }
-        if run::is_right_to_left(inlines) {
+        if is_right_to_left(inlines) {
             xml.push_str("<w:bidi/>");
         }
         if place.ends_list {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::doc::{Inline, Rgb, Style, plain_text};
+use crate::doc::{Rgb, Style};
 use crate::ooxml::escape;
 
 /// The look of a run.
@@ -105,11 +105,4 @@ pub(super) fn text(out: &mut String, text: &str, look: &RunLook) {
         }
     }
     out.push_str("</w:r>");
-}
-
-/// Whether the first letter is of a script written from right to left.
-pub(super) fn is_right_to_left(inlines: &[Inline]) -> bool {
-    let text = plain_text(inlines);
-    let first = text.chars().find(|c| c.is_alphabetic());
-    first.is_some_and(|c| matches!(u32::from(c), 0x0590..=0x08FF | 0xFB1D..=0xFDFF | 0xFE70..=0xFEFF))
 }

@@ -74,6 +74,7 @@ pub(crate) fn write(
         footnotes_written: vec![false; document.footnotes.len()],
         in_footnote: false,
         in_cell: false,
+        max_run_in_cell: MAX_RUN_IN_CELL,
         in_list: false,
         emoji: fonts.emoji.as_deref(),
     };
@@ -110,6 +111,8 @@ struct Writer<'a> {
     footnotes_written: Vec<bool>,
     in_footnote: bool,
     in_cell: bool,
+    /// Characters that a column of the table around it can hold.
+    max_run_in_cell: usize,
     in_list: bool,
     emoji: Option<&'a str>,
 }
@@ -184,8 +187,11 @@ impl Writer<'_> {
                         ..
                     }]
                 );
+                let is_reversed = !self.in_cell && crate::doc::is_right_to_left(inlines);
+                self.put(if is_reversed { "{ set text(dir: rtl); " } else { "" });
                 self.put(if is_display { "" } else { "par" });
                 self.content(inlines);
+                self.put(if is_reversed { " }" } else { "" });
             }
             Block::List(list) => self.list(list),
             Block::Table(table) => self.table(table),
@@ -294,11 +300,18 @@ impl Writer<'_> {
             9..=11 => 0.7,
             _ => 0.6,
         };
+        // Many columns need their room for words.
+        let gap_pt = match grid.columns {
+            0..=8 => 7.0,
+            9..=11 => 4.5,
+            _ => 2.5,
+        };
         let columns = match table.width {
             // Within a cell or a list there is less room than the page has.
             TableWidth::Natural if self.in_cell || self.in_list => grid.columns.to_string(),
             TableWidth::Natural => {
-                let widths = super::widths::columns(&grid, size_em * BODY_SIZE_PT, self.text_width_pt);
+                let widths =
+                    super::widths::columns(&grid, size_em * BODY_SIZE_PT, gap_pt, self.text_width_pt);
                 let points =
                     |widths: Vec<f64>| widths.iter().map(|width| format!("{width:.2}pt, ")).collect();
                 widths.map(points).map_or_else(
@@ -312,16 +325,24 @@ impl Writer<'_> {
         let longest = cells.map(|cell| text_length(&cell.blocks)).max().unwrap_or(0);
         let _ = write!(
             self.out,
-            "data-table(columns: {columns}, head: {}, align: ({aligns}), size: {size_em}em, keep: {}, head-cells: (",
+            "data-table(columns: {columns}, head: {}, align: ({aligns}), size: {size_em}em, gap: {gap_pt}pt, keep: {}, head-cells: (",
             grid.head_rows,
             longest <= KEEP_CELL_CHARS,
         );
+        // Places to break within words spoil the search for them, so they come only where words would overlap.
+        let room_pt = self.text_width_pt / grid.columns.max(1) as f64 - 2.0 * gap_pt;
+        let chars = match grid.columns {
+            0..=8 => MAX_RUN_IN_CELL,
+            _ => (room_pt / (size_em * BODY_SIZE_PT * 0.6)) as usize,
+        };
+        let max_run = std::mem::replace(&mut self.max_run_in_cell, chars.clamp(4, MAX_RUN_IN_CELL));
         let was_in_cell = std::mem::replace(&mut self.in_cell, true);
         self.rows(&grid.rows[..grid.head_rows]);
         self.put("), (\n");
         self.rows(&grid.rows[grid.head_rows..]);
         self.put("))");
         self.in_cell = was_in_cell;
+        self.max_run_in_cell = max_run;
     }
 
     fn rows(&mut self, rows: &[Vec<Slot<'_>>]) {
@@ -417,7 +438,7 @@ impl Writer<'_> {
             Inline::Text(text) if text.is_empty() => {}
             Inline::Text(text) => {
                 let text = if self.in_cell {
-                    breakable(text, MAX_RUN_IN_CELL)
+                    breakable(text, self.max_run_in_cell)
                 } else {
                     text.clone()
                 };
@@ -434,7 +455,7 @@ impl Writer<'_> {
             }
             Inline::Code(text) | Inline::Math { tex: text, .. } => {
                 let run = if self.in_cell {
-                    MAX_RUN_IN_CELL
+                    self.max_run_in_cell
                 } else {
                     MAX_RUN_IN_CODE
                 };
@@ -479,6 +500,7 @@ impl Writer<'_> {
                 .next_back()
                 .map_or(0, |(start, _)| start);
             let end = at + PICTURE.len_utf8();
+            let end = end + sequel(&rest[end..]);
             if start > 0 {
                 let _ = write!(self.out, "#{};", literal(&rest[..start]));
             }
@@ -641,6 +663,22 @@ fn text_length(blocks: &[Block]) -> usize {
         _ => KEEP_CELL_CHARS,
     };
     blocks.iter().map(length).sum()
+}
+
+/// The bytes that belong to the emoji before `text`: a keycap, a colour of skin, and what is joined to it.
+fn sequel(text: &str) -> usize {
+    const JOINER: char = '\u{200d}';
+    let mut length = 0;
+    let mut joined = false;
+    for c in text.chars() {
+        let belongs = matches!(c, '\u{20e3}' | '\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}' | JOINER);
+        if !belongs && !joined {
+            break;
+        }
+        joined = c == JOINER;
+        length += c.len_utf8();
+    }
+    length
 }
 
 /// Puts invisible places to break a line into runs of more than `longest` characters: text that leaves the

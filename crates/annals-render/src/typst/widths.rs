@@ -17,8 +17,6 @@ use crate::prose::is_cjk;
 
 /// A table with fewer cells is left to Typst, which is exact.
 const LARGE_CELLS: usize = 60;
-/// White space on both sides of a cell's text, as the template has it.
-const INSET_PT: f64 = 14.0;
 /// Estimates leave out kerning: a little room keeps a word from being broken for it.
 const SLACK: f64 = 1.015;
 const SLACK_PT: f64 = 0.6;
@@ -58,7 +56,8 @@ enum Weight {
 }
 
 /// The width of each column in points, when the table is large and all its cells are text.
-pub(super) fn columns(grid: &Grid<'_>, size_pt: f64, available_pt: f64) -> Option<Vec<f64>> {
+/// `gap_pt` is the white space on each side of a cell's text.
+pub(super) fn columns(grid: &Grid<'_>, size_pt: f64, gap_pt: f64, available_pt: f64) -> Option<Vec<f64>> {
     if grid.rows.len() * grid.columns < LARGE_CELLS {
         return None;
     }
@@ -85,7 +84,7 @@ pub(super) fn columns(grid: &Grid<'_>, size_pt: f64, available_pt: f64) -> Optio
             let Some(cell) = cell else { continue };
             let weight = if cell.header { Weight::Bold } else { weight };
             let ems = cell_ems(&cell.blocks, weight)?;
-            let width = ems * size_pt * SLACK + SLACK_PT + INSET_PT;
+            let width = ems * size_pt * SLACK + SLACK_PT + 2.0 * gap_pt;
             widths[*column] = widths[*column].max(width);
         }
     }

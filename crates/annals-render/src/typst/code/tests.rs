@@ -36,7 +36,7 @@ fn a_document_becomes_calls_with_string_literals() {
     [#"two";]
     enum(start: 1, tight: true, [#"inner";], )
     }, ))
-    data-table(columns: 2, head: 1, align: (left, right, ), size: 0.92em, keep: true, head-cells: (group(weight: "bold", [#"L";]), group(weight: "bold", [#"R";]), 
+    data-table(columns: 2, head: 1, align: (left, right, ), size: 0.92em, gap: 7pt, keep: true, head-cells: (group(weight: "bold", [#"L";]), group(weight: "bold", [#"R";]), 
     ), (
     [#"a";], [#"#panic(\"x\")";], 
     ))
@@ -107,12 +107,14 @@ fn skeleton_of(text: &str) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the text is, the code around it is the same: nothing of it is ever executed.
+    /// Whatever the text is, the code around it is that of its direction: nothing of it is ever executed.
     #[test]
     fn no_text_changes_the_code_around_it(text in "[\\PC\n\t\"\\\\#$\\[\\]{}()@<>*_`/;]{1,60}") {
         // A blank title makes no title block.
         prop_assume!(!text.trim().is_empty());
-        prop_assert_eq!(skeleton_of(&text), skeleton_of("x"));
+        let inlines = [Inline::Text(text.clone())];
+        let same = if crate::doc::is_right_to_left(&inlines) { "א" } else { "x" };
+        prop_assert_eq!(skeleton_of(&text), skeleton_of(same));
     }
 
     /// Whatever the formula is, it is typeset or shown as it stands, and calls nothing of its own.
@@ -249,4 +251,23 @@ fn long_runs_get_places_to_break_and_short_ones_stay() {
     let broken = breakable(&long, 24);
     assert_eq!(broken.replace('\u{200b}', ""), long);
     assert!(broken.split('\u{200b}').all(|run| run.chars().count() <= 24));
+}
+
+#[test]
+fn an_emoji_keeps_what_belongs_to_it() {
+    for (text, length) in [
+        ("", 0),
+        (" a", 0),
+        ("\u{20e3} a", 3),
+        ("\u{200d}🔥 a", 7),
+        ("\u{1f3fd}\u{200d}♂\u{fe0f}.", 13),
+    ] {
+        assert_eq!(sequel(text), length, "{text}");
+    }
+}
+
+#[test]
+fn a_paragraph_runs_in_the_direction_of_its_first_letter() {
+    let code = code_of(&markdown::read("שלום world\n\nworld שלום\n"));
+    assert_eq!(code.matches("set text(dir: rtl)").count(), 1, "{code}");
 }
