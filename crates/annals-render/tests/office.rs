@@ -62,6 +62,8 @@ fn the_report_as_docx_has_styles_numbers_notes_and_pictures() {
         "<w:footnoteReference w:id=\"2\"/>",
         "w:anchor=\"source_1\"",
         "<w:drawing>",
+        "港湾センサー網",
+        "🚢 blocked by a vessel",
     ] {
         assert!(body.contains(expected), "missing {expected}");
     }
@@ -96,6 +98,8 @@ fn the_report_as_pptx_is_cut_into_slides() {
             && all.contains("(continued)")
             && all.contains("<a:tbl>")
             && all.contains("<p:pic>")
+            && all.contains("港湾センサー網")
+            && all.contains("🚢 blocked by a vessel")
     );
     let notes: Vec<String> = parts(&rendered.bytes)
         .into_keys()
