@@ -101,14 +101,17 @@ fn add_rows_plain(sum: &mut [i32], table: &[u8], rows: &[u32]) {
             let mut sums = [0_i16; COLUMNS];
             for row in rows {
                 let start = *row as usize * length + at * COLUMNS;
-                let numbers: &[u8; COLUMNS] = table[start..].first_chunk().expect("a whole row");
-                for (sum, number) in sums.iter_mut().zip(numbers) {
-                    *sum += i16::from(number.cast_signed());
+                let numbers = &table[start..start + COLUMNS];
+                for at in 0..COLUMNS {
+                    sums[at] += i16::from(numbers[at].cast_signed());
                 }
             }
-            for (whole, sum) in block.iter_mut().zip(sums) {
-                *whole += i32::from(sum);
+            for at in 0..COLUMNS {
+                block[at] += i32::from(sums[at]);
             }
+        }
+        if rest.is_empty() {
+            continue;
         }
         for row in rows {
             let start = *row as usize * length + start_of_rest;

@@ -15,19 +15,18 @@ use std::time::Duration;
 use annals_core::block::BlobDigest;
 use annals_store::disk::{self, Step};
 use annals_store::testing::{at, conversation, new_conversation};
-use annals_store::{ArtifactStore, BlockLog, BlockLogExt, LogError, SqliteLog, SqliteOptions};
+use annals_store::{ArtifactStore, BlockLog, BlockLogExt, LogError, SqliteLog};
 use broken_disk::{Image, Record, Syncs};
-use crash::{Rng, expected};
+use crash::{Rng, expected, remembering};
 
 const NAMES: [&str; 3] = ["c0", "c1", "c2"];
 
-/// Writes to several conversations at once, twice opened and closed, with frequent checkpoints.
+/// Writes to several conversations at once, twice opened and closed, with frequent checkpoints, while the index of memory
+/// search follows in commits that are not synced.
 async fn workload(folder: &Path) {
     let path = folder.join("annals.db");
     for session in 0..2 {
-        let options = SqliteOptions::default()
-            .vfs(broken_disk::NAME)
-            .checkpoint_pages(12);
+        let options = remembering().vfs(broken_disk::NAME).checkpoint_pages(12);
         let before = disk::recorded_steps().len();
         let log = Arc::new(SqliteLog::open(&path, options).unwrap());
         let synced = Step::SyncedFolder(folder.to_path_buf());
@@ -65,14 +64,15 @@ async fn workload(folder: &Path) {
     }
 }
 
-/// Opens the image with the ordinary file layer; tells whether every promise was kept.
-async fn keeps_its_promises(image: &Image) -> Result<(), String> {
+/// Opens the image with the ordinary file layer; tells whether every promise was kept. The index must be what the log
+/// makes it, wherever it ends.
+async fn keeps_its_promises(image: &Image, syncs: Syncs) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in &image.files {
         std::fs::write(folder.path().join(name), bytes).unwrap();
     }
-    let log = SqliteLog::open(folder.path().join("annals.db"), SqliteOptions::default())
-        .map_err(|error| format!("does not reopen: {error}"))?;
+    let path = folder.path().join("annals.db");
+    let log = SqliteLog::open(&path, remembering()).map_err(|error| format!("does not reopen: {error}"))?;
     for name in NAMES {
         let promised = image.acknowledged.get(name).copied().unwrap_or(0);
         let blocks = match log.read_all(&conversation(name)).await {
@@ -92,6 +92,9 @@ async fn keeps_its_promises(image: &Image) -> Result<(), String> {
         {
             return Err(format!("{name}: a torn block"));
         }
+    }
+    if syncs == Syncs::Honoured {
+        crash::judge_index(&path, &log, "power was lost").await;
     }
     Ok(())
 }
@@ -114,7 +117,7 @@ async fn the_log_keeps_what_it_acknowledged_when_power_is_lost_at_any_moment() {
     for moment in 0..MOMENTS {
         let count = record.ops.len() * (moment + 1) / MOMENTS;
         let image = record.image(count, Syncs::Honoured, &mut |end| rng.below(end));
-        if let Err(why) = keeps_its_promises(&image).await {
+        if let Err(why) = keeps_its_promises(&image, Syncs::Honoured).await {
             panic!(
                 "power lost after {count} of {} operations: {why}",
                 record.ops.len()
@@ -127,7 +130,7 @@ async fn the_log_keeps_what_it_acknowledged_when_power_is_lost_at_any_moment() {
     for moment in 0..20 {
         let count = record.ops.len() * (moment + 1) / 20;
         let image = record.image(count, Syncs::Ignored, &mut |end| rng.below(end));
-        lost += u64::from(keeps_its_promises(&image).await.is_err());
+        lost += u64::from(keeps_its_promises(&image, Syncs::Ignored).await.is_err());
     }
     assert!(
         lost > 0,
