@@ -10,7 +10,7 @@ const NONE: u32 = u32::MAX;
 const NOWHERE: u32 = NONE - 1;
 
 /// A state looks for room among the last so many places; what is left free before them stays free.
-const WINDOW: usize = 1024;
+const WINDOW: usize = 256;
 
 /// A byte leads at most so far.
 const BYTES: usize = 256;
@@ -117,10 +117,12 @@ impl Trie {
     /// Where all these bytes lead to places that are free; none if there are no bytes.
     fn room(&mut self, bytes: &[usize], free: &mut usize) -> Option<usize> {
         let least = *bytes.first()?;
+        // Whatever lies before the first free place of the window is never looked at again.
+        *free = (*free).max(self.places.len().saturating_sub(WINDOW));
         while self.places.get(*free).is_some_and(|place| place.before != NONE) {
             *free += 1;
         }
-        let from = (*free).max(self.places.len().saturating_sub(WINDOW)).max(least);
+        let from = (*free).max(least);
         let base = (from..).map(|place| place - least).find(|base| {
             bytes.iter().all(|byte| {
                 self.places

@@ -10,7 +10,7 @@ use annals_core::ids::{Scope, Seq};
 use annals_embed::{EmbedError, Embedder, StaticTable, Vector};
 use annals_store::recall::{Found, Query, Shortfall, Target, Within};
 use annals_store::testing::{at, conversation};
-use annals_store::{BlockLog, LogError, Operator, Recall, SqliteLog, SqliteOptions};
+use annals_store::{BlockLog, BlockLogExt as _, LogError, Operator, Recall, SqliteLog, SqliteOptions};
 use async_trait::async_trait;
 use proptest::prelude::*;
 use stage::{Stage, answer, attachment, dump, file, prompt, scope};
@@ -359,6 +359,27 @@ async fn the_index_follows_the_log_without_anybody_asking_and_is_never_far_behin
     let index = stage.index().await;
     stage.recall().reindex(|_| true).await.unwrap();
     assert_eq!(dump(&stage.path()), index);
+}
+
+#[tokio::test]
+async fn an_index_that_cannot_be_written_refuses_no_append() {
+    let stage = Stage::following(1);
+    stage.says("c", vec![prompt("the first avocet")]).await;
+    let database = rusqlite::Connection::open(stage.path()).unwrap();
+    database
+        .execute_batch("ALTER TABLE recall_passage RENAME TO lost")
+        .unwrap();
+    stage.says("c", vec![prompt("the second avocet")]).await;
+    stage.says("c", vec![prompt("the third avocet")]).await;
+    assert_eq!(
+        stage.log.tail(&conversation("c")).await.unwrap(),
+        Seq::try_new(3).ok()
+    );
+    assert!(stage.recall().search(stage.query("c", "avocet")).await.is_err());
+    database
+        .execute_batch("ALTER TABLE lost RENAME TO recall_passage")
+        .unwrap();
+    assert_eq!(stage.search("c", "avocet").await.hits.len(), 3);
 }
 
 #[tokio::test]
