@@ -247,7 +247,12 @@ fn an_interrupted_reindex_leaves_an_index_that_the_next_search_or_reindex_comple
     );
     interrupt(&child);
     let ran = Ran::of(child.wait_with_output().unwrap());
-    insta::assert_snapshot!(ran.shown(), @"");
+    insta::assert_snapshot!(ran.shown(), @r"
+    exit 1
+    --- stdout
+    --- stderr
+    stopped after 0 of 5 vectors: the rest is added when it is searched, or by `annals memory reindex`
+    ");
     drop((asked, endpoint));
     let ran = Ran::of(
         away(&["memory", "search", "tomatoes", "--json"])

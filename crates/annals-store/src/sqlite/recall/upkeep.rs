@@ -130,6 +130,9 @@ impl SqliteRecall {
     ) -> Result<(), ReindexError> {
         let identity = self.embedder.identity().to_owned();
         progress.of_vectors = self.readers.read(|_, tx, _| Ok(count_pending(tx)?)).await?;
+        if !seen(*progress) {
+            return Ok(());
+        }
         let mut after = 0;
         loop {
             let own = identity.clone();
