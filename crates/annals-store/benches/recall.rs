@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout)]
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annals_core::block::{Block, BlockKind, NewBlock};
@@ -119,6 +120,7 @@ fn row(what: &str, figure: String, target: &str, met: Option<bool>) {
 
 async fn run(folder: &Path, passages: usize) {
     embedding();
+    many_writers(folder).await;
     let bare = SqliteLog::open(folder.join("bare.db"), SqliteOptions::default()).expect("a log");
     let options = SqliteOptions::default().recall(StaticTable::embedder());
     let log = SqliteLog::open(folder.join("annals.db"), options).expect("a log");
@@ -213,6 +215,61 @@ fn embedding() {
             "",
             None,
         );
+    }
+}
+
+/// Blocks a second of many conversations at once, without memory search and with it, in turns.
+async fn many_writers(folder: &Path) {
+    const WRITERS: usize = 64;
+    const APPENDS: usize = 15;
+    let mut best = [0.0_f64; 2];
+    for run in 0..full_or_quick(4, 1) {
+        for (with, best) in best.iter_mut().enumerate() {
+            let options = match with {
+                0 => SqliteOptions::default(),
+                _ => SqliteOptions::default().recall(StaticTable::embedder()),
+            };
+            let path = folder.join(format!("many-{run}-{with}.db"));
+            let log = Arc::new(SqliteLog::open(path, options).expect("a log"));
+            let mut writers = Vec::new();
+            for number in 0..WRITERS {
+                let id = conversation(&format!("c{number}"));
+                log.create(new_conversation(id.as_str())).await.expect("created");
+                let lease = log
+                    .acquire(&id, "bench", at(0), Duration::from_secs(1 << 30))
+                    .await;
+                let mut words = Words::new();
+                words.state = number as u64;
+                let blocks: Vec<Block> = (0..APPENDS * APPEND_BLOCKS)
+                    .map(|at| block(&mut words, at))
+                    .collect();
+                writers.push((lease.expect("acquired"), blocks));
+            }
+            let began = Instant::now();
+            let writers = writers.into_iter().map(|(lease, blocks)| {
+                let log = Arc::clone(&log);
+                tokio::spawn(async move {
+                    let mut tail = None;
+                    for blocks in blocks.chunks(APPEND_BLOCKS) {
+                        tail = Some(log.append(&lease, tail, blocks.to_vec()).await.expect("appended"));
+                    }
+                })
+            });
+            for writer in writers.collect::<Vec<_>>() {
+                writer.await.expect("a writer");
+            }
+            // With what the index does after the last answer.
+            drop(log);
+            *best = best.max((WRITERS * APPENDS * APPEND_BLOCKS) as f64 / began.elapsed().as_secs_f64());
+        }
+    }
+    for (what, best) in ["without memory search", "with memory search"]
+        .into_iter()
+        .zip(best)
+    {
+        let what = format!("durable blocks/s, {WRITERS} conversations, {what}");
+        Figure::new(&what, best, "blocks/s").tell();
+        row(&what, format!("{best:.0}"), "", None);
     }
 }
 
