@@ -203,12 +203,15 @@ impl Committer {
         }
     }
 
-    /// Lets observers do what they left for later, now that nobody waits for it.
+    /// Lets observers do what they left for later, now that nobody waits for it. However fast blocks come, it is never
+    /// more than they say: the next commit waits.
     fn catch_up(&mut self) {
         for at in 0..self.observers.len() {
-            if self.observers[at].is_behind() {
+            while self.observers[at].is_behind() {
                 // What fails is tried again after the blocks to come; whoever needs it before that is told why it fails.
-                let _ = self.catch_up_one(at);
+                if self.catch_up_one(at).is_err() {
+                    break;
+                }
             }
         }
     }

@@ -139,11 +139,12 @@ impl LogObserver for Indexer {
             "UPDATE recall_state SET embedder = ?1 WHERE embedder IS NULL",
             [self.embedder.identity()],
         )?;
-        // What others left, or a process that ended: it may all be passages.
-        let left = lag::lag(tx, &State::read(tx)?)? as usize;
+        // What others left, or a process that ended, may all be passages. However much it is, it counts as reason for
+        // one step: with the blocks to come a few steps more than they need bring it to an end.
+        let left = usize::try_from(lag::lag(tx, &State::read(tx)?)?).unwrap_or(usize::MAX);
         self.lag = Lag {
-            blocks: left,
-            passages: left,
+            blocks: left.min(LAG_MAX_BLOCKS),
+            passages: left.min(self.lag_max_passages),
         };
         Ok(())
     }
@@ -170,8 +171,15 @@ impl LogObserver for Indexer {
     }
 
     fn catch_up(&mut self, tx: &Connection) -> rusqlite::Result<()> {
-        // What is left after this step, or if it fails, waits for the next blocks: nobody's append pays for all of it.
-        self.lag = Lag::default();
-        lag::advance(tx, self).map(drop)
+        // If it fails, it is tried again only after as many blocks more.
+        let before = std::mem::take(&mut self.lag);
+        let step = lag::advance(tx, self)?;
+        if !step.is_last {
+            self.lag = Lag {
+                blocks: before.blocks.saturating_sub(step.blocks as usize),
+                passages: before.passages.saturating_sub(step.passages),
+            };
+        }
+        Ok(())
     }
 }

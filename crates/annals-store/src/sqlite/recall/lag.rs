@@ -26,6 +26,8 @@ const STEP_PASSAGES: usize = 512;
 pub(super) struct Step {
     /// Blocks that are now behind it.
     pub(super) blocks: u64,
+    /// Passages that it wrote.
+    pub(super) passages: usize,
     /// Everything up to this row of the log is in the index.
     pub(super) upto: i64,
     /// Nothing is left.
@@ -70,6 +72,7 @@ pub(super) fn advance(tx: &Connection, indexer: &mut Indexer) -> rusqlite::Resul
     let Some(last) = stretch.last else {
         return Ok(Step {
             blocks: 0,
+            passages: 0,
             upto: state.block,
             is_last: true,
         });
@@ -85,6 +88,7 @@ pub(super) fn advance(tx: &Connection, indexer: &mut Indexer) -> rusqlite::Resul
         if !stride.bring_on(tx, indexer, &mut source, to)? {
             return Ok(Step {
                 blocks: 0,
+                passages: stride.passages,
                 upto: stride.state.block,
                 is_last: false,
             });
@@ -94,6 +98,7 @@ pub(super) fn advance(tx: &Connection, indexer: &mut Indexer) -> rusqlite::Resul
         .execute([last])?;
     Ok(Step {
         blocks: stretch.blocks as u64,
+        passages: stride.passages,
         upto: last,
         is_last: stretch.blocks < STEP_BLOCKS,
     })
@@ -136,8 +141,8 @@ struct Stride {
     words: Words,
     /// Which rows may have something to remember, as a condition.
     which: String,
-    /// How many passages it may still write.
-    room: usize,
+    /// How many passages it has written.
+    passages: usize,
 }
 
 impl Stride {
@@ -147,7 +152,7 @@ impl Stride {
             // Not kept: a transaction that is rolled back may take words with it.
             words: Words::default(),
             which: which(tx)?,
-            room: STEP_PASSAGES,
+            passages: 0,
         })
     }
 
@@ -164,12 +169,11 @@ impl Stride {
         }
         let mut is_full = false;
         let between = (source.upto, to);
-        let (state, room) = (&self.state, &mut self.room);
+        let (state, passages) = (&self.state, &mut self.passages);
         let conversation = source.conversation;
         reader::own_blocks(&mut self.words, tx, conversation, between, &self.which, |block| {
-            let passages = indexer.add(tx, state, source, &block)?;
-            *room = room.saturating_sub(passages);
-            is_full = *room == 0;
+            *passages += indexer.add(tx, state, source, &block)?;
+            is_full = *passages >= STEP_PASSAGES;
             Ok(!is_full)
         })?;
         if !is_full {
