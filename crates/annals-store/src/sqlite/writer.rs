@@ -39,7 +39,7 @@ enum Durability {
 impl Durability {
     /// The value of SQLite's `synchronous`. NORMAL leaves out the sync of a commit and nothing else: the write-ahead log
     /// is still synced before it moves into the database, and the next synced commit syncs all that is before it, so
-    /// that no acknowledged block ever depends on an unsynced one.
+    /// that no acknowledged block ever depends on an unsynced one; for a sync that fails see [`Committer::settle`].
     fn synchronous(self) -> &'static str {
         match self {
             Durability::Synced => "FULL",
@@ -120,6 +120,7 @@ impl Writer {
             observers,
             words: WordKeys::default(),
             durability: None,
+            is_in_doubt: false,
             pending: Arc::clone(&pending),
             expected: 1,
             last_commit: Duration::ZERO,
@@ -179,6 +180,11 @@ impl Drop for Writer {
     }
 }
 
+/// Whether the disk failed, a sync perhaps.
+fn is_of_the_disk(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure)
+}
+
 struct Committer {
     connection: Connection,
     database: Database,
@@ -186,6 +192,8 @@ struct Committer {
     words: WordKeys,
     /// What the connection is set to; unknown before the first commit.
     durability: Option<Durability>,
+    /// A sync failed: commits before it that had none of their own may be lost, though they can still be read.
+    is_in_doubt: bool,
     pending: Arc<AtomicUsize>,
     /// How many requests were under way when the last commit ended: so many may come again.
     expected: usize,
@@ -219,10 +227,13 @@ impl Committer {
     fn catch_up_one(&mut self, at: usize) -> Result<(), rusqlite::Error> {
         failpoint("index.begin");
         self.promise(Durability::Derived)?;
-        let tx = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        self.observers[at].catch_up(&tx)?;
+        let outcome = Self::derive(&mut self.connection, self.observers[at].as_mut());
+        outcome.inspect_err(|error| self.is_in_doubt |= is_of_the_disk(error))
+    }
+
+    fn derive(connection: &mut Connection, observer: &mut dyn LogObserver) -> Result<(), rusqlite::Error> {
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        observer.catch_up(&tx)?;
         failpoint("index.written");
         tx.commit()?;
         failpoint("index.committed");
@@ -273,12 +284,31 @@ impl Committer {
 
     /// Sets what the next commits promise. SQLite allows it between transactions only.
     fn promise(&mut self, durability: Durability) -> Result<(), rusqlite::Error> {
+        self.settle()?;
         if self.durability != Some(durability) {
             self.durability = None;
             self.connection
                 .pragma_update(None, "synchronous", durability.synchronous())?;
             self.durability = Some(durability);
         }
+        Ok(())
+    }
+
+    /// After a sync that failed, the system takes for written what the disk may never have got, and no later sync writes
+    /// it again; a block that follows it in the write-ahead log would be lost with it. So all of that log is written once
+    /// more, into the database, before anything is promised again.
+    fn settle(&mut self) -> Result<(), rusqlite::Error> {
+        if !self.is_in_doubt {
+            return Ok(());
+        }
+        let busy: bool = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if busy {
+            let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+            return Err(rusqlite::Error::SqliteFailure(busy, None));
+        }
+        self.is_in_doubt = false;
         Ok(())
     }
 
@@ -289,10 +319,10 @@ impl Committer {
             false => Durability::Synced,
         })?;
         let outcome = Self::attempt(&mut self.connection, &mut self.words, &mut self.observers, group);
-        if outcome.is_err() {
+        outcome.inspect_err(|error| {
             self.words.forget();
-        }
-        outcome
+            self.is_in_doubt |= is_of_the_disk(error);
+        })
     }
 
     fn attempt(
