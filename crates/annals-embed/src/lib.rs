@@ -6,11 +6,13 @@
 //! 1. [`embedder`]: what an embedder is;
 //! 2. [`vector`]: a text's direction in 8-bit numbers, and how close two are;
 //! 3. [`table`]: the built-in embedder, a row of numbers for each piece of a word;
-//! 4. [`wordpiece`]: a text cut into those pieces; [`fold`]: letters without case and accents.
+//! 4. [`wordpiece`]: a text cut into those pieces; `trie`: which piece a text begins with; [`fold`]: letters without case
+//!    and accents.
 
 pub mod embedder;
 pub mod fold;
 pub mod table;
+mod trie;
 pub mod vector;
 pub mod wordpiece;
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 
 use crate::embedder::{EmbedError, Embedder};
-use crate::vector::Vector;
+use crate::vector::{self, Vector};
 use crate::wordpiece::WordPiece;
 
 static TABLE: &[u8] = include_bytes!("../data/model.safetensors");
@@ -21,6 +21,9 @@ const IDENTITY: &str = "static:all-MiniLM-L6-v2:model2vec:256:1";
 
 /// Pieces beyond this change a mean no more.
 const TEXT_MAX_PIECES: usize = 512;
+
+/// A passage seldom has more.
+const TEXT_USUAL_PIECES: usize = 256;
 
 /// The table that comes with the program.
 #[derive(Clone, Copy, Debug)]
@@ -68,19 +71,12 @@ impl StaticTable {
 
     /// The vector of a text.
     pub fn vector(&self, text: &str) -> Vector {
+        let mut pieces = Vec::with_capacity(TEXT_USUAL_PIECES);
+        self.pieces.pieces(text, &mut pieces);
+        pieces.truncate(TEXT_MAX_PIECES);
         // The rows share one scale, and a mean differs from a sum only in its length: neither changes the direction.
         let mut sum = vec![0_i32; self.dimension];
-        let mut left = TEXT_MAX_PIECES;
-        self.pieces.pieces(text, |piece| {
-            if left > 0 {
-                left -= 1;
-                let start = piece as usize * self.dimension;
-                let row = &self.rows[start..start + self.dimension];
-                for (sum, number) in sum.iter_mut().zip(row) {
-                    *sum += i32::from(number.cast_signed());
-                }
-            }
-        });
+        vector::add_rows(&mut sum, self.rows, &pieces);
         let sum: Vec<f32> = sum.into_iter().map(|number| number as f32).collect();
         Vector::of(&sum)
     }

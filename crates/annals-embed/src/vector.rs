@@ -18,7 +18,7 @@ impl Vector {
             return Vector(vec![0; numbers.len()].into());
         }
         // In range: no coordinate of a unit vector is larger than 1.
-        Vector(numbers.iter().map(|n| (n / norm * ONE).round() as i8).collect())
+        Vector(numbers.iter().map(|n| nearest(n / norm * ONE)).collect())
     }
 
     /// A vector that was stored.
@@ -47,6 +47,15 @@ impl Vector {
     }
 }
 
+/// What `round` gives, in steps that the compiler does for many numbers at once. For numbers that a byte holds.
+#[inline]
+fn nearest(number: f32) -> i8 {
+    let whole = number as i32;
+    // Exact: a number and its whole part differ by less than 1.
+    let rest = number - whole as f32;
+    (whole + i32::from(rest >= 0.5) - i32::from(rest <= -0.5)) as i8
+}
+
 /// A dot product as a cosine.
 pub fn to_cosine(dot: i32) -> f32 {
     dot as f32 / (ONE * ONE)
@@ -59,6 +68,58 @@ pub fn dot(a: &[i8], b: &[i8]) -> i32 {
         .zip(b)
         .map(|(a, b)| i32::from(i16::from(*a) * i16::from(*b)))
         .sum()
+}
+
+/// Adds up rows of a table of bytes, given by their numbers; each row is as long as `sum`.
+pub(crate) fn add_rows(sum: &mut [i32], table: &[u8], rows: &[u32]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has what the function was compiled for, as was just asked.
+        return unsafe { add_rows_wide(sum, table, rows) };
+    }
+    add_rows_plain(sum, table, rows);
+}
+
+/// The same loop, compiled for a processor with wider registers.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn add_rows_wide(sum: &mut [i32], table: &[u8], rows: &[u32]) {
+    add_rows_plain(sum, table, rows);
+}
+
+#[inline(always)]
+fn add_rows_plain(sum: &mut [i32], table: &[u8], rows: &[u32]) {
+    /// So many numbers of a row at a time: a cache line, whose sums stay in registers.
+    const COLUMNS: usize = 64;
+    /// So many bytes add up to what 16 bits hold.
+    const ROWS: usize = 255;
+    let length = sum.len();
+    let (blocks, rest) = sum.as_chunks_mut::<COLUMNS>();
+    let start_of_rest = blocks.len() * COLUMNS;
+    for rows in rows.chunks(ROWS) {
+        for (at, block) in blocks.iter_mut().enumerate() {
+            let mut sums = [0_i16; COLUMNS];
+            for row in rows {
+                let start = *row as usize * length + at * COLUMNS;
+                let numbers = &table[start..start + COLUMNS];
+                for at in 0..COLUMNS {
+                    sums[at] += i16::from(numbers[at].cast_signed());
+                }
+            }
+            for at in 0..COLUMNS {
+                block[at] += i32::from(sums[at]);
+            }
+        }
+        if rest.is_empty() {
+            continue;
+        }
+        for row in rows {
+            let start = *row as usize * length + start_of_rest;
+            for (sum, number) in rest.iter_mut().zip(&table[start..]) {
+                *sum += i32::from(number.cast_signed());
+            }
+        }
+    }
 }
 
 /// Scans rows of one length, one after the other in `matrix`, against a query; tells `seen` the number of each row and
@@ -130,9 +191,35 @@ mod tests {
         }
 
         #[test]
+        fn the_nearest_number_is_what_round_gives(number in -127.4f32..127.4, half in -254i16..254) {
+            let half = f32::from(half) / 2.0;
+            for number in [number, half, half.next_up(), half.next_down()] {
+                prop_assert_eq!(nearest(number), number.round() as i8, "{}", number);
+            }
+        }
+
+        #[test]
         fn a_vector_is_stored_and_read_back(numbers in proptest::collection::vec(any::<f32>(), 0..40)) {
             let vector = Vector::of(&numbers);
             prop_assert_eq!(Vector::from_bytes(&vector.to_bytes()), vector);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn rows_are_added_up(
+            length in 1usize..150,
+            bytes in proptest::collection::vec(prop_oneof![Just(0x80u8), Just(0x7f), any::<u8>()], 600),
+            rows in proptest::collection::vec(0u32..4, 0..600),
+        ) {
+            let mut sum = vec![0; length];
+            add_rows(&mut sum, &bytes[..4 * length], &rows);
+            for (at, sum) in sum.into_iter().enumerate() {
+                let number = |row: &u32| i32::from(bytes[*row as usize * length + at].cast_signed());
+                prop_assert_eq!(sum, rows.iter().map(number).sum::<i32>());
+            }
         }
     }
 

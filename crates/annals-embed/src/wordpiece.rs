@@ -4,11 +4,15 @@
 //! characters stand alone, accents go, letters become small, punctuation stands alone, and each word is cut into the
 //! longest pieces that the vocabulary has, from the left. It must not know what the pieces are for.
 
-use hashbrown::HashMap;
+use std::borrow::Cow;
+use std::fmt;
+
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use unicode_general_category::{GeneralCategory as Category, get_general_category};
 
 use crate::fold;
+use crate::trie::Trie;
 
 /// A longer word is one unknown piece.
 const WORD_MAX_CHARS: usize = 100;
@@ -22,76 +26,94 @@ pub type PieceId = u32;
 /// The pieces there are.
 #[derive(Debug)]
 pub struct WordPiece {
-    /// Pieces that begin a word.
-    first: HashMap<Box<str>, PieceId>,
-    /// Pieces that go on with one, without their mark.
-    further: HashMap<Box<str>, PieceId>,
-    longest_bytes: usize,
+    /// Pieces that begin a word ([`FIRST`]), and those that go on with one, without their mark ([`FURTHER`]).
+    pieces: Trie,
+}
+
+const FIRST: usize = 0;
+const FURTHER: usize = 1;
+
+#[derive(Deserialize)]
+struct File<'j> {
+    #[serde(borrow)]
+    model: Model<'j>,
 }
 
 #[derive(Deserialize)]
-struct File {
-    model: Model,
+struct Model<'j> {
+    #[serde(borrow)]
+    vocab: Vocabulary<'j>,
 }
 
-#[derive(Deserialize)]
-struct Model {
-    vocab: std::collections::HashMap<String, PieceId>,
+/// A JSON object as a list: nobody asks it for a key.
+struct Vocabulary<'j>(Vec<(Cow<'j, str>, PieceId)>);
+
+impl<'de: 'j, 'j> Deserialize<'de> for Vocabulary<'j> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Vocabulary<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("pieces with their numbers")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some((Piece(piece), id)) = map.next_entry()? {
+                    pairs.push((piece, id));
+                }
+                Ok(Vocabulary(pairs))
+            }
+        }
+        json.deserialize_map(Pairs)
+    }
 }
+
+/// Borrowed from the file where it has no escapes.
+#[derive(Deserialize)]
+struct Piece<'j>(#[serde(borrow)] Cow<'j, str>);
 
 impl WordPiece {
     /// Reads the vocabulary of a `tokenizer.json`.
     pub fn parse(tokenizer_json: &[u8]) -> Result<Self, serde_json::Error> {
-        let file: File = serde_json::from_slice(tokenizer_json)?;
-        let vocab = file.model.vocab;
-        let mut pieces = WordPiece {
-            first: HashMap::with_capacity(vocab.len()),
-            further: HashMap::new(),
-            longest_bytes: 0,
-        };
-        for (piece, id) in vocab {
-            pieces.longest_bytes = pieces.longest_bytes.max(piece.len());
+        let file: File<'_> = serde_json::from_slice(tokenizer_json)?;
+        let (mut first, mut further) = (Vec::new(), Vec::new());
+        for (piece, id) in &file.model.vocab.0 {
             match piece.strip_prefix(CONTINUES) {
-                Some(further) => pieces.further.insert(further.into(), id),
-                None => pieces.first.insert(piece.into(), id),
-            };
+                Some(rest) => further.push((rest.as_bytes(), *id)),
+                None => first.push((piece.as_bytes(), *id)),
+            }
         }
-        Ok(pieces)
+        Ok(WordPiece {
+            pieces: Trie::of([&mut first, &mut further]),
+        })
     }
 
-    /// Tells `seen` every piece of a text that has a row, in order. A word that cannot be cut has none.
-    pub fn pieces(&self, text: &str, mut seen: impl FnMut(PieceId)) {
-        let mut cut = Vec::new();
+    /// Adds the pieces of a text that have a row, in order. A word that cannot be cut has none.
+    pub fn pieces(&self, text: &str, found: &mut Vec<PieceId>) {
         words(text, |word| {
-            if self.cut(word, &mut cut) {
-                cut.iter().copied().for_each(&mut seen);
+            let before = found.len();
+            if !self.cut(word, found) {
+                found.truncate(before);
             }
-            cut.clear();
         });
     }
 
     /// Cuts a word; false if some part of it is in no piece.
-    fn cut(&self, word: &str, pieces: &mut Vec<PieceId>) -> bool {
+    fn cut(&self, word: &str, found: &mut Vec<PieceId>) -> bool {
         if word.len() > WORD_MAX_CHARS && word.chars().count() > WORD_MAX_CHARS {
             return false;
         }
-        let mut rest = word;
-        let mut map = &self.first;
+        let mut rest = word.as_bytes();
+        let mut set = FIRST;
         while !rest.is_empty() {
-            let mut end = rest.len().min(self.longest_bytes);
-            let found = loop {
-                if let Some(id) = rest.get(..end).and_then(|piece| map.get(piece)) {
-                    break Some(*id);
-                }
-                if end <= 1 {
-                    break None;
-                }
-                end -= 1;
+            let Some(longest) = self.pieces.longest(set, rest) else {
+                return false;
             };
-            let Some(id) = found else { return false };
-            pieces.push(id);
-            rest = &rest[end..];
-            map = &self.further;
+            found.push(longest.number);
+            rest = &rest[longest.bytes..];
+            set = FURTHER;
         }
         true
     }
@@ -107,7 +129,17 @@ fn words(text: &str, mut seen: impl FnMut(&str)) {
             word.clear();
         }
     };
-    for c in text.chars() {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        // Most words are written in plain letters.
+        let plain = rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
+        if plain > 0 {
+            let start = word.len();
+            word.push_str(&rest[..plain]);
+            word[start..].make_ascii_lowercase();
+            rest = &rest[plain..];
+            continue;
+        }
         match kind(c) {
             Kind::Nothing => {}
             Kind::Space => end(&mut word, &mut seen),
@@ -117,6 +149,7 @@ fn words(text: &str, mut seen: impl FnMut(&str)) {
             }
             Kind::Letter => fold::push(&mut word, c),
         }
+        rest = &rest[c.len_utf8()..];
     }
     end(&mut word, &mut seen);
 }

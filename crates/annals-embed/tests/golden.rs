@@ -2,6 +2,7 @@
 
 use annals_embed::StaticTable;
 use annals_embed::wordpiece::WordPiece;
+use proptest::prelude::*;
 use serde::Deserialize;
 
 const TOKENIZER: &[u8] = include_bytes!("../data/tokenizer.json");
@@ -22,9 +23,44 @@ fn texts_are_cut_as_the_reference_cuts_them() {
     let pieces = WordPiece::parse(TOKENIZER).unwrap();
     for case in cases() {
         let mut found = Vec::new();
-        pieces.pieces(&case.text, |piece| found.push(piece));
+        pieces.pieces(&case.text, &mut found);
         assert_eq!(found, case.pieces, "{:?}", case.text);
     }
+}
+
+/// The vocabulary asked piece by piece, the longest first.
+fn plainly(vocabulary: &serde_json::Map<String, serde_json::Value>, word: &str) -> Vec<u32> {
+    let (mut pieces, mut rest, mut mark) = (Vec::new(), word, "");
+    while !rest.is_empty() {
+        let mut ends = rest.char_indices().map(|(at, c)| at + c.len_utf8()).rev();
+        let longest =
+            ends.find_map(|end| Some((end, vocabulary.get(&format!("{mark}{}", &rest[..end]))?.as_u64()?)));
+        let Some((end, id)) = longest else {
+            return Vec::new();
+        };
+        pieces.push(id as u32);
+        (rest, mark) = (&rest[end..], "##");
+    }
+    pieces
+}
+
+#[test]
+fn words_are_cut_as_the_vocabulary_says_when_it_is_asked_piece_by_piece() {
+    let pieces = WordPiece::parse(TOKENIZER).unwrap();
+    let file: serde_json::Value = serde_json::from_slice(TOKENIZER).unwrap();
+    let vocabulary = file["model"]["vocab"].as_object().unwrap();
+    let found = |word: &str| {
+        let mut found = Vec::new();
+        pieces.pieces(word, &mut found);
+        found
+    };
+    for (piece, id) in vocabulary {
+        if piece.chars().all(|c| c.is_ascii_lowercase()) {
+            assert_eq!(u64::from(found(piece)[0]), id.as_u64().unwrap(), "{piece}");
+        }
+    }
+    let word = "[a-zаибн0-9]{1,20}|[bdflnrst][aeiou][bdflnrst][aeiou](ing|ed|s|ness|ly)?";
+    proptest!(|(word in word)| prop_assert_eq!(found(&word), plainly(vocabulary, &word)));
 }
 
 #[test]

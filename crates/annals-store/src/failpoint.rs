@@ -14,6 +14,9 @@ pub const NAMES: &[&str] = &[
     "log.written",
     "log.commit",
     "log.committed",
+    "index.begin",
+    "index.written",
+    "index.committed",
     "workspace.written",
     "workspace.renamed",
 ];

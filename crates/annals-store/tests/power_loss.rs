@@ -15,19 +15,18 @@ use std::time::Duration;
 use annals_core::block::BlobDigest;
 use annals_store::disk::{self, Step};
 use annals_store::testing::{at, conversation, new_conversation};
-use annals_store::{ArtifactStore, BlockLog, BlockLogExt, LogError, SqliteLog, SqliteOptions};
+use annals_store::{ArtifactStore, BlockLog, BlockLogExt, LogError, SqliteLog};
 use broken_disk::{Image, Record, Syncs};
-use crash::{Rng, expected};
+use crash::{Rng, expected, remembering};
 
 const NAMES: [&str; 3] = ["c0", "c1", "c2"];
 
-/// Writes to several conversations at once, twice opened and closed, with frequent checkpoints.
+/// Writes to several conversations at once, twice opened and closed, with frequent checkpoints, while the index of memory
+/// search follows in commits that are not synced.
 async fn workload(folder: &Path) {
     let path = folder.join("annals.db");
     for session in 0..2 {
-        let options = SqliteOptions::default()
-            .vfs(broken_disk::NAME)
-            .checkpoint_pages(12);
+        let options = remembering().vfs(broken_disk::NAME).checkpoint_pages(12);
         let before = disk::recorded_steps().len();
         let log = Arc::new(SqliteLog::open(&path, options).unwrap());
         let synced = Step::SyncedFolder(folder.to_path_buf());
@@ -65,15 +64,32 @@ async fn workload(folder: &Path) {
     }
 }
 
-/// Opens the image with the ordinary file layer; tells whether every promise was kept.
-async fn keeps_its_promises(image: &Image) -> Result<(), String> {
+/// What is looked at after a loss of power. Making an index anew takes its time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    Blocks,
+    BlocksAndIndex,
+}
+
+impl Judged {
+    fn at(moment: usize) -> Self {
+        match moment % 5 {
+            0 => Judged::BlocksAndIndex,
+            _ => Judged::Blocks,
+        }
+    }
+}
+
+/// Opens the image with the ordinary file layer; tells whether every promise was kept. The index must be what the log
+/// makes it, wherever it ends.
+async fn keeps_its_promises(image: &Image, names: &[&str], judged: Judged) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in &image.files {
         std::fs::write(folder.path().join(name), bytes).unwrap();
     }
-    let log = SqliteLog::open(folder.path().join("annals.db"), SqliteOptions::default())
-        .map_err(|error| format!("does not reopen: {error}"))?;
-    for name in NAMES {
+    let path = folder.path().join("annals.db");
+    let log = SqliteLog::open(&path, remembering()).map_err(|error| format!("does not reopen: {error}"))?;
+    for name in names.iter().copied() {
         let promised = image.acknowledged.get(name).copied().unwrap_or(0);
         let blocks = match log.read_all(&conversation(name)).await {
             Err(LogError::NotFound { .. }) if promised == 0 => continue,
@@ -92,6 +108,9 @@ async fn keeps_its_promises(image: &Image) -> Result<(), String> {
         {
             return Err(format!("{name}: a torn block"));
         }
+    }
+    if judged == Judged::BlocksAndIndex {
+        crash::judge_index(&path, &log, "power was lost").await;
     }
     Ok(())
 }
@@ -114,7 +133,7 @@ async fn the_log_keeps_what_it_acknowledged_when_power_is_lost_at_any_moment() {
     for moment in 0..MOMENTS {
         let count = record.ops.len() * (moment + 1) / MOMENTS;
         let image = record.image(count, Syncs::Honoured, &mut |end| rng.below(end));
-        if let Err(why) = keeps_its_promises(&image).await {
+        if let Err(why) = keeps_its_promises(&image, &NAMES, Judged::at(moment)).await {
             panic!(
                 "power lost after {count} of {} operations: {why}",
                 record.ops.len()
@@ -127,12 +146,51 @@ async fn the_log_keeps_what_it_acknowledged_when_power_is_lost_at_any_moment() {
     for moment in 0..20 {
         let count = record.ops.len() * (moment + 1) / 20;
         let image = record.image(count, Syncs::Ignored, &mut |end| rng.below(end));
-        lost += u64::from(keeps_its_promises(&image).await.is_err());
+        lost += u64::from(keeps_its_promises(&image, &NAMES, Judged::Blocks).await.is_err());
     }
     assert!(
         lost > 0,
         "a disk that ignores syncs lost nothing: the layer does not work"
     );
+}
+
+#[tokio::test]
+async fn a_sync_that_fails_takes_no_block_with_it_that_is_acknowledged_later() {
+    broken_disk::register();
+    let folder = tempfile::tempdir().unwrap();
+    let options = remembering().lag_max_passages(1).vfs(broken_disk::NAME);
+    let log = SqliteLog::open(folder.path().join("annals.db"), options).unwrap();
+    broken_disk::folder_synced(folder.path());
+    let (name, id) = ("failing", conversation("failing"));
+    log.create(new_conversation(name)).await.unwrap();
+    let lease = log
+        .acquire(&id, "w", at(0), Duration::from_secs(60))
+        .await
+        .unwrap();
+    let mut tail = None;
+    for round in 0..6 {
+        let first = 1 + 4 * round;
+        let blocks = || (first..first + 4).map(|number| expected(name, number)).collect();
+        if round % 2 == 1 {
+            // The index follows the last blocks in commits that are not synced. This sync is theirs too.
+            broken_disk::set_fault(folder.path(), Some(broken_disk::Fault::Sync));
+            log.append(&lease, tail, blocks()).await.unwrap_err();
+            broken_disk::set_fault(folder.path(), None);
+        }
+        tail = Some(log.append(&lease, tail, blocks()).await.unwrap());
+        broken_disk::acknowledge(name, first + 3);
+    }
+    let record = broken_disk::record(folder.path());
+    let mut rng = Rng(11);
+    for count in (record.ops.len() / 2..=record.ops.len()).rev().step_by(3) {
+        let image = record.image(count, Syncs::Honoured, &mut |end| rng.below(end));
+        if let Err(why) = keeps_its_promises(&image, &[name], Judged::at(count)).await {
+            panic!(
+                "power lost after {count} of {} operations: {why}",
+                record.ops.len()
+            );
+        }
+    }
 }
 
 /// What a disk holds when only synced names and bytes are sure.

@@ -10,7 +10,7 @@ use annals_core::ids::{Scope, Seq};
 use annals_embed::{EmbedError, Embedder, StaticTable, Vector};
 use annals_store::recall::{Found, Query, Shortfall, Target, Within};
 use annals_store::testing::{at, conversation};
-use annals_store::{BlockLog, LogError, Operator, Recall, SqliteLog, SqliteOptions};
+use annals_store::{BlockLog, BlockLogExt as _, LogError, Operator, Recall, SqliteLog, SqliteOptions};
 use async_trait::async_trait;
 use proptest::prelude::*;
 use stage::{Stage, answer, attachment, dump, file, prompt, scope};
@@ -281,7 +281,7 @@ async fn an_index_equals_its_rebuild() {
     stage
         .says("a", vec![file("f.md", "third words"), answer("fifth words")])
         .await;
-    let before = dump(&stage.path());
+    let before = stage.index().await;
     assert!(before.lines().count() > 10, "{before}");
     let progress = stage.recall().reindex(|_| true).await.unwrap();
     assert_eq!((progress.blocks, progress.of_blocks), (7, 7));
@@ -299,7 +299,7 @@ async fn what_was_written_without_the_index_is_added_when_somebody_asks() {
     stage.says("a", vec![prompt("the fourth egret")]).await;
     assert_eq!(stage.search("a", "egret").await.hits.len(), 3);
     assert_eq!(stage.everywhere("t/p/u", "egret").await.hits.len(), 4);
-    let found = dump(&stage.path());
+    let found = stage.index().await;
     stage.recall().reindex(|_| true).await.unwrap();
     assert_eq!(dump(&stage.path()), found);
 }
@@ -307,11 +307,195 @@ async fn what_was_written_without_the_index_is_added_when_somebody_asks() {
 #[tokio::test]
 async fn a_reindex_that_is_stopped_is_finished_by_the_next_search() {
     let stage = Stage::new();
-    stage.says("a", vec![prompt("a stork")]).await;
-    stage.says("b", vec![prompt("another stork")]).await;
+    for name in ["a", "b"] {
+        let prompts = (0..300).map(|number| prompt(&format!("stork {number} of {name}")));
+        stage.says(name, prompts.collect()).await;
+    }
     let stopped = stage.recall().reindex(|_| false).await.unwrap();
-    assert_eq!((stopped.blocks, stopped.of_blocks), (1, 2));
-    assert_eq!(stage.everywhere("t/p/u", "stork").await.hits.len(), 2);
+    assert!((1..600).contains(&stopped.blocks), "{stopped:?}");
+    assert_eq!(stopped.of_blocks, 600);
+    let found = stage.everywhere("t/p/u", "stork 299").await;
+    assert_eq!(
+        texts(&found)[..2]
+            .iter()
+            .filter(|text| text.contains("299"))
+            .count(),
+        2,
+        "{found:?}"
+    );
+    let index = dump(&stage.path());
+    stage.recall().reindex(|_| true).await.unwrap();
+    assert_eq!(dump(&stage.path()), index);
+}
+
+/// Blocks of the log that are in the index.
+fn followed(stage: &Stage) -> usize {
+    dump(&stage.path())
+        .lines()
+        .filter(|line| line.starts_with("passage "))
+        .count()
+}
+
+#[tokio::test]
+async fn the_index_follows_the_log_without_anybody_asking_and_is_never_far_behind() {
+    let mut stage = Stage::following(10);
+    for number in 1..=35 {
+        let name = format!("c{}", number % 4);
+        stage.says(&name, vec![prompt(&format!("swift {number}"))]).await;
+        stage.settle().await;
+        assert!(followed(&stage) + 10 > number, "{} of {number}", followed(&stage));
+    }
+    assert!(followed(&stage) < 35, "it does not follow block by block");
+    let many = (0..700).map(|number| prompt(&format!("swift {number} of many")));
+    stage.says("many", many.collect()).await;
+    stage.settle().await;
+    assert!(followed(&stage) + 10 > 735, "{}", followed(&stage));
+    stage.delete("many").await;
+    // What others leave, the next process takes up with its first commit.
+    stage.reopen(None);
+    for number in 36..=50 {
+        stage.says("c1", vec![prompt(&format!("swift {number}"))]).await;
+    }
+    assert!(followed(&stage) <= 36);
+    stage.reopen(Some(StaticTable::embedder()));
+    stage.says("c2", vec![prompt("swift 51")]).await;
+    stage.settle().await;
+    assert!(followed(&stage) >= 50, "{}", followed(&stage));
+    let index = stage.index().await;
+    stage.recall().reindex(|_| true).await.unwrap();
+    assert_eq!(dump(&stage.path()), index);
+}
+
+#[tokio::test]
+async fn an_index_that_cannot_be_written_refuses_no_append() {
+    let stage = Stage::following(1);
+    stage.says("c", vec![prompt("the first avocet")]).await;
+    let database = rusqlite::Connection::open(stage.path()).unwrap();
+    database
+        .execute_batch("ALTER TABLE recall_passage RENAME TO lost")
+        .unwrap();
+    stage.says("c", vec![prompt("the second avocet")]).await;
+    stage.says("c", vec![prompt("the third avocet")]).await;
+    assert_eq!(
+        stage.log.tail(&conversation("c")).await.unwrap(),
+        Seq::try_new(3).ok()
+    );
+    assert!(stage.recall().search(stage.query("c", "avocet")).await.is_err());
+    database
+        .execute_batch("ALTER TABLE lost RENAME TO recall_passage")
+        .unwrap();
+    assert_eq!(stage.search("c", "avocet").await.hits.len(), 3);
+}
+
+#[tokio::test]
+async fn long_texts_are_followed_in_steps_that_let_others_write() {
+    let stage = Stage::following(1);
+    let paragraph = format!("{}.\n\n", "word ".repeat(110));
+    for number in 0..4 {
+        let text = format!("{number} {}", paragraph.repeat(200));
+        stage
+            .says("long", vec![file(&format!("f{number}.md"), &text)])
+            .await;
+    }
+    assert_eq!(stage.search("long", "word").await.hits.len(), 5);
+    let index = stage.index().await;
+    assert_eq!(followed(&stage), 800);
+    stage.recall().reindex(|_| true).await.unwrap();
+    assert_eq!(dump(&stage.path()), index);
+}
+
+#[tokio::test]
+async fn a_search_adds_what_is_missing_and_not_what_the_running_turn_says() {
+    let stage = Stage::new();
+    stage.says("c", vec![prompt("the tern report")]).await;
+    stage.says("c", vec![prompt("find the tern report")]).await;
+    let running = Query {
+        before: Some((conversation("c"), Seq::try_new(2).unwrap())),
+        ..stage.query("c", "tern")
+    };
+    let found = stage.recall().search(running.clone()).await.unwrap();
+    assert_eq!(texts(&found), ["the tern report"]);
+    assert_eq!(followed(&stage), 2, "all that was missing came in one step");
+    stage.says("c", vec![answer("here is the tern report")]).await;
+    let found = stage.recall().search(running).await.unwrap();
+    assert_eq!(texts(&found), ["the tern report"]);
+    assert_eq!(followed(&stage), 2, "nothing that may be shown was missing");
+    assert_eq!(stage.search("c", "tern").await.hits.len(), 3);
+    assert_eq!(followed(&stage), 3);
+}
+
+#[tokio::test]
+async fn what_is_deleted_or_forked_before_the_index_came_to_it_is_as_if_it_had() {
+    let stage = Stage::new();
+    stage.says("a", vec![prompt("dunlin one")]).await;
+    stage.says("a", vec![prompt("dunlin two")]).await;
+    stage.says("gone", vec![prompt("dunlin gone")]).await;
+    let new = stage.new_conversation("b", "t/p/u");
+    stage.log.fork(&conversation("a"), Seq::FIRST, new).await.unwrap();
+    stage.says("b", vec![prompt("dunlin of the fork")]).await;
+    stage.delete("gone").await;
+    stage.delete("a").await;
+    // These rows have the numbers of those that are gone.
+    stage.says("c", vec![prompt("dunlin three")]).await;
+    let found = stage.everywhere("t/p/u", "dunlin").await;
+    let found: BTreeSet<&str> = texts(&found).into_iter().collect();
+    assert_eq!(
+        found,
+        BTreeSet::from(["dunlin one", "dunlin of the fork", "dunlin three"])
+    );
+    let index = dump(&stage.path());
+    stage.recall().reindex(|_| true).await.unwrap();
+    assert_eq!(dump(&stage.path()), index);
+}
+
+#[tokio::test]
+async fn a_log_without_memory_search_forgets_what_it_deletes() {
+    let mut stage = Stage::new();
+    stage.says("a", vec![prompt("the bittern password")]).await;
+    stage.says("b", vec![prompt("a bittern")]).await;
+    stage.index().await;
+    stage.reopen(None);
+    stage.delete("a").await;
+    stage.delete("b").await;
+    assert_eq!(dump(&stage.path()), "");
+    // Rows get the numbers of those that were in the index.
+    stage.says("c", vec![prompt("another bittern")]).await;
+    stage.reopen(Some(StaticTable::embedder()));
+    assert_eq!(texts(&stage.search("c", "bittern").await), ["another bittern"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_handles_on_one_file_write_and_search_together() {
+    let one = Arc::new(Stage::following(5));
+    let two = Arc::new(Stage::at(&one.path(), Some(StaticTable::embedder())));
+    let mut tasks = Vec::new();
+    for (stage, name) in [(&one, "a"), (&two, "b")] {
+        let stage = Arc::clone(stage);
+        tasks.push(tokio::spawn(async move {
+            for number in 1..=30 {
+                stage
+                    .says(name, vec![prompt(&format!("plover {number} of {name}"))])
+                    .await;
+                if number % 7 == 0 {
+                    let found = stage.search(name, &format!("plover {number}")).await;
+                    assert!(
+                        texts(&found).contains(&format!("plover {number} of {name}").as_str()),
+                        "{found:?}"
+                    );
+                }
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for stage in [&one, &two] {
+        assert_eq!(stage.everywhere("t/p/u", "plover").await.hits.len(), 50);
+    }
+    let index = two.index().await;
+    assert_eq!(followed(&one), 60);
+    one.recall().reindex(|_| true).await.unwrap();
+    assert_eq!(dump(&one.path()), index);
 }
 
 /// An embedder that needs somebody else: it gives vectors only when it is asked, and may fail.

@@ -29,6 +29,12 @@ enum Border {
 /// The passages of a text, as byte ranges without white space at their ends.
 pub fn cut(text: &str) -> Vec<Range<usize>> {
     let mut passages: Vec<Range<usize>> = Vec::new();
+    if is_whole(text) {
+        let mut whole = 0..text.len();
+        trim(text, &mut whole);
+        passages.extend((!whole.is_empty()).then_some(whole));
+        return passages;
+    }
     let mut open: Option<(Range<usize>, usize)> = None;
     units(text, |border, unit| {
         let chars = text[unit.clone()].chars().count();
@@ -55,6 +61,16 @@ pub fn cut(text: &str) -> Vec<Range<usize>> {
     passages.iter_mut().for_each(|passage| trim(text, passage));
     passages.retain(|passage| !passage.is_empty());
     passages
+}
+
+/// Whether a text is one passage, as one can tell without looking for borders: no cut falls into a short line.
+fn is_whole(text: &str) -> bool {
+    text.len() <= MAX_CHARS && !text.as_bytes().contains(&b'\n')
+}
+
+/// About how many passages a text gives, without looking at it.
+pub fn about(text: &str) -> usize {
+    (1 + text.len() / MAX_CHARS).min(MAX_PASSAGES)
 }
 
 fn trim(text: &str, range: &mut Range<usize>) {
@@ -176,6 +192,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_text_that_is_taken_whole_would_not_have_been_cut(text in "([a-zé記]{0,9}[ .#!。\u{85}]{0,3}){0,60}") {
+            prop_assume!(is_whole(&text));
+            let mut borders = Vec::new();
+            units(&text, |border, _| {
+                borders.push(border);
+                true
+            });
+            prop_assert!(borders.iter().skip(1).all(|border| *border == Border::Sentence));
+            prop_assert!(text.chars().count() <= MAX_CHARS);
+        }
+
         #[test]
         fn every_character_that_can_be_seen_is_in_one_passage(
             text in "([a-zé記]{0,9}[ .\n#!。]{0,3}){0,400}",

@@ -21,6 +21,17 @@ pub struct Remembered<'b> {
     pub content: Option<BlobDigest>,
 }
 
+/// The types of blocks of which anything is remembered: others need not be looked at.
+pub const KINDS: &[BlockKind] = &[
+    BlockKind::UserPrompt,
+    BlockKind::AssistantCompletion,
+    BlockKind::Notes,
+    BlockKind::Note,
+    BlockKind::StageClarification,
+    BlockKind::UserAttachment,
+    BlockKind::ToolResult,
+];
+
 /// What is remembered of a block, if anything.
 pub fn remembered(block: &Block) -> Option<Remembered<'_>> {
     let text = block.text().filter(|text| !text.trim().is_empty())?;
@@ -58,4 +69,32 @@ pub fn remembered(block: &Block) -> Option<Remembered<'_>> {
 
 fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use annals_core::block::{FileMeta, Meta, NewBlock};
+    use annals_core::ids::{Seq, TurnId};
+    use annals_core::path::{LogicalPath, RelPath};
+    use annals_core::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn the_types_that_are_looked_at_are_those_of_which_something_is_remembered() {
+        let turn = TurnId::parse("turn_1").unwrap();
+        let path = LogicalPath::file(&turn, &RelPath::parse("a.md").unwrap());
+        for kind in BlockKind::KNOWN {
+            let meta = Meta {
+                file: Some(Box::new(FileMeta::default())),
+                ..Meta::EMPTY
+            };
+            let new = NewBlock::new(kind.clone(), &turn, path.clone());
+            let block = new
+                .text("text/plain", "x")
+                .meta(meta)
+                .seal(Seq::FIRST, Timestamp::from_unix_micros(0));
+            assert_eq!(remembered(&block).is_some(), KINDS.contains(kind), "{kind}");
+        }
+    }
 }

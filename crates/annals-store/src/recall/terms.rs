@@ -13,20 +13,53 @@ const TERM_MAX_CHARS: usize = 40;
 pub fn terms(text: &str, mut seen: impl FnMut(&str)) {
     let mut rest = text;
     let mut word = String::new();
-    while let Some(start) = rest.find(char::is_alphanumeric) {
-        rest = &rest[start..];
-        let unspaced = rest.chars().next().is_some_and(is_unspaced);
-        let end = rest
-            .char_indices()
-            .find(|(at, c)| !belongs(rest, *at, *c, unspaced))
-            .map_or(rest.len(), |(at, _)| at);
+    loop {
+        // Byte by byte as far as it goes: most words are written in plain letters.
+        let plain = rest.bytes().take_while(|byte| is_plain_border(*byte)).count();
+        rest = &rest[plain..];
+        if let Some(end) = plain_run(rest) {
+            words(&rest[..end], &mut word, &mut seen);
+            rest = &rest[end..];
+            continue;
+        }
+        let Some(end) = run_in_any_writing(&mut rest) else {
+            break;
+        };
         let run = &rest[..end];
-        match unspaced {
+        match run.chars().next().is_some_and(is_unspaced) {
             true => pairs(run, &mut seen),
             false => words(run, &mut word, &mut seen),
         }
         rest = &rest[end..];
     }
+}
+
+/// Goes to the next word of a text; where it ends. None if there is no other.
+fn run_in_any_writing(rest: &mut &str) -> Option<usize> {
+    let text = &rest[rest.find(char::is_alphanumeric)?..];
+    *rest = text;
+    let unspaced = text.chars().next().is_some_and(is_unspaced);
+    let end = text
+        .char_indices()
+        .find(|(at, c)| !belongs(text, *at, *c, unspaced))
+        .map_or(text.len(), |(at, _)| at);
+    Some(end)
+}
+
+fn is_plain_border(byte: u8) -> bool {
+    byte.is_ascii() && !byte.is_ascii_alphanumeric()
+}
+
+/// Where the word that this text begins with ends, if it is one in plain letters and digits.
+fn plain_run(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let goes_on = |at: usize| match bytes[at] {
+        b',' => groups_digits(text, at),
+        byte => byte.is_ascii_alphanumeric(),
+    };
+    let end = (0..bytes.len()).find(|at| !goes_on(*at)).unwrap_or(bytes.len());
+    // An accent or another letter may go on with it.
+    (end > 0 && bytes.get(end).is_none_or(u8::is_ascii)).then_some(end)
 }
 
 /// The different terms of a text, in their order.
@@ -79,6 +112,9 @@ fn words(run: &str, word: &mut String, seen: &mut impl FnMut(&str)) {
         return;
     }
     seen(stem(word));
+    if !run.bytes().skip(1).any(|byte| byte.is_ascii_uppercase()) {
+        return;
+    }
     let mut parts = inner(run).peekable();
     let first = parts.next();
     if parts.peek().is_some() {
@@ -93,6 +129,11 @@ fn words(run: &str, word: &mut String, seen: &mut impl FnMut(&str)) {
 
 fn fold_into(run: &str, word: &mut String) {
     word.clear();
+    if run.len() <= TERM_MAX_CHARS && run.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        word.push_str(run);
+        word.make_ascii_lowercase();
+        return;
+    }
     run.chars()
         .filter(|c| *c != ',')
         .take(TERM_MAX_CHARS)
@@ -263,7 +304,27 @@ mod tests {
         }
     }
 
+    /// [`terms`] without its short way for plain letters.
+    fn in_any_writing(text: &str) -> String {
+        let mut found = Vec::new();
+        let (mut rest, mut word) = (text, String::new());
+        while let Some(end) = run_in_any_writing(&mut rest) {
+            let (run, after) = rest.split_at(end);
+            match run.chars().next().is_some_and(is_unspaced) {
+                true => pairs(run, &mut |term: &str| found.push(term.to_owned())),
+                false => words(run, &mut word, &mut |term: &str| found.push(term.to_owned())),
+            }
+            rest = after;
+        }
+        found.join(" ")
+    }
+
     proptest! {
+        #[test]
+        fn plain_letters_are_read_as_any_others(text in "([a-cA-C0-9éЖ記、,' ._\u{301}]|\\PC){0,40}") {
+            prop_assert_eq!(of(&text), in_any_writing(&text));
+        }
+
         #[test]
         fn terms_are_letters_and_digits(text in "\\PC{0,200}") {
             terms(&text, |term| assert!(!term.is_empty() && term.chars().all(char::is_alphanumeric), "{term:?}"));

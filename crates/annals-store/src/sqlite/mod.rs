@@ -47,6 +47,7 @@ const CHECKPOINT_PAGES: u32 = 2_000;
 pub struct SqliteOptions {
     observers: Vec<Box<dyn LogObserver>>,
     embedder: Option<Arc<dyn Embedder>>,
+    lag_max_passages: usize,
     vfs: Option<String>,
     checkpoint_pages: u32,
 }
@@ -56,6 +57,7 @@ impl Default for SqliteOptions {
         SqliteOptions {
             observers: Vec::new(),
             embedder: None,
+            lag_max_passages: recall::LAG_MAX_PASSAGES,
             vfs: None,
             checkpoint_pages: CHECKPOINT_PAGES,
         }
@@ -69,8 +71,9 @@ impl SqliteOptions {
         self
     }
 
-    /// With memory search, whose vectors this embedder makes. Without it, what is written is added to the index when
-    /// somebody opens the log with one.
+    /// With memory search, whose vectors this embedder makes. Its index follows the log a few blocks behind it; a search
+    /// brings it up to the log first. Without it, what is written is added to the index when somebody opens the log with
+    /// one.
     pub fn recall(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
         self
@@ -80,6 +83,13 @@ impl SqliteOptions {
     #[doc(hidden)]
     pub fn vfs(mut self, name: impl Into<String>) -> Self {
         self.vfs = Some(name.into());
+        self
+    }
+
+    /// Lets the index of memory search be behind the log by less than so many passages.
+    #[doc(hidden)]
+    pub fn lag_max_passages(mut self, passages: usize) -> Self {
+        self.lag_max_passages = passages;
         self
     }
 
@@ -129,6 +139,7 @@ impl SqliteLog {
         let fault = |error| database.error(error);
         let mut connection = connect(path, options.vfs.as_deref()).map_err(fault)?;
         schema::prepare(&mut connection, &database)?;
+        // Until the first commit of the writer, which sets what each commit needs.
         connection
             .pragma_update(None, "synchronous", "FULL")
             .map_err(fault)?;
@@ -136,8 +147,10 @@ impl SqliteLog {
             .pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages)
             .map_err(fault)?;
         let mut observers = std::mem::take(&mut options.observers);
+        observers.push(Box::new(recall::Removal));
         if let Some(embedder) = &options.embedder {
-            observers.push(Box::new(recall::Indexer::new(Arc::clone(embedder))));
+            let indexer = recall::Indexer::new(Arc::clone(embedder));
+            observers.push(Box::new(indexer.lag_max_passages(options.lag_max_passages)));
         }
         let tx = connection.transaction().map_err(fault)?;
         observers

@@ -5,10 +5,11 @@ use annals_core::ids::ConversationId;
 use rusqlite::Connection;
 
 /// Follows every change of the log inside the transaction that makes it, so that what it derives is durable
-/// exactly when the blocks are.
+/// exactly when the blocks are; or later, in transactions of its own, so that nobody waits for it.
 ///
 /// 1. It runs on the writing thread: it must be quick, and must neither commit nor roll back.
-/// 2. An error refuses the append; return one only for storage that failed.
+/// 2. An error refuses the append; return one only for storage that failed. An error of [`catch_up`](Self::catch_up)
+///    refuses nothing.
 /// 3. Work may be rolled back and done again: keep state in the database, or be ready to recompute it.
 /// 4. Its tables are its own; it reads the log's but does not change them.
 pub trait LogObserver: Send {
@@ -33,6 +34,19 @@ pub trait LogObserver: Send {
     /// those that forks share. A removal may take conversations with it that were kept for it alone.
     fn removed(&mut self, tx: &Connection, conversation: i64, above: u64) -> rusqlite::Result<()> {
         let _ = (tx, conversation, above);
+        Ok(())
+    }
+
+    /// Whether it left so much for later that it wants to do it now. Asked after every commit, when those who waited
+    /// for it have their answers.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
+    /// Does some of what it left for later; asked again as long as it is behind. Power loss may take this transaction back, whole, though never a block that
+    /// it saw: note in it how far it came.
+    fn catch_up(&mut self, tx: &Connection) -> rusqlite::Result<()> {
+        let _ = tx;
         Ok(())
     }
 }

@@ -175,41 +175,55 @@ pub(super) fn strands(
     Ok(strands)
 }
 
-/// Blocks of one conversation's own.
-#[derive(Default)]
-pub(super) struct Own {
-    /// Those that can be read.
-    pub(super) blocks: Vec<Block>,
-    /// The place of the last row, damaged or not.
-    pub(super) last: Option<i64>,
-    /// How many rows were there.
-    pub(super) rows: usize,
+/// One block of a conversation's own, by its key; none if it is not there or damaged.
+pub(super) fn own_block(
+    words: &mut Words,
+    tx: &Connection,
+    conversation: i64,
+    seq: i64,
+) -> rusqlite::Result<Option<Block>> {
+    let mut statement = tx.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM block WHERE conversation = ?1 AND seq = ?2"
+    ))?;
+    let mut rows = statement.query([conversation, seq])?;
+    match rows.next()? {
+        Some(row) => readable(RowReader::new(tx, words).block(row)),
+        None => Ok(None),
+    }
 }
 
-/// Blocks after a place that a conversation itself has, by its key, at most `limit` rows.
+/// Tells `seen` the blocks of a conversation's own, by its key, after one place and up to another, that `which` picks: a
+/// condition on columns that are not long, so that other blocks' texts are not read. A damaged block is left out; the log
+/// says so to whoever reads it. Stops when told `false`.
 pub(super) fn own_blocks(
     words: &mut Words,
     tx: &Connection,
     conversation: i64,
-    after: i64,
-    limit: usize,
-) -> Result<Own, Fault> {
+    (after, to): (i64, i64),
+    which: &str,
+    mut seen: impl FnMut(Block) -> rusqlite::Result<bool>,
+) -> rusqlite::Result<()> {
     let mut statement = tx.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM block WHERE conversation = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+        "SELECT {COLUMNS} FROM block WHERE conversation = ?1 AND seq > ?2 AND seq <= ?3 AND {which} ORDER BY seq"
     ))?;
     let mut reader = RowReader::new(tx, words);
-    let mut rows = statement.query(params![conversation, after, limit as i64])?;
-    let mut own = Own::default();
+    let mut rows = statement.query([conversation, after, to])?;
     while let Some(row) = rows.next()? {
-        own.last = Some(row.get(0)?);
-        own.rows += 1;
-        match reader.block(row) {
-            Ok(block) => own.blocks.push(block),
-            Err(RowFault::Damaged(_)) => {}
-            Err(RowFault::Storage(error)) => return Err(error.into()),
+        if let Some(block) = readable(reader.block(row))?
+            && !seen(block)?
+        {
+            break;
         }
     }
-    Ok(own)
+    Ok(())
+}
+
+fn readable(block: Result<Block, RowFault>) -> rusqlite::Result<Option<Block>> {
+    match block {
+        Ok(block) => Ok(Some(block)),
+        Err(RowFault::Damaged(_)) => Ok(None),
+        Err(RowFault::Storage(error)) => Err(error),
+    }
 }
 
 /// Every digest that a block names.

@@ -1,7 +1,8 @@
 //! The one thread that writes: it gathers what many conversations want written and commits it with one sync.
 //!
 //! While a commit waits for the disk, requests queue up; the next commit takes them all. A request is answered
-//! only after the commit that holds it. Nothing here knows what a request means.
+//! only after the commit that holds it. What observers left for later is done between groups, after the answers. Nothing
+//! here knows what a request means.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +27,27 @@ const GROUP_MAX_JOBS: usize = 1024;
 const GATHER_MAX: Duration = Duration::from_millis(4);
 const GATHER_SHARE: u32 = 4;
 
+/// What an answer promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Durability {
+    /// Nothing takes it back: the commit is synced before it is answered.
+    Synced,
+    /// Power loss may take it back, whole. Only for what is made from the log and can be made again.
+    Derived,
+}
+
+impl Durability {
+    /// The value of SQLite's `synchronous`. NORMAL leaves out the sync of a commit and nothing else: the write-ahead log
+    /// is still synced before it moves into the database, and the next synced commit syncs all that is before it, so
+    /// that no acknowledged block ever depends on an unsynced one; for a sync that fails see [`Committer::settle`].
+    fn synchronous(self) -> &'static str {
+        match self {
+            Durability::Synced => "FULL",
+            Durability::Derived => "NORMAL",
+        }
+    }
+}
+
 /// What a request works with, inside the transaction.
 pub(super) struct Work<'w> {
     pub(super) tx: &'w Connection,
@@ -35,11 +57,13 @@ pub(super) struct Work<'w> {
 
 /// A request that may be run again after a rollback, and answered once.
 trait Job: Send {
+    fn durability(&self) -> Durability;
     fn run(&mut self, work: &mut Work<'_>) -> Result<(), rusqlite::Error>;
     fn answer(self: Box<Self>, failed: Option<LogError>);
 }
 
 struct Request<T, F> {
+    durability: Durability,
     run: F,
     outcome: Option<Result<T, LogError>>,
     reply: oneshot::Sender<Result<T, LogError>>,
@@ -50,6 +74,10 @@ where
     T: Send,
     F: FnMut(&mut Work<'_>) -> Result<T, Fault> + Send,
 {
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
     fn run(&mut self, work: &mut Work<'_>) -> Result<(), rusqlite::Error> {
         self.outcome = Some(match (self.run)(work) {
             Ok(value) => Ok(value),
@@ -91,6 +119,8 @@ impl Writer {
             database,
             observers,
             words: WordKeys::default(),
+            durability: None,
+            is_in_doubt: false,
             pending: Arc::clone(&pending),
             expected: 1,
             last_commit: Duration::ZERO,
@@ -111,8 +141,25 @@ impl Writer {
         &self,
         work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, LogError> {
+        self.request(Durability::Synced, work).await
+    }
+
+    /// The same for what is derived from the log: readers see it, but power loss may take it back.
+    pub(super) async fn write_derived<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, LogError> {
+        self.request(Durability::Derived, work).await
+    }
+
+    async fn request<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, LogError> {
         let (reply, answer) = oneshot::channel();
         let request = Request {
+            durability,
             run: work,
             outcome: None,
             reply,
@@ -133,11 +180,20 @@ impl Drop for Writer {
     }
 }
 
+/// Whether the disk failed, a sync perhaps.
+fn is_of_the_disk(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure)
+}
+
 struct Committer {
     connection: Connection,
     database: Database,
     observers: Vec<Box<dyn LogObserver>>,
     words: WordKeys,
+    /// What the connection is set to; unknown before the first commit.
+    durability: Option<Durability>,
+    /// A sync failed: commits before it that had none of their own may be lost, though they can still be read.
+    is_in_doubt: bool,
     pending: Arc<AtomicUsize>,
     /// How many requests were under way when the last commit ended: so many may come again.
     expected: usize,
@@ -151,7 +207,37 @@ impl Committer {
             let begun = Instant::now();
             self.commit(group);
             self.last_commit = begun.elapsed();
+            self.catch_up();
         }
+    }
+
+    /// Lets observers do what they left for later, now that nobody waits for it. However fast blocks come, it is never
+    /// more than they say: the next commit waits.
+    fn catch_up(&mut self) {
+        for at in 0..self.observers.len() {
+            while self.observers[at].is_behind() {
+                // What fails is tried again after the blocks to come; whoever needs it before that is told why it fails.
+                if self.catch_up_one(at).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn catch_up_one(&mut self, at: usize) -> Result<(), rusqlite::Error> {
+        failpoint("index.begin");
+        self.promise(Durability::Derived)?;
+        let outcome = Self::derive(&mut self.connection, self.observers[at].as_mut());
+        outcome.inspect_err(|error| self.is_in_doubt |= is_of_the_disk(error))
+    }
+
+    fn derive(connection: &mut Connection, observer: &mut dyn LogObserver) -> Result<(), rusqlite::Error> {
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        observer.catch_up(&tx)?;
+        failpoint("index.written");
+        tx.commit()?;
+        failpoint("index.committed");
+        Ok(())
     }
 
     /// Takes what is queued. When more requests were under way before, their writers have just been answered and
@@ -196,12 +282,47 @@ impl Committer {
         job.answer(failed);
     }
 
-    fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), rusqlite::Error> {
-        let outcome = Self::attempt(&mut self.connection, &mut self.words, &mut self.observers, group);
-        if outcome.is_err() {
-            self.words.forget();
+    /// Sets what the next commits promise. SQLite allows it between transactions only.
+    fn promise(&mut self, durability: Durability) -> Result<(), rusqlite::Error> {
+        self.settle()?;
+        if self.durability != Some(durability) {
+            self.durability = None;
+            self.connection
+                .pragma_update(None, "synchronous", durability.synchronous())?;
+            self.durability = Some(durability);
         }
-        outcome
+        Ok(())
+    }
+
+    /// After a sync that failed, the system takes for written what the disk may never have got, and no later sync writes
+    /// it again; a block that follows it in the write-ahead log would be lost with it. So all of that log is written once
+    /// more, into the database, before anything is promised again.
+    fn settle(&mut self) -> Result<(), rusqlite::Error> {
+        if !self.is_in_doubt {
+            return Ok(());
+        }
+        let busy: bool = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if busy {
+            let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+            return Err(rusqlite::Error::SqliteFailure(busy, None));
+        }
+        self.is_in_doubt = false;
+        Ok(())
+    }
+
+    fn transact(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), rusqlite::Error> {
+        let is_derived = group.iter().all(|job| job.durability() == Durability::Derived);
+        self.promise(match is_derived {
+            true => Durability::Derived,
+            false => Durability::Synced,
+        })?;
+        let outcome = Self::attempt(&mut self.connection, &mut self.words, &mut self.observers, group);
+        outcome.inspect_err(|error| {
+            self.words.forget();
+            self.is_in_doubt |= is_of_the_disk(error);
+        })
     }
 
     fn attempt(

@@ -38,6 +38,10 @@ pub(crate) enum Op {
     SyncFolder {
         folder: String,
     },
+    /// A sync failed: what was not synced before counts as written, and no later sync writes it.
+    FailedSync {
+        file: String,
+    },
     /// The test was told that block `seq` of this conversation is durable.
     Acknowledged {
         conversation: String,
@@ -107,6 +111,7 @@ pub(crate) fn record(folder: &Path) -> Record {
         Op::Write { file, .. } | Op::Truncate { file, .. } | Op::Sync { file } | Op::Delete { file, .. } => {
             file.starts_with(&folder)
         }
+        Op::FailedSync { file } => file.starts_with(&folder),
         Op::SyncFolder { folder: synced } => *synced == folder,
         Op::Acknowledged { .. } => true,
     };
@@ -209,6 +214,7 @@ impl Record {
                         files.values_mut().for_each(FileState::sync_name);
                     }
                 }
+                Op::FailedSync { file } => files.entry(file.clone()).or_default().pending.clear(),
                 Op::SyncFolder { .. } => files.values_mut().for_each(FileState::sync_name),
                 Op::Delete { file, durably } => {
                     files.entry(file.clone()).or_default().delete();
@@ -260,7 +266,11 @@ fn apply(content: &mut Vec<u8>, op: &Op) {
             content[*offset..end].copy_from_slice(bytes);
         }
         Op::Truncate { size, .. } => content.truncate(*size),
-        Op::Sync { .. } | Op::SyncFolder { .. } | Op::Delete { .. } | Op::Acknowledged { .. } => {}
+        Op::Sync { .. }
+        | Op::FailedSync { .. }
+        | Op::SyncFolder { .. }
+        | Op::Delete { .. }
+        | Op::Acknowledged { .. } => {}
     }
 }
 
@@ -403,6 +413,9 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: an open file of ours.
     unsafe {
         if fault_of(name_of(file)) == Some(Fault::Sync) {
+            layer().ops.push(Op::FailedSync {
+                file: name_of(file).clone(),
+            });
             return ffi::SQLITE_IOERR_FSYNC;
         }
         let code = pass!(file, xSync, flags);

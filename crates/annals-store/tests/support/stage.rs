@@ -78,6 +78,8 @@ pub(crate) struct Stage {
     path: PathBuf,
     pub(crate) log: SqliteLog,
     calls: AtomicU64,
+    /// How far the index may be behind the log; `None` for what is usual.
+    lag_max_passages: Option<usize>,
 }
 
 impl Stage {
@@ -94,13 +96,22 @@ impl Stage {
         Stage {
             folder: None,
             path: path.to_owned(),
-            log: open(path, embedder),
+            log: open(path, embedder, None),
             calls: AtomicU64::new(1),
+            lag_max_passages: None,
         }
     }
 
+    /// With an index that follows once so many passages are missing.
+    pub(crate) fn following(lag_max_passages: usize) -> Self {
+        let mut stage = Stage::new();
+        stage.lag_max_passages = Some(lag_max_passages);
+        stage.reopen(Some(StaticTable::embedder()));
+        stage
+    }
+
     pub(crate) fn reopen(&mut self, embedder: Option<Arc<dyn Embedder>>) {
-        self.log = open(&self.path, embedder);
+        self.log = open(&self.path, embedder, self.lag_max_passages);
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -154,12 +165,27 @@ impl Stage {
         self.log.delete(&lease).await.unwrap();
     }
 
+    /// Waits for whatever the writer does after an answer: it takes requests one after the other.
+    pub(crate) async fn settle(&self) {
+        let id = conversation("settled");
+        let _ = self
+            .log
+            .create(NewConversation::new(id, scope("t/p/nobody"), at(0)))
+            .await;
+    }
+
     pub(crate) fn query(&self, name: &str, text: &str) -> Query {
         Query::new(scope("t/p/u"), conversation(name), text, at(1_000))
     }
 
     pub(crate) async fn search(&self, name: &str, text: &str) -> Found {
         self.recall().search(self.query(name, text)).await.unwrap()
+    }
+
+    /// The whole index, once it is up to the log.
+    pub(crate) async fn index(&self) -> String {
+        self.recall().catch_up().await.unwrap();
+        dump(&self.path)
     }
 
     /// Searches all conversations of a scope.
@@ -174,11 +200,14 @@ impl Stage {
     }
 }
 
-fn open(path: &Path, embedder: Option<Arc<dyn Embedder>>) -> SqliteLog {
-    let options = match embedder {
-        Some(embedder) => SqliteOptions::default().recall(embedder),
-        None => SqliteOptions::default(),
-    };
+fn open(path: &Path, embedder: Option<Arc<dyn Embedder>>, lag_max_passages: Option<usize>) -> SqliteLog {
+    let mut options = SqliteOptions::default();
+    if let Some(embedder) = embedder {
+        options = options.recall(embedder);
+    }
+    if let Some(passages) = lag_max_passages {
+        options = options.lag_max_passages(passages);
+    }
     SqliteLog::open(path, options).unwrap()
 }
 

@@ -1,8 +1,12 @@
 //! `memory search`, `memory reindex`, and what a deleted conversation leaves.
 
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
 use serde_json::json;
 
-use super::annals::{Annals, filters};
+use super::annals::{Annals, Ran, filters};
 
 /// A home with two conversations.
 fn remembering() -> Annals {
@@ -184,7 +188,7 @@ fn an_embeddings_endpoint_that_is_away_leaves_the_words() {
         command
             .env("ANNALS_EMBEDDINGS", "openai:embed")
             .env("ANNALS_EMBEDDINGS_URL", "http://127.0.0.1:9/v1");
-        super::annals::Ran::of(command.output().unwrap())
+        Ran::of(command.output().unwrap())
     };
     let ran = away(&["memory", "search", "tomatoes", "--json"]).good();
     assert!(
@@ -199,4 +203,73 @@ fn an_embeddings_endpoint_that_is_away_leaves_the_words() {
             .stdout
             .contains("openai:embed@http://127.0.0.1:9/v1")
     );
+}
+
+/// What Ctrl-C does on a terminal.
+fn interrupt(child: &Child) {
+    let kill = format!("kill -INT {}", child.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[test]
+fn an_interrupted_reindex_leaves_an_index_that_the_next_search_or_reindex_completes() {
+    let annals = remembering();
+    let search = || {
+        annals
+            .run(&["memory", "search", "tomatoes", "--json"])
+            .good()
+            .json()
+    };
+    let before = search();
+
+    // An endpoint that never answers: the words are in the index, the vectors will never be.
+    let endpoint = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", endpoint.local_addr().unwrap());
+    let away = |args: &[&str]| {
+        let mut command = annals.command(args);
+        command
+            .env("ANNALS_EMBEDDINGS", "openai:embed")
+            .env("ANNALS_EMBEDDINGS_URL", &url)
+            .env("OPENAI_API_KEY", "none");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let child = away(&["memory", "reindex"]).spawn().unwrap();
+    let (asked, _) = endpoint.accept().unwrap();
+    assert!(
+        BufReader::new(&asked)
+            .lines()
+            .next()
+            .unwrap()
+            .unwrap()
+            .starts_with("POST /v1/embeddings")
+    );
+    interrupt(&child);
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    insta::assert_snapshot!(ran.shown(), @r"
+    exit 1
+    --- stdout
+    --- stderr
+    stopped after 0 of 5 vectors: the rest is added when it is searched, or by `annals memory reindex`
+    ");
+    drop((asked, endpoint));
+    let ran = Ran::of(
+        away(&["memory", "search", "tomatoes", "--json"])
+            .output()
+            .unwrap(),
+    )
+    .good();
+    assert!(ran.stdout.contains("tomatoes"), "{}", ran.shown());
+
+    annals.run(&["memory", "reindex"]).good();
+    assert_eq!(search(), before);
+
+    // At any other moment: before anything was made anew, between two steps, or when all is done.
+    for _ in 0..3 {
+        let child = annals.spawn(&["memory", "reindex"]);
+        interrupt(&child);
+        child.wait_with_output().unwrap();
+        assert_eq!(search(), before);
+    }
 }

@@ -1,4 +1,7 @@
-//! The index follows the log: what an append adds and a delete removes, inside the transaction that does it.
+//! What is written into the index of a block, and when: an append only counts, and the index follows in batches.
+//!
+//! A batch costs a fraction of what its blocks would cost one by one: FTS5 writes one segment a transaction and merges
+//! them all again later, and every transaction writes the pages of its bookkeeping.
 
 use std::sync::Arc;
 
@@ -7,16 +10,32 @@ use annals_core::ids::ConversationId;
 use annals_embed::Embedder;
 use rusqlite::{Connection, params};
 
+use super::State;
+use super::lag;
 use super::source::Source;
-use super::{State, last_block};
 use crate::recall::passage;
 use crate::recall::remembered::{Remembered, remembered};
 use crate::recall::terms::terms;
 use crate::sqlite::LogObserver;
 
+/// The index is behind the log by less than so many passages, of the blocks that this process wrote: a search that finds
+/// it there adds them in a few milliseconds.
+pub(in crate::sqlite) const LAG_MAX_PASSAGES: usize = 64;
+/// Blocks without passages are passed over quickly, but not for nothing.
+const LAG_MAX_BLOCKS: usize = 8 * LAG_MAX_PASSAGES;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lag {
+    blocks: usize,
+    passages: usize,
+}
+
 /// Writes passages.
 pub(in crate::sqlite) struct Indexer {
     embedder: Arc<dyn Embedder>,
+    /// A guess at what is not in the index: it may be more than there is, after a rollback or a search.
+    lag: Lag,
+    lag_max_passages: usize,
     /// The terms of one passage; kept for its memory.
     terms: String,
 }
@@ -25,30 +44,39 @@ impl Indexer {
     pub(in crate::sqlite) fn new(embedder: Arc<dyn Embedder>) -> Self {
         Indexer {
             embedder,
+            lag: Lag::default(),
+            lag_max_passages: LAG_MAX_PASSAGES,
             terms: String::new(),
         }
     }
 
-    /// Adds a block that follows the last one of this source.
+    /// Follows once so many passages are missing.
+    pub(in crate::sqlite) fn lag_max_passages(self, lag_max_passages: usize) -> Self {
+        Indexer {
+            lag_max_passages,
+            ..self
+        }
+    }
+
+    /// Adds a block that follows the last one of this source; how many passages it gave.
     pub(super) fn add(
         &mut self,
         tx: &Connection,
         state: &State,
         source: &mut Source,
         block: &Block,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<usize> {
         source.upto = block.seq.get() as i64;
         let Some(found) = remembered(block) else {
-            return Ok(());
+            return Ok(0);
         };
         if !is_new(tx, source.conversation, &found)? {
-            return Ok(());
+            return Ok(0);
         }
         let ours = state.embedder.as_deref() == Some(self.embedder.identity());
+        let before = source.next;
         for (at, range) in passage::cut(found.text).into_iter().enumerate() {
-            let Some(doc) = source.number() else {
-                return Ok(());
-            };
+            let Some(doc) = source.number() else { break };
             let text = &found.text[range.clone()];
             let name = found.name.filter(|_| at == 0);
             let vector = match ours {
@@ -79,7 +107,7 @@ impl Indexer {
             tx.prepare_cached("INSERT INTO recall_text (rowid, terms) VALUES (?1, ?2)")?
                 .execute(params![doc, self.terms])?;
         }
-        Ok(())
+        Ok((source.next - before) as usize)
     }
 }
 
@@ -111,31 +139,20 @@ impl LogObserver for Indexer {
             "UPDATE recall_state SET embedder = ?1 WHERE embedder IS NULL",
             [self.embedder.identity()],
         )?;
+        // What others left, or a process that ended, may all be passages. However much it is, it counts as reason for
+        // one step: with the blocks to come a few steps more than they need bring it to an end.
+        let left = usize::try_from(lag::lag(tx, &State::read(tx)?)?).unwrap_or(usize::MAX);
+        self.lag = Lag {
+            blocks: left.min(LAG_MAX_BLOCKS),
+            passages: left.min(self.lag_max_passages),
+        };
         Ok(())
     }
 
-    fn appended(&mut self, tx: &Connection, id: &ConversationId, blocks: &[Block]) -> rusqlite::Result<()> {
-        let (conversation, scope, cut): (i64, String, i64) = tx
-            .prepare_cached("SELECT key, scope, cut FROM conversation WHERE id = ?1")?
-            .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        let mut source = Source::open(tx, conversation, &scope, cut)?;
-        let follows = blocks
-            .first()
-            .is_some_and(|block| block.seq.get() as i64 == source.upto + 1);
-        if !follows {
-            // Somebody wrote without the index. It catches up in order, when it is next asked.
-            return Ok(());
-        }
-        let state = State::read(tx)?;
-        for block in blocks {
-            self.add(tx, &state, &mut source, block)?;
-        }
-        source.store(tx)?;
-        let last = last_block(tx)?;
-        if state.block + blocks.len() as i64 == last {
-            tx.prepare_cached("UPDATE recall_state SET block = ?1")?
-                .execute([last])?;
-        }
+    fn appended(&mut self, _: &Connection, _: &ConversationId, blocks: &[Block]) -> rusqlite::Result<()> {
+        self.lag.blocks += blocks.len();
+        let texts = blocks.iter().filter_map(remembered);
+        self.lag.passages += texts.map(|found| passage::about(found.text)).sum::<usize>();
         Ok(())
     }
 
@@ -145,44 +162,24 @@ impl LogObserver for Indexer {
     }
 
     fn deleted(&mut self, _: &Connection, _: &ConversationId) -> rusqlite::Result<()> {
-        // The blocks that go with it are told one by one.
+        // What leaves the log leaves the index whether there is one of us or not: see `removal`.
         Ok(())
     }
 
-    fn removed(&mut self, tx: &Connection, conversation: i64, above: u64) -> rusqlite::Result<()> {
-        forget(tx, conversation, above as i64)?;
-        tx.execute(
-            "UPDATE recall_state SET block = min(block, ?1)",
-            [last_block(tx)?],
-        )?;
+    fn is_behind(&self) -> bool {
+        self.lag.passages >= self.lag_max_passages || self.lag.blocks >= LAG_MAX_BLOCKS
+    }
+
+    fn catch_up(&mut self, tx: &Connection) -> rusqlite::Result<()> {
+        // If it fails, it is tried again only after as many blocks more.
+        let before = std::mem::take(&mut self.lag);
+        let step = lag::advance(tx, self)?;
+        if !step.is_last {
+            self.lag = Lag {
+                blocks: before.blocks.saturating_sub(step.blocks as usize),
+                passages: before.passages.saturating_sub(step.passages),
+            };
+        }
         Ok(())
     }
-}
-
-/// Removes everything of a conversation's blocks above a place.
-fn forget(tx: &Connection, conversation: i64, above: i64) -> rusqlite::Result<()> {
-    let Some(mut source) = Source::find(tx, conversation)? else {
-        return Ok(());
-    };
-    let numbers = source.numbers();
-    let range = params![numbers.start, numbers.end, above];
-    tx.execute(
-        "DELETE FROM recall_text WHERE rowid IN
-         (SELECT doc FROM recall_passage WHERE doc >= ?1 AND doc < ?2 AND seq > ?3)",
-        range,
-    )?;
-    tx.execute(
-        "DELETE FROM recall_passage WHERE doc >= ?1 AND doc < ?2 AND seq > ?3",
-        range,
-    )?;
-    if above > 0 {
-        source.upto = source.upto.min(above);
-        return source.store(tx);
-    }
-    tx.execute("DELETE FROM recall_file WHERE conversation = ?1", [conversation])?;
-    tx.execute(
-        "DELETE FROM recall_source WHERE conversation = ?1",
-        [conversation],
-    )?;
-    Ok(())
 }

@@ -1,12 +1,15 @@
-//! Memory search beside the log, in the same file and the same transactions.
+//! Memory search beside the log, in the same file.
 //!
-//! `index` follows the log and writes, `source` is a conversation's place in the index, `matrix` keeps vectors in
-//! memory, `lexical` looks words up, `search` puts both together, `upkeep` brings the index up to the log, makes missing
-//! vectors, and builds it anew. Nothing here is a second truth: all of it can be dropped and made again from the log.
+//! `index` says what is written of a block and when, `lag` brings the index along the log, `removal` takes out what left
+//! the log, `source` is a conversation's place in the index, `matrix` keeps vectors in memory, `lexical` looks words up,
+//! `search` puts both together, `upkeep` makes missing vectors, and builds the index anew. Nothing here is a second
+//! truth: all of it can be dropped and made again from the log.
 
 mod index;
+mod lag;
 mod lexical;
 mod matrix;
+mod removal;
 mod search;
 mod source;
 mod upkeep;
@@ -19,17 +22,15 @@ use annals_embed::{Embedder, Vector};
 use async_trait::async_trait;
 use rusqlite::Connection;
 
-pub(super) use self::index::Indexer;
+pub(super) use self::index::{Indexer, LAG_MAX_PASSAGES};
 use self::matrix::Matrices;
-use self::search::Looked;
+pub(super) use self::removal::Removal;
+use self::search::{Behind, Looked, Patience};
 use super::reader::Readers;
 use super::writer::Writer;
 use crate::log::LogError;
 use crate::recall::rank::By;
 use crate::recall::{Found, Query, Recall, Shortfall};
-
-/// A search brings at most so many blocks into the index before it answers; more are left to a reindex.
-const CATCH_UP_MAX_BLOCKS: u64 = 20_000;
 
 /// Finds what was said in the conversations of a [`SqliteLog`](super::SqliteLog). Cheap to clone.
 #[derive(Clone)]
@@ -88,12 +89,32 @@ impl SqliteRecall {
         }
     }
 
-    async fn look(&self, query: &Query, vector: Option<&Vector>) -> Result<Looked, LogError> {
+    async fn look(
+        &self,
+        query: &Query,
+        vector: Option<&Vector>,
+        patience: Patience,
+    ) -> Result<Looked, LogError> {
         let (query, vector) = (query.clone(), vector.cloned());
         let (matrices, identity) = (Arc::clone(&self.matrices), self.embedder.identity().to_owned());
         self.readers
-            .read(move |words, tx, _| search::look(words, tx, &matrices, &identity, &query, vector.as_ref()))
+            .read(move |words, tx, _| {
+                search::look(words, tx, &matrices, &identity, &query, vector.as_ref(), patience)
+            })
             .await
+    }
+
+    /// Brings into the index what a search misses.
+    async fn wait_for(&self, behind: Behind) -> Result<(), LogError> {
+        match behind {
+            Behind::Log { row } => self.catch_up_to(row).await,
+            Behind::Conversations { keys, .. } => {
+                for key in keys {
+                    self.catch_up_with(key).await?;
+                }
+                Ok(())
+            }
+        }
     }
 }
 
@@ -104,18 +125,17 @@ impl Recall for SqliteRecall {
             Ok(vector) => (vector, None),
             Err(shortfall) => (None, Some(shortfall)),
         };
-        let mut looked = self.look(&query, vector.as_ref()).await?;
-        let behind: u64 = looked.behind.iter().map(|behind| behind.blocks).sum();
-        if (1..=CATCH_UP_MAX_BLOCKS).contains(&behind) {
-            for behind in &looked.behind {
-                self.catch_up_with(behind.conversation, |_| true).await?;
+        let mut patience = Patience::Waits;
+        let mut found = loop {
+            match self.look(&query, vector.as_ref(), patience).await? {
+                Looked::Found(found) => break found,
+                Looked::Behind(behind) => self.wait_for(behind).await?,
             }
-            looked = self.look(&query, vector.as_ref()).await?;
-        }
-        if matches!(looked.found.shortfall, Some(Shortfall::Pending { .. })) {
+            patience = Patience::Over;
+        };
+        if matches!(found.shortfall, Some(Shortfall::Pending { .. })) {
             self.fill_in_background();
         }
-        let mut found = looked.found;
         found.shortfall = shortfall.or(found.shortfall);
         Ok(found)
     }

@@ -9,6 +9,7 @@ use annals_core::time::Timestamp;
 use annals_embed::{Vector, vector};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::lag;
 use super::lexical::{self, Lookups};
 use super::matrix::{Matrices, Row};
 use super::source::{self, Source};
@@ -24,16 +25,40 @@ use crate::sqlite::words::Words;
 /// So many of the best by each way of looking are joined.
 const JOINED: usize = 100;
 
-/// What a search found, and what it could not look at.
-pub(super) struct Looked {
-    pub(super) found: Found,
-    pub(super) behind: Vec<Behind>,
+/// A search brings at most so many blocks into the index before it answers; more are left to a reindex.
+const CATCH_UP_MAX_BLOCKS: u64 = 20_000;
+
+/// What a search found, or what has to be done before it can answer.
+pub(super) enum Looked {
+    Found(Found),
+    Behind(Behind),
 }
 
-/// A conversation of which some blocks are not in the index.
-pub(super) struct Behind {
-    pub(super) conversation: i64,
-    pub(super) blocks: u64,
+/// What has to come into the index before a search can answer.
+pub(super) enum Behind {
+    /// The log, up to this row.
+    Log { row: i64 },
+    /// These conversations; the rest of the log is too much to wait for.
+    Conversations { keys: Vec<i64>, blocks: u64 },
+}
+
+impl Behind {
+    /// How many blocks are too many to wait for.
+    fn too_many(&self) -> Option<u64> {
+        match self {
+            Behind::Conversations { blocks, .. } if *blocks > CATCH_UP_MAX_BLOCKS => Some(*blocks),
+            _ => None,
+        }
+    }
+}
+
+/// Whether an answer may wait for the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// What is missing is said instead of an answer.
+    Waits,
+    /// It was waited for. What has come since the question was asked need not be in the answer.
+    Over,
 }
 
 /// A conversation, or the part of one that another shares.
@@ -52,16 +77,18 @@ pub(super) fn look(
     identity: &str,
     query: &Query,
     vector: Option<&Vector>,
+    patience: Patience,
 ) -> Result<Looked, Fault> {
     let state = State::read(tx)?;
     let places = match &query.within {
         Within::Conversation(id) => of_conversation(tx, query, id)?,
         Within::Scope => of_scope(tx, query)?,
     };
-    let behind = match state.block < last_block(tx)? {
-        true => behind(tx, &places)?,
-        false => Vec::new(),
-    };
+    let behind = behind(tx, &state, &places)?;
+    let too_many = behind.as_ref().and_then(Behind::too_many);
+    if let (Some(behind), Patience::Waits, None) = (behind, patience, too_many) {
+        return Ok(Looked::Behind(behind));
+    }
     let mut strands: Vec<Strand> = places.into_iter().filter_map(Place::strand).collect();
     strands.sort_by_key(|strand| strand.source.first);
     let mut shortfall = None;
@@ -79,16 +106,12 @@ pub(super) fn look(
             passages: candidates.pending as u64,
         });
     }
-    let missing: u64 = behind.iter().map(|behind| behind.blocks).sum();
-    if missing > 0 {
-        shortfall = Some(Shortfall::Behind { blocks: missing });
+    if let Some(blocks) = too_many {
+        shortfall = Some(Shortfall::Behind { blocks });
     }
     let ranked = rank::ranked(candidates.all, query.by, query.now);
     let hits = hits(words, tx, query, &strands, ranked)?;
-    Ok(Looked {
-        found: Found { hits, shortfall },
-        behind,
-    })
+    Ok(Looked::Found(Found { hits, shortfall }))
 }
 
 /// A conversation that may be looked at, perhaps unknown to the index so far.
@@ -102,6 +125,13 @@ struct Place {
 }
 
 impl Place {
+    /// How many of its blocks up to this one may be seen and are not in the index.
+    fn misses(&self, tail: i64) -> u64 {
+        let upto = self.source.as_ref().map_or(self.cut, |source| source.upto);
+        let last = tail.unsigned_abs().min(self.last);
+        last.saturating_sub(upto.unsigned_abs())
+    }
+
     fn strand(self) -> Option<Strand> {
         let source = self.source.filter(|source| source.first.is_some())?;
         Some(Strand {
@@ -220,22 +250,34 @@ fn sharer(tx: &Connection, deleted: i64, scope: &str) -> Result<Option<(String, 
     Ok(best)
 }
 
-fn behind(tx: &Connection, places: &[Place]) -> rusqlite::Result<Vec<Behind>> {
-    let mut behind = Vec::new();
+/// What is missing of these places.
+fn behind(tx: &Connection, state: &State, places: &[Place]) -> rusqlite::Result<Option<Behind>> {
+    let row = last_block(tx)?;
+    if state.block >= row {
+        return Ok(None);
+    }
+    // Usually a few blocks are missing: looking at those is quicker than at every place.
+    if lag::lag(tx, state)? <= CATCH_UP_MAX_BLOCKS {
+        let tails = lag::tails_after(tx, state.block, CATCH_UP_MAX_BLOCKS as usize)?;
+        let misses = |place: &Place| {
+            tails
+                .get(&place.conversation)
+                .is_some_and(|tail| place.misses(*tail) > 0)
+        };
+        return Ok(places.iter().any(misses).then_some(Behind::Log { row }));
+    }
+    let (mut keys, mut blocks) = (Vec::new(), 0);
     for place in places {
-        let last: Option<i64> = tx
+        let tail: Option<i64> = tx
             .prepare_cached("SELECT max(seq) FROM block WHERE conversation = ?1")?
             .query_row([place.conversation], |row| row.get(0))?;
-        let upto = place.source.as_ref().map_or(place.cut, |source| source.upto);
-        let missing = last.unwrap_or(0) - upto;
+        let missing = place.misses(tail.unwrap_or(0));
         if missing > 0 {
-            behind.push(Behind {
-                conversation: place.conversation,
-                blocks: missing.unsigned_abs(),
-            });
+            keys.push(place.conversation);
+            blocks += missing;
         }
     }
-    Ok(behind)
+    Ok((blocks > 0).then_some(Behind::Conversations { keys, blocks }))
 }
 
 /// What may be shown.
@@ -503,8 +545,7 @@ fn read(
     let Some(target) = Target::ALL.get(target as usize).copied() else {
         return Ok(None);
     };
-    let own = reader::own_blocks(words, tx, strand.source.conversation, seq - 1, 1)?;
-    let block = own.blocks.into_iter().find(|block| block.seq.get() as i64 == seq);
+    let block = reader::own_block(words, tx, strand.source.conversation, seq)?;
     let passage = Passage {
         range: start as usize..(start + length) as usize,
         target,

@@ -39,11 +39,8 @@ impl Source {
             .optional()
     }
 
-    /// The source of a conversation, made now if it has none.
-    pub(super) fn open(tx: &Connection, conversation: i64, scope: &str, cut: i64) -> rusqlite::Result<Self> {
-        if let Some(source) = Self::find(tx, conversation)? {
-            return Ok(source);
-        }
+    /// A source for a conversation that has none.
+    pub(super) fn make(tx: &Connection, conversation: i64, scope: &str, cut: i64) -> rusqlite::Result<Self> {
         tx.prepare_cached("INSERT OR IGNORE INTO recall_scope (scope, places) VALUES (?1, 0)")?
             .execute([scope])?;
         let (scope, place): (i64, i64) = tx

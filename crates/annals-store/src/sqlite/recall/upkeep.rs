@@ -9,16 +9,14 @@ use annals_embed::EmbedError;
 use rusqlite::{Connection, params};
 
 use super::index::{Indexer, embedded};
-use super::source::Source;
-use super::{SqliteRecall, State, last_block};
+use super::lag::{self, Step};
+use super::{SqliteRecall, State};
 use crate::log::LogError;
 use crate::recall::remembered::remembered;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::reader;
 use crate::sqlite::words::Words;
 
-/// One transaction indexes so many blocks.
-const STEP_BLOCKS: usize = 200;
 /// One request asks for so many vectors.
 const STEP_VECTORS: usize = 64;
 
@@ -52,61 +50,64 @@ impl SqliteRecall {
     pub async fn reindex(&self, mut seen: impl FnMut(Progress) -> bool) -> Result<Progress, ReindexError> {
         let identity = self.embedder.identity().to_owned();
         self.writer
-            .write(move |work| Ok(clear(work.tx, &identity)?))
+            .write_derived(move |work| Ok(clear(work.tx, &identity)?))
             .await?;
         self.complete(&mut seen).await
     }
 
-    /// Adds what is missing: blocks that were written without the index, and vectors that could not be made at once.
+    /// Adds what is missing: blocks that the index has not come to, and vectors that could not be made at once.
     pub async fn catch_up(&self) -> Result<Progress, ReindexError> {
         self.complete(&mut |_| true).await
     }
 
     async fn complete(&self, seen: &mut impl FnMut(Progress) -> bool) -> Result<Progress, ReindexError> {
-        let (conversations, of_blocks) = self.readers.read(|_, tx, _| Ok(unfinished(tx)?)).await?;
         let mut progress = Progress {
-            of_blocks,
+            of_blocks: self.readers.read(|_, tx, _| Ok(count_left(tx)?)).await?,
             ..Progress::default()
         };
-        for conversation in conversations {
-            let before = progress.blocks;
-            let finished = self
-                .catch_up_with(conversation, |blocks| {
-                    progress.blocks = before + blocks;
-                    seen(progress)
-                })
-                .await?;
-            if !finished {
+        loop {
+            let step = self.advance().await?;
+            progress.blocks += step.blocks;
+            // More may have been written meanwhile.
+            progress.of_blocks = progress.of_blocks.max(progress.blocks);
+            if !seen(progress) {
                 return Ok(progress);
             }
+            if step.is_last {
+                break;
+            }
         }
-        self.writer.write(|work| Ok(settle(work.tx)?)).await?;
         self.fill(&mut progress, seen).await?;
         Ok(progress)
     }
 
-    /// Brings one conversation up to the log; false if it was told to stop.
-    pub(super) async fn catch_up_with(
-        &self,
-        conversation: i64,
-        mut seen: impl FnMut(u64) -> bool,
-    ) -> Result<bool, LogError> {
-        let mut done = 0;
+    async fn advance(&self) -> Result<Step, LogError> {
+        let mut indexer = Indexer::new(Arc::clone(&self.embedder));
+        self.writer
+            .write_derived(move |work| Ok(lag::advance(work.tx, &mut indexer)?))
+            .await
+    }
+
+    /// Brings the index on to a row of the log.
+    pub(super) async fn catch_up_to(&self, row: i64) -> Result<(), LogError> {
         loop {
-            let embedder = Arc::clone(&self.embedder);
-            let step = self
-                .writer
-                .write(move |work| {
-                    let mut indexer = Indexer::new(Arc::clone(&embedder));
-                    step(work.tx, &mut indexer, conversation)
-                })
-                .await?;
-            done += step as u64;
-            if !seen(done) {
-                return Ok(false);
+            let step = self.advance().await?;
+            if step.is_last || step.upto >= row {
+                return Ok(());
             }
-            if step < STEP_BLOCKS {
-                return Ok(true);
+        }
+    }
+
+    /// Brings one conversation up to the log.
+    pub(super) async fn catch_up_with(&self, conversation: i64) -> Result<(), LogError> {
+        loop {
+            let mut indexer = Indexer::new(Arc::clone(&self.embedder));
+            let is_done = self
+                .writer
+                .write_derived(move |work| Ok(lag::advance_one(work.tx, &mut indexer, conversation)?))
+                .await?;
+            if is_done {
+                return Ok(());
             }
         }
     }
@@ -129,6 +130,9 @@ impl SqliteRecall {
     ) -> Result<(), ReindexError> {
         let identity = self.embedder.identity().to_owned();
         progress.of_vectors = self.readers.read(|_, tx, _| Ok(count_pending(tx)?)).await?;
+        if !seen(*progress) {
+            return Ok(());
+        }
         let mut after = 0;
         loop {
             let own = identity.clone();
@@ -145,7 +149,7 @@ impl SqliteRecall {
             let filled: Vec<(i64, Vec<u8>)> = batch.docs.into_iter().zip(bytes).collect();
             progress.vectors += filled.len() as u64;
             self.writer
-                .write(move |work| Ok(put(work.tx, batch.epoch, &filled)?))
+                .write_derived(move |work| Ok(put(work.tx, batch.epoch, &filled)?))
                 .await?;
             if !seen(*progress) {
                 return Ok(());
@@ -167,50 +171,16 @@ fn clear(tx: &Connection, identity: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Conversations that are not wholly in the index, and how many blocks they miss.
-fn unfinished(tx: &Connection) -> rusqlite::Result<(Vec<i64>, u64)> {
-    let mut statement = tx.prepare(
-        "SELECT * FROM (
-             SELECT c.key, coalesce((SELECT max(seq) FROM block WHERE conversation = c.key), 0) - coalesce(s.upto, c.cut) AS left
-             FROM conversation c LEFT JOIN recall_source s ON s.conversation = c.key)
-         WHERE left > 0 ORDER BY key",
-    )?;
-    let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
-    let (mut conversations, mut blocks) = (Vec::new(), 0);
-    for row in rows {
-        let (conversation, left) = row?;
-        conversations.push(conversation);
-        blocks += left.unsigned_abs();
-    }
-    Ok((conversations, blocks))
-}
-
-/// Indexes some more blocks of a conversation; how many.
-fn step(tx: &Connection, indexer: &mut Indexer, conversation: i64) -> Result<usize, Fault> {
-    use rusqlite::OptionalExtension as _;
-    let found: Option<(String, i64)> = tx
-        .prepare_cached("SELECT scope, cut FROM conversation WHERE key = ?1")?
-        .query_row([conversation], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let Some((scope, cut)) = found else { return Ok(0) };
-    let state = State::read(tx)?;
-    let mut source = Source::open(tx, conversation, &scope, cut)?;
-    let own = reader::own_blocks(&mut Words::default(), tx, conversation, source.upto, STEP_BLOCKS)?;
-    for block in &own.blocks {
-        indexer.add(tx, &state, &mut source, block)?;
-    }
-    // A damaged block has no text to remember; the log says so to whoever reads it.
-    source.upto = own.last.unwrap_or(source.upto);
-    source.store(tx)?;
-    Ok(own.rows)
-}
-
-/// Notes that the whole log is in the index, if it is.
-fn settle(tx: &Connection) -> rusqlite::Result<()> {
-    if unfinished(tx)?.0.is_empty() {
-        tx.execute("UPDATE recall_state SET block = ?1", [last_block(tx)?])?;
-    }
-    Ok(())
+/// How many blocks the index has not come to.
+fn count_left(tx: &Connection) -> rusqlite::Result<u64> {
+    let count: i64 = match State::read(tx)?.block {
+        // All of them: SQLite counts the rows of the smallest index and reads no block.
+        0 => tx.query_row("SELECT count(*) FROM block", [], |row| row.get(0))?,
+        upto => tx.query_row("SELECT count(*) FROM block WHERE key > ?1", [upto], |row| {
+            row.get(0)
+        })?,
+    };
+    Ok(count.unsigned_abs())
 }
 
 fn count_pending(tx: &Connection) -> rusqlite::Result<u64> {
@@ -251,8 +221,8 @@ fn pending(words: &mut Words, tx: &Connection, identity: &str, from: i64) -> Res
         let (doc, seq, start, length): (i64, i64, i64, i64) =
             (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
         let (start, length) = (start as usize, length as usize);
-        let own = reader::own_blocks(words, tx, row.get(4)?, seq - 1, 1)?;
-        let text = own.blocks.first().and_then(|block| {
+        let block = reader::own_block(words, tx, row.get(4)?, seq)?;
+        let text = block.as_ref().and_then(|block| {
             let found = remembered(block)?;
             let name = found.name.filter(|_| found.text[..start].trim().is_empty());
             Some(embedded(name, found.text.get(start..start + length)?).into_owned())

@@ -4,38 +4,30 @@ use std::io::IsTerminal as _;
 
 use annals::store::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Ended, Failure};
 use crate::paint;
 use crate::setup::Setup;
 
 pub(crate) async fn run(setup: &Setup) -> Result<Ended, Failure> {
-    let cancel = CancellationToken::new();
-    let watched = cancel.clone();
-    let watch = tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            watched.cancel();
-        }
-    });
     let bar = bar();
-    let progress = setup
-        .recall
-        .reindex(|progress| {
+    let mut last = Progress::default();
+    let made = tokio::select! {
+        // Asked first, so that the signal is listened for before there is anything to stop.
+        biased;
+        Ok(()) = tokio::signal::ctrl_c() => None,
+        made = setup.recall.reindex(|progress| {
             show(&bar, progress);
-            !cancel.is_cancelled()
-        })
-        .await;
-    watch.abort();
+            last = progress;
+            true
+        }) => Some(made),
+    };
     bar.finish_and_clear();
-    let progress = progress?;
-    if cancel.is_cancelled() {
-        let (done, all) = (paint::number(progress.blocks), paint::number(progress.of_blocks));
-        paint::say(&format!(
-            "stopped after {done} of {all} blocks: the rest is added when it is searched, or by `annals memory reindex`"
-        ));
+    // What was under way is dropped, an answer of an endpoint among it; what was written is whole.
+    let Some(progress) = made.transpose()? else {
+        paint::say(&stopped(last));
         return Ok(Ended::Otherwise);
-    }
+    };
     let vectors = match progress.vectors {
         0 => String::new(),
         vectors => format!(", {} vectors made by the endpoint", paint::number(vectors)),
@@ -44,6 +36,14 @@ pub(crate) async fn run(setup: &Setup) -> Result<Ended, Failure> {
     let blocks = paint::number(progress.blocks);
     paint::print(format!("{blocks} blocks indexed with {identity}{vectors}\n"))?;
     Ok(Ended::Well)
+}
+
+fn stopped(progress: Progress) -> String {
+    let (what, done, all) = so_far(progress);
+    let (done, all) = (paint::number(done), paint::number(all));
+    format!(
+        "stopped after {done} of {all} {what}: the rest is added when it is searched, or by `annals memory reindex`"
+    )
 }
 
 fn bar() -> ProgressBar {
@@ -59,11 +59,16 @@ fn bar() -> ProgressBar {
 }
 
 fn show(bar: &ProgressBar, progress: Progress) {
-    let (what, done, all) = match progress.of_vectors {
-        0 => ("blocks", progress.blocks, progress.of_blocks),
-        all => ("vectors", progress.vectors, all),
-    };
+    let (what, done, all) = so_far(progress);
     bar.set_message(what);
     bar.set_length(all);
     bar.set_position(done);
+}
+
+/// What is being made, how many of them are, and how many there will be.
+fn so_far(progress: Progress) -> (&'static str, u64, u64) {
+    match progress.of_vectors {
+        0 => ("blocks", progress.blocks, progress.of_blocks),
+        all => ("vectors", progress.vectors, all),
+    }
 }
