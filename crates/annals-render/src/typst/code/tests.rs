@@ -154,7 +154,7 @@ fn identifiers(node: &SyntaxNode, out: &mut BTreeSet<String>) {
 }
 
 /// What the template and the writers of this module call.
-const KNOWN: [&str; 96] = [
+const KNOWN: [&str; 97] = [
     "report",
     "with",
     "document-title",
@@ -194,6 +194,7 @@ const KNOWN: [&str; 96] = [
     "size",
     "keep",
     "head-cells",
+    "weight",
     "left",
     "right",
     "center",
