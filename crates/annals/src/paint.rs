@@ -14,6 +14,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
+pub(crate) const LINK: Style = Style::new().underline();
 pub(crate) const TITLE: Style = AnsiColor::Magenta.on_default().bold();
 
 /// A text in a style.
@@ -91,6 +92,19 @@ pub(crate) fn link(path: &Path, text: &str) -> String {
         "\u{1b}]8;;file://{}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\",
         path.display()
     )
+}
+
+/// Whether an address may be opened by a click; nothing in it can end the sequence that carries it.
+pub(crate) fn is_web_address(address: &str) -> bool {
+    let is_web = ["https://", "http://", "mailto:"]
+        .iter()
+        .any(|scheme| address.starts_with(scheme));
+    is_web && !address.chars().any(|c| c.is_control() || c.is_whitespace())
+}
+
+/// A web address that a terminal opens when the text is clicked.
+pub(crate) fn web_link(address: &str, text: &str) -> String {
+    format!("{LINK}\u{1b}]8;;{address}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\{LINK:#}")
 }
 
 #[cfg(test)]

@@ -43,8 +43,8 @@ pub trait LogObserver: Send {
         false
     }
 
-    /// Does some of what it left for later; asked again as long as it is behind. Power loss may take this transaction back, whole, though never a block that
-    /// it saw: note in it how far it came.
+    /// Does some of what it left for later; asked again as long as it is behind. Power loss may take this transaction
+    /// back, whole, though never a block that it saw: note in it how far it came.
     fn catch_up(&mut self, tx: &Connection) -> rusqlite::Result<()> {
         let _ = tx;
         Ok(())
