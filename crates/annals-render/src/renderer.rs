@@ -259,6 +259,7 @@ impl Renderer {
             drop(slot);
             // The caller may have given up.
             let _ = sender.send(result);
+            typst::forget_unused();
         });
         spawned.map_err(|error| RenderError::Layout {
             reason: error.to_string(),

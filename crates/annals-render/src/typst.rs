@@ -30,10 +30,14 @@ const EVICT_AFTER_CALLS: usize = 4;
 /// Space between the pages of a stacked picture.
 const STACK_GAP_PT: f64 = 12.0;
 
+/// Forgets layout results that were not used for some calls. It takes milliseconds: nobody should wait for it.
+pub(crate) fn forget_unused() {
+    typst::comemo::evict(EVICT_AFTER_CALLS);
+}
+
 /// Lays the pages out. A panic of the engine is an error of this document, not of the process.
 pub(crate) fn layout(desk: &Desk<'_>, page_limit: usize) -> Result<PagedDocument, RenderError> {
     let result = catch_unwind(AssertUnwindSafe(|| typst::compile::<PagedDocument>(desk)));
-    typst::comemo::evict(EVICT_AFTER_CALLS);
     let compiled = result.map_err(|_| RenderError::Layout {
         reason: "it panicked".to_owned(),
     })?;

@@ -277,6 +277,21 @@ fn limits_are_kept() {
 }
 
 #[test]
+fn a_cell_that_is_longer_than_a_page_is_broken_and_nothing_of_it_is_lost() {
+    let words: Vec<String> = (0..4_000).map(|number| format!("w{number}")).collect();
+    let table = format!(
+        "| a | b |\n|---|---|\n| x | {} |\n| y | last |\n",
+        words.join(" ")
+    );
+    let rendered = RENDERER.pdf(&Request::markdown(&table)).unwrap();
+    let text = pdf_pages(&rendered.bytes).concat();
+    assert!(rendered.pages.unwrap_or(0) > 1);
+    for word in ["w0", "w1999", "w3999", "last"] {
+        assert!(text.contains(word), "missing: {word}");
+    }
+}
+
+#[test]
 fn the_same_document_gives_the_same_bytes() {
     let request = Request::markdown("# Same\n\nbytes");
     assert_eq!(

@@ -46,6 +46,23 @@ impl Pages {
             Self::Sheets
         }
     }
+
+    fn margin_pt(self) -> f64 {
+        match self {
+            Self::Sheets => MARGIN_PT,
+            Self::Endless => PICTURE_MARGIN_PT,
+        }
+    }
+}
+
+/// Who finds the heights of a table's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heights {
+    /// Whoever writes the code, where it can.
+    Told,
+    /// Typst, all of them.
+    #[cfg(test)]
+    Found,
 }
 
 /// The code of `document`.
@@ -56,29 +73,7 @@ pub(crate) fn write(
     page: PageOptions,
     pages: Pages,
 ) -> String {
-    let (width_pt, height_pt) = page.size_pt();
-    let margin_pt = if pages == Pages::Sheets {
-        MARGIN_PT
-    } else {
-        PICTURE_MARGIN_PT
-    };
-    let mut writer = Writer {
-        out: String::new(),
-        document,
-        pictures,
-        text_width_pt: width_pt - 2.0 * margin_pt,
-        text_height_pt: height_pt - 2.0 * margin_pt,
-        footnotes_written: vec![false; document.footnotes.len()],
-        in_footnote: false,
-        in_cell: false,
-        max_run_in_cell: MAX_RUN_IN_CELL,
-        in_list: false,
-        emoji: fonts.emoji.as_deref(),
-        lang: fonts.lang,
-    };
-    writer.head(fonts, page, pages, margin_pt);
-    writer.body();
-    writer.out
+    Writer::new(document, pictures, fonts, page, pages).write(fonts, page, pages)
 }
 
 /// A Typst string literal. The only door for text.
@@ -114,6 +109,41 @@ struct Writer<'a> {
     in_list: bool,
     emoji: Option<&'a str>,
     lang: &'a str,
+    heights: Heights,
+}
+
+impl<'a> Writer<'a> {
+    fn new(
+        document: &'a Document,
+        pictures: &'a Pictures,
+        fonts: &'a Choice<'_>,
+        page: PageOptions,
+        pages: Pages,
+    ) -> Self {
+        let (width_pt, height_pt) = page.size_pt();
+        let margin_pt = pages.margin_pt();
+        Writer {
+            out: String::new(),
+            document,
+            pictures,
+            text_width_pt: width_pt - 2.0 * margin_pt,
+            text_height_pt: height_pt - 2.0 * margin_pt,
+            footnotes_written: vec![false; document.footnotes.len()],
+            in_footnote: false,
+            in_cell: false,
+            max_run_in_cell: MAX_RUN_IN_CELL,
+            in_list: false,
+            emoji: fonts.emoji.as_deref(),
+            lang: fonts.lang,
+            heights: Heights::Told,
+        }
+    }
+
+    fn write(mut self, fonts: &Choice<'_>, page: PageOptions, pages: Pages) -> String {
+        self.head(fonts, page, pages);
+        self.body();
+        self.out
+    }
 }
 
 impl Writer<'_> {
@@ -121,9 +151,10 @@ impl Writer<'_> {
         self.out.push_str(text);
     }
 
-    fn head(&mut self, fonts: &Choice<'_>, page: PageOptions, pages: Pages, margin_pt: f64) {
+    fn head(&mut self, fonts: &Choice<'_>, page: PageOptions, pages: Pages) {
         let families = |list: &[String]| list.iter().map(|name| literal(name) + ", ").collect::<String>();
         let (width_pt, height_pt) = page.size_pt();
+        let margin_pt = pages.margin_pt();
         let height = if pages == Pages::Sheets {
             format!("{height_pt}pt")
         } else {

@@ -25,6 +25,8 @@ const UNKNOWN_EM: f64 = 0.62;
 /// A character of code, with the size that the template gives it.
 const CODE_EM: f64 = 0.602 * 1.1;
 
+/// A row of more lines may have to be broken at the end of a page, which only Typst can do.
+const MAX_LINES: usize = 8;
 /// What sums and differences of points may lose.
 const ROUNDING_PT: f64 = 0.001;
 /// The space between two lines of a cell, as the template has it.
@@ -85,8 +87,8 @@ impl Measured {
             let mut most = 1;
             for text in row {
                 match text.lines_in(widths_pt[text.column] - inset_pt, size_pt) {
-                    Some(lines) => most = most.max(lines),
-                    None => return RowHeight::Unknown,
+                    Some(lines) if lines <= MAX_LINES => most = most.max(lines),
+                    _ => return RowHeight::Unknown,
                 }
             }
             let lines = most as f64;

@@ -9,7 +9,7 @@ use crate::doc::{Align, Block, Cell, Style, Table, TableWidth};
 use crate::grid::{Grid, Slot};
 
 use super::super::measure::{CellLook, Measured, RowHeight};
-use super::{MAX_RUN_IN_CELL, Writer, align};
+use super::{Heights, MAX_RUN_IN_CELL, Writer, align};
 
 /// The size of the body text, as the template has it.
 const BODY_SIZE_PT: f64 = 10.0;
@@ -139,10 +139,12 @@ impl Writer<'_> {
     /// a cell its text begins.
     fn heights(&self, grid: &Grid<'_>, measured: Option<Measured>) -> Vec<RowHeight> {
         let is_leftward = matches!(self.lang, "ar" | "he");
-        measured.filter(|_| !is_leftward).map_or_else(
-            || vec![RowHeight::Unknown; grid.rows.len()],
-            |measured| measured.heights,
-        )
+        measured
+            .filter(|_| !is_leftward && self.heights == Heights::Told)
+            .map_or_else(
+                || vec![RowHeight::Unknown; grid.rows.len()],
+                |measured| measured.heights,
+            )
     }
 
     fn row(&mut self, table: &Table, look: TableLook, row: &[Slot<'_>], form: RowForm, section: Section) {

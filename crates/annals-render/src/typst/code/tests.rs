@@ -282,3 +282,37 @@ fn a_paragraph_runs_in_the_direction_of_its_first_letter() {
     let code = code_of(&markdown::read("שלום world\n\nworld שלום\n"));
     assert_eq!(code.matches("set text(dir: rtl)").count(), 1, "{code}");
 }
+
+/// How high a document is on one endless page.
+fn height_pt(document: &Document, heights: Heights) -> f64 {
+    let choice = FONTS.choose(&BTreeSet::new());
+    let (pictures, page) = (Pictures::default(), PageOptions::default());
+    let mut writer = Writer::new(document, &pictures, &choice, page, Pages::Endless);
+    writer.heights = heights;
+    let code = writer.write(&choice, page, Pages::Endless);
+    let desk = crate::typst::world::Desk::new(code, choice.store, &[]);
+    let pages = crate::typst::layout(&desk, 1).expect("a page");
+    pages.pages()[0].frame.height().to_pt()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// A row is told the height that it needs: no more, and no text is laid over the next row.
+    #[test]
+    fn a_table_is_as_high_as_typst_would_have_it(
+        columns in 1usize..6,
+        cells in proptest::collection::vec(proptest::sample::select(vec![
+            "", "a", "AV To Wa", "12,345.67", "several words of text", "**bold words** and plain ones", "50 % (of all)",
+            "internationalisation of everything", "one<br>two", "a-b-c / d", "`code`", "*slanted* words", "fi fl ffi Ty",
+            "a sentence that is long enough to be broken into lines, in a narrow column into a good many of them; then more.",
+        ]), 1..30),
+    ) {
+        // Something is in each row: an empty one is a line high here, and less by Typst's own measure.
+        let rows: Vec<String> = cells.chunks(columns).map(|row| format!("| row | {} |", row.join(" | "))).collect();
+        let head = format!("| | {} |\n|---|{}", vec!["Head of it"; columns].join(" | "), "---|".repeat(columns));
+        let document = markdown::read(&format!("{head}\n{}\n", rows.join("\n")));
+        let (told, found) = (height_pt(&document, Heights::Told), height_pt(&document, Heights::Found));
+        prop_assert!((told - found).abs() < 0.5, "{} told, {} found for {:?}", told, found, rows);
+    }
+}
