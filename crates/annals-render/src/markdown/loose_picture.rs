@@ -5,6 +5,9 @@
 
 use crate::doc::{Image, Inline};
 
+/// What goes on for longer is no picture: without a bound, text that is full of beginnings would be read again from each.
+const LONGEST_BYTES: usize = 1_000;
+
 const ENDINGS: [&str; 6] = [".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg"];
 
 /// The text with such pictures cut out of it.
@@ -34,6 +37,7 @@ fn find(text: &str) -> Option<(usize, Image, usize)> {
 
 /// The picture at the beginning of `text`.
 fn read(text: &str) -> Option<(Image, usize)> {
+    let text = &text[..text.floor_char_boundary(LONGEST_BYTES)];
     let (alt, after) = text.strip_prefix("![")?.split_once("](")?;
     if alt.contains(['[', ']']) {
         return None;
@@ -88,6 +92,14 @@ mod tests {
             other => format!("{other:?}"),
         };
         split(text).iter().map(show).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn text_full_of_beginnings_is_read_once() {
+        for beginning in ["![a", "![a](b ", "![a](b.png"] {
+            let text = beginning.repeat(20_000);
+            assert_eq!(split(&text), [Inline::Text(text)]);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use typst::layout::Abs;
 use typst::text::{Font, FontInstance, FontVariations};
 
 use crate::doc::{Block, Cell, Inline};
-use crate::grid::{Grid, Slot};
+use crate::grid::{Grid, Slot, share_width};
 use crate::prose::is_cjk;
 
 /// White space above and below a cell's text, as the template has it.
@@ -79,7 +79,7 @@ impl Measured {
             let needed = at_most_pt(text.widest_em(), size_pt) + inset_pt;
             widths_pt[text.column] = widths_pt[text.column].max(needed);
         }
-        shrink(&mut widths_pt, available_pt);
+        let widths_pt = share_width(&vec![0.0; grid.columns], &widths_pt, available_pt);
         let height = |row: &Vec<CellText>| {
             if row.len() < grid.columns {
                 return RowHeight::Unknown;
@@ -346,51 +346,9 @@ fn may_break_within(word: &str, max_run: usize) -> bool {
     is_long || word.chars().count() > max_run || !word.chars().all(holds)
 }
 
-/// Columns that are wider than their share give way to it; the others keep what they need.
-fn shrink(widths: &mut [f64], available: f64) {
-    if widths.iter().sum::<f64>() <= available {
-        return;
-    }
-    let (mut left, mut overlarge, mut share) = (available, widths.len(), 0.0);
-    let mut is_settled = vec![false; widths.len()];
-    loop {
-        if overlarge == 0 {
-            return;
-        }
-        share = f64::max(share, left / overlarge as f64);
-        let before = overlarge;
-        for (width, settled) in widths.iter().zip(&mut is_settled) {
-            if !*settled && *width <= share {
-                *settled = true;
-                left -= *width;
-                overlarge -= 1;
-            }
-        }
-        if overlarge == before {
-            break;
-        }
-    }
-    for (width, _) in widths.iter_mut().zip(is_settled).filter(|(_, settled)| !settled) {
-        *width = share;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn narrow_columns_keep_their_width_and_wide_ones_share_the_rest() {
-        let mut fits = vec![10.0, 20.0, 30.0];
-        shrink(&mut fits, 100.0);
-        assert_eq!(fits, [10.0, 20.0, 30.0]);
-        let mut widths = vec![10.0, 200.0, 30.0, 300.0];
-        shrink(&mut widths, 140.0);
-        assert_eq!(widths, [10.0, 50.0, 30.0, 50.0]);
-        let mut equal = vec![100.0; 4];
-        shrink(&mut equal, 40.0);
-        assert_eq!(equal, [10.0; 4]);
-    }
 
     const LOOK: CellLook = CellLook {
         size_pt: 10.0,

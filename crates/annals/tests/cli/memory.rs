@@ -101,15 +101,18 @@ fn targets_and_other_scopes_narrow_what_is_found() {
     assert!(nothing.good().stderr.contains("nothing was found"));
 }
 
+/// What a search finds, to compare it with what another finds.
+fn tomatoes(annals: &Annals) -> serde_json::Value {
+    annals
+        .run(&["memory", "search", "tomatoes", "--json"])
+        .good()
+        .json()
+}
+
 #[test]
 fn a_reindex_finds_the_same_again() {
     let annals = remembering();
-    let search = || {
-        annals
-            .run(&["memory", "search", "tomatoes", "--json"])
-            .good()
-            .json()
-    };
+    let search = || tomatoes(&annals);
     let before = search();
     let ran = annals.run(&["memory", "reindex"]);
     filters().bind(|| {
@@ -215,12 +218,7 @@ fn interrupt(child: &Child) {
 #[test]
 fn an_interrupted_reindex_leaves_an_index_that_the_next_search_or_reindex_completes() {
     let annals = remembering();
-    let search = || {
-        annals
-            .run(&["memory", "search", "tomatoes", "--json"])
-            .good()
-            .json()
-    };
+    let search = || tomatoes(&annals);
     let before = search();
 
     // An endpoint that never answers: the words are in the index, the vectors will never be.
