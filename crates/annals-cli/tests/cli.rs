@@ -7,7 +7,6 @@ mod cli {
     mod chat;
     mod demo;
     mod doctor;
-    mod examples;
     mod memory;
     mod models;
     mod run;

@@ -6,9 +6,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use annals_core::ids::Scope;
-use annals_core::settings::Settings;
-use annals_core::view::Layout;
+use annals::core::ids::Scope;
+use annals::core::settings::Settings;
+use annals::core::view::Layout;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Cargo builds examples beside the binary before it runs the tests.
+/// Cargo builds examples beside the folder of this test's own executable before it runs the tests.
 fn example(name: &str) -> PathBuf {
-    let beside = PathBuf::from(env!("CARGO_BIN_EXE_annals"));
-    beside.parent().unwrap().join("examples").join(name)
+    let this = std::env::current_exe().unwrap();
+    let profile = this.parent().and_then(|deps| deps.parent()).unwrap();
+    profile.join("examples").join(name)
 }
 
 #[test]
