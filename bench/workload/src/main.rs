@@ -26,6 +26,7 @@ use crate::meter::Figures;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    annals::launcher::init();
     let mut arguments = std::env::args().skip(1);
     let mut next = |what: &str| {
         let usage = || format!("no {what}: annals-workload WORKLOAD N DIRECTORY");

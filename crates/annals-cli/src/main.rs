@@ -20,6 +20,7 @@ use config::Config;
 use failure::{Ended, Failure};
 
 fn main() -> ExitCode {
+    annals::launcher::init();
     let cli = Cli::parse();
     choose_colours(cli.global.color);
     start_tracing(cli.global.verbose);

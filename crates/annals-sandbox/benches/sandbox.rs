@@ -22,6 +22,7 @@ fn stream_operations() -> usize {
 }
 
 fn main() {
+    annals_sandbox::launcher::init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -25,6 +25,7 @@ pub mod files;
 pub mod facts;
 mod host;
 pub mod interpreters;
+pub mod launcher;
 pub mod local;
 mod process;
 pub mod trusted_host;

@@ -2,6 +2,8 @@
 
 use annals_sandbox::{Backend, Local, TrustedHost, testing};
 
+annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
+
 async fn conforms(backend: &dyn Backend) {
     let failed = testing::run(backend).await;
     assert!(

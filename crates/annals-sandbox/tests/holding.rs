@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,6 +13,8 @@ use annals_sandbox::{
     Local, Op, OpResult, OpenError, Sandbox, SandboxSpec,
 };
 use tokio_util::sync::CancellationToken;
+
+annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
 
 /// Set in a process that a test starts from its own executable.
 const ROLE: &str = "ANNALS_TEST_ROLE";
@@ -54,7 +55,7 @@ fn keepers() -> Vec<String> {
     let is_launcher = |pid: &u32| {
         fs::read_to_string(format!("/proc/{pid}/cmdline"))
             .unwrap_or_default()
-            .starts_with("annals-sandbox-launcher")
+            .starts_with("annals-helper\0__annals-helper\0sandbox\0")
     };
     let launchers = own.into_iter().filter(is_launcher);
     launchers
@@ -465,12 +466,23 @@ fn facts_name_every_layer_and_survive_as_data() {
 }
 
 #[test]
-fn an_executable_under_another_name_is_not_taken_for_the_launcher() {
-    // Same executable, another zeroth argument: `main` runs and lists its tests.
+fn only_the_hidden_argument_makes_a_helper() {
+    // Same executable, the marker elsewhere than first: `main` runs and lists its tests.
     let output = Command::new("/proc/self/exe")
-        .arg0("annals-sandbox-launcher-not")
-        .arg("--list")
+        .args(["--list", "__annals-helper"])
         .output()
         .unwrap();
-    assert!(String::from_utf8_lossy(&output.stdout).contains("facts_name_every_layer"));
+    assert!(output.status.success());
+    // The marker without a program behind it: neither a helper nor the program.
+    let output = Command::new("/proc/self/exe")
+        .args(["__annals-helper", "sandbox"])
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(78), 0));
+    let output = Command::new("/proc/self/exe")
+        .args(["__annals-helper", "sandbox", env!("CARGO_PKG_VERSION")])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(64), 0));
 }

@@ -21,6 +21,7 @@ const TARGET_RATIO: f64 = 1.5;
 const TARGET_EXTRA_MS: f64 = 10.0;
 
 fn main() {
+    annals_sandbox::launcher::init();
     let runs = full_or_quick(60, 10);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

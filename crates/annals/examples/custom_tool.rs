@@ -19,6 +19,7 @@ async fn add_one(_cx: &ToolCx, args: AddOne) -> ToolResult {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    annals::launcher::init();
     let data = tempfile::tempdir()?;
     let script = Script::of([
         Step::call("tc_1", "add_one", json!({"x": 41})),

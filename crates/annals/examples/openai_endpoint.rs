@@ -61,6 +61,7 @@ fn is_whole(request: &[u8]) -> bool {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    annals::launcher::init();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/v1", listener.local_addr()?);
     let server = tokio::spawn(serve(listener));

@@ -37,6 +37,7 @@ impl Hooks for Careful {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    annals::launcher::init();
     let data = tempfile::tempdir()?;
     let script = Script::of([
         Step::call("tc_1", "delete_everything", json!({})),

@@ -56,6 +56,7 @@ async fn play(script: Script, prompt: &str) -> Result<Session, Box<dyn std::erro
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    annals::launcher::init();
     let original = Script::of([
         Step::call("tc_1", "add", json!({"a": 20, "b": 22})),
         Step::text("It is 42."),

@@ -12,6 +12,7 @@ fn agent_of(script: Script) -> AgentBuilder {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    annals::launcher::init();
     let data = tempfile::tempdir()?;
     let note = json!({"path": "note.md", "channel": "canvas", "content": "The key is under the mat.\n", "kind": "file"});
     let script = Script::of([Step::call("tc_1", "react.write", note), Step::text("Noted.")]);

@@ -9,6 +9,7 @@ use annals::prelude::*;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    annals::launcher::init();
     let data = tempfile::tempdir()?;
     let script = Script {
         chunk_ms: 20,

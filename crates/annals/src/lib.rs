@@ -14,6 +14,7 @@
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! annals::launcher::init();
 //! let agent = Agent::builder().model(Model::openai("gpt-5")).tool(add_one).home("./data").build().await?;
 //! let session = agent.session("conv_1").await?;
 //! let session = agent.run(session, "What is 41 + 1?").await?;
@@ -25,11 +26,13 @@
 //! Read in this order:
 //!
 //! 1. [`prelude`]: the names that a program needs;
-//! 2. [`model`]: models by name, with keys from the environment;
-//! 3. [`tools`]: all built-in tools in one call, and what a tool is made of;
-//! 4. [`runtime`]: agent, session, listeners, hooks;
-//! 5. [`core`], [`embed`], [`store`], [`sandbox`], [`render`]: the parts below.
+//! 2. [`launcher`]: the one line at the top of `main`;
+//! 3. [`model`]: models by name, with keys from the environment;
+//! 4. [`tools`]: all built-in tools in one call, and what a tool is made of;
+//! 5. [`runtime`]: agent, session, listeners, hooks;
+//! 6. [`core`], [`embed`], [`store`], [`sandbox`], [`render`]: the parts below.
 
+pub mod launcher;
 pub mod model;
 pub mod prelude;
 pub mod tools;

@@ -22,6 +22,7 @@ fn every_example_says_what_it_should() {
         ("resume", "Under the mat."),
         ("replay", "replayed the same"),
         ("openai_endpoint", "Hello from this machine."),
+        ("sandboxed", "It ran as `sandbox`."),
     ] {
         let output = Command::new(example(name))
             .env_remove("OPENAI_API_KEY")
@@ -35,4 +36,25 @@ fn every_example_says_what_it_should() {
         );
         assert!(stdout.contains(text), "{name}: {stdout}");
     }
+}
+
+/// This test binary does not begin with `launcher::init()`, as a `cdylib` would not.
+#[test]
+fn a_program_without_a_main_of_its_own_names_a_helper() {
+    let said = || annals::sandbox::facts::Facts::gather().map_err(|error| error.to_string());
+    let error = said().unwrap_err();
+    assert!(
+        error.contains("annals::launcher::init()") && error.contains("ANNALS_HELPER"),
+        "{error}"
+    );
+    for (program, expected) in [
+        ("/nonexistent", "could not be started"),
+        ("/bin/true", "has no role `sandbox`"),
+    ] {
+        annals::launcher::use_helper(program);
+        let error = said().unwrap_err();
+        assert!(error.contains(expected) && error.contains(program), "{error}");
+    }
+    annals::launcher::use_helper(example("sandboxed"));
+    assert_eq!(said().unwrap().layers.len(), annals::sandbox::Layer::ALL.len());
 }

@@ -3,8 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,11 +14,11 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
-use super::hook::LAUNCHER_NAME;
 use super::wire::{self, OpenRequest, Opened, Report, RunRequest, Step, ToLauncher};
 use crate::capture::Capture;
 use crate::facts::LayerFact;
 use crate::failure::{Failure, FailureKind};
+use crate::launcher::{Helper, SANDBOX_ROLE};
 use crate::limits::Limits;
 use crate::ops::CommandResult;
 use crate::sandbox::OpenError;
@@ -39,15 +38,9 @@ struct Launcher {
 
 impl Launcher {
     fn start() -> io::Result<Self> {
-        let (socket, theirs) = StdUnixStream::pair()?;
-        let process = Command::new("/proc/self/exe")
-            .arg0(LAUNCHER_NAME)
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let (socket, process) = Helper::find(SANDBOX_ROLE)
+            .and_then(|helper| helper.start())
+            .map_err(io::Error::other)?;
         Ok(Self { socket, process })
     }
 

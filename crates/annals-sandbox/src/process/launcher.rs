@@ -19,7 +19,7 @@ use crate::spec::Layer;
 type Cgroups = HashMap<libc::pid_t, Vec<PathBuf>>;
 
 /// Serves requests until Annals is gone, then waits for the keepers, which see that as well.
-pub(super) fn serve(socket: &UnixStream) {
+pub(crate) fn serve(socket: &UnixStream) {
     let mut cgroups = Cgroups::new();
     answer(socket, &mut cgroups);
     while let Ok((pid, _)) = syscalls::wait() {

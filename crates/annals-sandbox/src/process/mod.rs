@@ -4,8 +4,7 @@
 //! Annals ─► launcher ─► keeper (one a sandbox: namespaces, root, filters) ─► init (one a command: pid 1) ─► command
 //! ```
 //!
-//! - The **launcher** is this same executable started once more, single-threaded and with an empty environment, so
-//!   that everything below it forks from a small, clean memory that holds none of the host's secrets.
+//! - The **launcher** is a helper process ([`crate::launcher`]), single-threaded and with an empty environment, so that everything below it forks from a small, clean memory that holds none of the host's secrets.
 //! - A **keeper** builds a sandbox's walls once and keeps them. It is the first process of the sandbox.
 //! - An **init** is the first process of one command's own process namespace. When the command ends, or the socket
 //!   between init and Annals closes (timeout, cancel, death of Annals), init exits and the kernel ends the rest.
@@ -17,7 +16,6 @@ pub(crate) mod wire;
 
 pub(crate) mod cgroup;
 mod fence;
-mod hook;
 mod identity;
 mod init;
 mod keeper;
@@ -27,3 +25,6 @@ mod rootfs;
 mod syscalls;
 mod sysfilter;
 mod tree;
+
+pub(crate) use launcher::serve;
+pub(crate) use syscalls::exit_now;

@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 use attempts::{ATTEMPTS, Attempt, PRELUDE, Real};
 use outside::Outside;
 
+annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
+
 /// An identity that is nobody's, for the second half of a run as root.
 const ORDINARY: u32 = 65533;
 

@@ -1,5 +1,7 @@
 //! Tools driven as the runtime drives them: real timeline, real workspace, real artifact store, real blocks.
 
+annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
+
 mod stage;
 
 mod content;

@@ -7,6 +7,8 @@ mod server;
 #[allow(dead_code)]
 mod stage;
 
+annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
+
 mod exec;
 mod exec_context;
 #[cfg(feature = "render")]

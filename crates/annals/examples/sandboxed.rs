@@ -1,0 +1,35 @@
+//! A command in the sandbox: no network, no home, an identity of its own.
+//!
+//! Sandboxes are built by a helper process, which is this program started again: the first line of `main` is what makes
+//! that possible.
+
+#![allow(clippy::print_stdout, reason = "an example talks to its user")]
+
+use annals::prelude::*;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    annals::launcher::init();
+    let data = tempfile::tempdir()?;
+    let script = Script::of([
+        Step::call(
+            "tc_1",
+            "run_shell_command",
+            json!({"command": "echo \"I am $(id -un) in $PWD\""}),
+        ),
+        Step {
+            expect: vec!["I am sandbox in /workspace".to_owned()],
+            ..Step::text("It ran as `sandbox`.")
+        },
+    ]);
+    let agent = Agent::builder()
+        .model(Model::script("shell", script))
+        .tools(annals::tools::system::all())
+        .sandbox(annals::tools::default_sandbox())
+        .home(data.path())
+        .build()
+        .await?;
+    let session = agent.run(agent.session("conv_1").await?, "Who are you?").await?;
+    println!("{}", session.answer());
+    Ok(session.close().await?)
+}

@@ -1,0 +1,12 @@
+//! Helper processes: [`init`] is the first line of a program that runs agents.
+//!
+//! Sandboxes are built by a process of their own, which is this program started again. See
+//! [`annals_sandbox::launcher`] for programs that cannot be.
+
+pub use annals_sandbox::launcher::{HelperError, use_helper};
+
+/// In a helper process: does its work and never returns. In every other process: next to nothing. Call it first thing in
+/// `main`.
+pub fn init() {
+    annals_sandbox::launcher::init_with(&[]);
+}
