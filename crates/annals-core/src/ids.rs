@@ -87,6 +87,14 @@ fn is_plan_id(text: &str) -> bool {
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| is_id_byte(b) || b == b':'))
 }
 
+fn is_request_id(text: &str) -> bool {
+    let mut parts = text.splitn(3, '.');
+    let (turn, call, n) = (parts.next(), parts.next(), parts.next());
+    turn.is_some_and(is_turn_id)
+        && call.is_some_and(is_call_id)
+        && n.is_some_and(|n| n.parse::<u32>().is_ok_and(|number| number.to_string() == n))
+}
+
 pub(crate) fn is_skill_name(text: &str) -> bool {
     (1..=ID_MAX_BYTES).contains(&text.len())
         && !text.starts_with('.')
@@ -208,6 +216,11 @@ text_id!(
     SkillName, "skill name", "1 to 64 of `A-Z a-z 0-9 _ - .`, not starting with a dot", is_skill_name
 );
 
+text_id!(
+    /// Something a turn waits for: an approval or an input.
+    RequestId, "request id", "`<turn>.<call>.<n>`", is_request_id
+);
+
 /// Maps random bytes to lower-case letters and digits.
 fn base36(random: &[u8]) -> String {
     const DIGITS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
@@ -247,6 +260,27 @@ impl CallId {
     pub(crate) fn checked(text: &str) -> Self {
         debug_assert!(is_call_id(text));
         Self(Arc::from(text))
+    }
+}
+
+impl RequestId {
+    /// The `n`th request about a call.
+    pub fn of(turn: &TurnId, call: &CallId, n: u32) -> Self {
+        Self(Arc::from(format!("{turn}.{call}.{n}")))
+    }
+
+    /// The turn that waits.
+    pub fn turn(&self) -> TurnId {
+        TurnId::checked(self.part(0))
+    }
+
+    /// The call that waits.
+    pub fn call(&self) -> CallId {
+        CallId::checked(self.part(1))
+    }
+
+    fn part(&self, at: usize) -> &str {
+        self.0.split('.').nth(at).expect("a request id has three parts")
     }
 }
 

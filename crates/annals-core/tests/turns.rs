@@ -2,8 +2,14 @@
 
 mod common;
 
-use annals_core::block::{BlockKind, Meta, NewBlock};
+use annals_core::block::payload::{
+    ApprovalDecision, ApprovalRequest, Decision, InputAction, InputRequest, InputResponse,
+};
+use annals_core::block::{BlobDigest, BlockKind, Meta, NewBlock};
+use annals_core::ids::RequestId;
 use annals_core::path::LogicalPath;
+use annals_core::timeline::Timeline;
+use annals_core::turn::opening;
 use annals_core::turn::outcome::{Notice, Outcome, Then};
 use annals_core::turn::{Budget, CallModel, Next, Offer, TurnEnd, next, protocol, recovery};
 use annals_core::view::compact::Force;
@@ -318,4 +324,164 @@ fn calls_that_an_older_turn_left_open_do_not_hold_up_the_next() {
     scene.says("", vec![new_call("x", "exec_tools.run", &[])]);
     scene.ask("2", "again", Vec::new());
     assert_eq!(next(&scene.timeline, &BUDGET), asks(1, Offer::Tools));
+}
+
+fn asks_approval(scene: &mut Scene, id: &str) -> RequestId {
+    let request = ApprovalRequest {
+        approval_id: RequestId::of(&scene.turn, &call(id), 1),
+        call_id: call(id),
+        tool: "web_tools.web_fetch".into(),
+        facets: serde_json::Map::new(),
+        args_digest: BlobDigest::of(b"{}"),
+        rule: Some("ask host".into()),
+        proposed_rule: None,
+        expires: None,
+    };
+    let block = request.block(&scene.turn);
+    scene.push(block);
+    request.approval_id
+}
+
+fn decides(scene: &mut Scene, id: &RequestId, decision: Decision) {
+    let decided = ApprovalDecision {
+        approval_id: id.clone(),
+        decision,
+        by: "ada".into(),
+        via: "cli".into(),
+        edited_args: None,
+        note: Some("not that host".into()),
+    };
+    let block = decided.block(&scene.turn, &id.call());
+    scene.push(block);
+}
+
+#[test]
+fn a_turn_waits_while_a_request_has_no_decision_and_survives_being_folded_again() {
+    let mut scene = Scene::asked("go");
+    let calls = ["a", "b", "c"].map(|id| new_call(id, "web_tools.web_fetch", &[]));
+    scene.says("", calls.into());
+    let before = scene.text();
+    let request = asks_approval(&mut scene, "b");
+    assert_eq!(
+        next(&scene.timeline, &BUDGET),
+        Next::CallTools(vec![call("a")]),
+        "calls after a waiting one wait too"
+    );
+    scene.returns("a", payload("ok"));
+    assert_eq!(next(&scene.timeline, &BUDGET), Next::Wait);
+    let again = Timeline::fold(scene.timeline.blocks().iter().cloned()).unwrap();
+    assert_eq!(next(&again, &BUDGET), Next::Wait);
+    let waiting: Vec<&RequestId> = again.waiting().map(|request| &request.id).collect();
+    assert_eq!(waiting, [&request]);
+    decides(&mut scene, &request, Decision::Once);
+    decides(&mut scene, &request, Decision::Deny);
+    let decision = scene.timeline.request_of(&call("b")).unwrap().decision().unwrap();
+    assert_eq!(decision.decision, Decision::Once, "the first decision holds");
+    assert_eq!(
+        next(&scene.timeline, &BUDGET),
+        Next::CallTools(vec![call("b"), call("c")])
+    );
+    assert_eq!(scene.timeline.waiting().count(), 0);
+    assert!(scene.text().starts_with(&before), "the model sees none of this");
+    assert!(!scene.text().contains("not that host"));
+}
+
+#[test]
+fn a_refusal_that_stops_lets_the_call_be_told_and_then_ends_the_turn() {
+    let mut scene = Scene::asked("go");
+    scene.says(
+        "",
+        vec![new_call("a", "react.read", &[]), new_call("b", "react.read", &[])],
+    );
+    let request = asks_approval(&mut scene, "a");
+    decides(&mut scene, &request, Decision::DenyAndStop);
+    assert_eq!(next(&scene.timeline, &BUDGET), Next::CallTools(vec![call("a")]));
+    scene.returns("a", recovery::failed("denied_by_person", "no".into()));
+    assert_eq!(next(&scene.timeline, &BUDGET), Next::Done(TurnEnd::Cancelled));
+}
+
+#[test]
+fn an_input_request_is_waited_for_like_an_approval() {
+    let mut scene = Scene::asked("go");
+    scene.says("", vec![new_call("a", "client.pick", &[])]);
+    let id = RequestId::of(&scene.turn, &call("a"), 1);
+    let request = InputRequest {
+        input_id: id.clone(),
+        call_id: call("a"),
+        tool: "client.pick".into(),
+        message: "which one?".into(),
+        schema: None,
+        expires: None,
+    };
+    let block = request.block(&scene.turn);
+    scene.push(block);
+    assert_eq!(next(&scene.timeline, &BUDGET), Next::Wait);
+    let response = InputResponse {
+        input_id: id,
+        action: InputAction::Accept,
+        content: Some("the left one".into()),
+        by: "client".into(),
+        via: "http".into(),
+    };
+    let block = response.block(&scene.turn, &call("a"));
+    scene.push(block);
+    assert_eq!(next(&scene.timeline, &BUDGET), Next::CallTools(vec![call("a")]));
+}
+
+#[test]
+fn words_said_while_a_turn_runs_are_answered_once_more() {
+    let mut scene = Scene::asked("go");
+    scene.completes("done");
+    let steer = opening::steer_block(&scene.turn, 1, "and in French?");
+    scene.push(steer);
+    assert_eq!(next(&scene.timeline, &BUDGET), asks(2, Offer::Tools));
+    assert!(
+        scene
+            .text()
+            .ends_with("[USER MESSAGE]\n[path: ar:turn_1.user.steer.1]\nand in French?")
+    );
+    scene.completes("fini");
+    assert_eq!(next(&scene.timeline, &BUDGET), Next::Done(TurnEnd::Complete));
+
+    let mut late = Scene::asked("go");
+    for id in ["a", "b", "c"] {
+        round(&mut late, id);
+    }
+    late.completes("as far as I got");
+    let steer = opening::steer_block(&late.turn, 1, "stop there");
+    late.push(steer);
+    assert_eq!(next(&late.timeline, &BUDGET), asks(5, Offer::AnswerOnly));
+    late.completes("yes");
+    assert_eq!(next(&late.timeline, &BUDGET), Next::Done(TurnEnd::MaxIterations));
+}
+
+#[test]
+fn an_end_that_cannot_be_read_is_an_end_and_is_reported() {
+    let mut scene = Scene::asked("go");
+    let block = NewBlock::new(
+        BlockKind::ReactCompletion,
+        &scene.turn,
+        LogicalPath::react_completion(&scene.turn),
+    )
+    .text("application/json", r#"{"outcome":"from_the_future"}"#);
+    scene.push(block);
+    assert_eq!(scene.timeline.current_turn().unwrap().end, Some(TurnEnd::Failed));
+    let [error] = scene.timeline.malformed() else {
+        panic!("one block is malformed")
+    };
+    assert!(
+        error
+            .to_string()
+            .starts_with("block 4: the text of `react.completion` cannot be read: unknown variant")
+    );
+}
+
+#[test]
+fn every_outcome_is_written_and_read_by_its_own_word() {
+    for end in TurnEnd::ALL {
+        let word = serde_json::to_value(end).unwrap();
+        assert_eq!(word, end.as_str());
+        assert_eq!(serde_json::from_value::<TurnEnd>(word).unwrap(), *end);
+    }
+    assert_eq!(TurnEnd::ALL.len(), 11);
 }

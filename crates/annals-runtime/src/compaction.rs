@@ -24,7 +24,7 @@ impl Drive<'_> {
         let words = self.summary(plan).await;
         let turn = &self.turn;
         let blocks = self.session.journal.read(|timeline| {
-            let hide = round::hide_block(timeline, turn, HideReason::Ttl, plan.hides.clone());
+            let hide = round::hide_block(timeline, turn, HideReason::Compaction, plan.hides.clone());
             [plan.block(turn, words.as_deref())]
                 .into_iter()
                 .chain(hide)

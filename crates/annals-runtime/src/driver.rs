@@ -102,10 +102,8 @@ impl Drive<'_> {
                 return TurnReport::empty(outcome, error);
             };
             let blocks = timeline.turn_blocks(turn);
-            let usage_by_call: Vec<TurnUsage> = blocks
-                .iter()
-                .filter_map(|block| serde_json::from_value(block.meta().get("usage")?.clone()).ok())
-                .collect();
+            let usage_by_call: Vec<TurnUsage> =
+                blocks.iter().filter_map(|block| block.meta().usage()).collect();
             let mut usage = TurnUsage::default();
             usage_by_call.iter().for_each(|call| usage.add(*call));
             let rounds = blocks

@@ -8,6 +8,7 @@ macro_rules! kinds {
         /// A block's type. Tags are stored, so they must be kept stable; a tag that this version does not
         /// know is kept as [`BlockKind::Other`] and rendered as its text.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
         pub enum BlockKind {
             $($(#[doc = $doc])* $name,)*
             /// A host's own `x.*` type, or one from a newer version.
@@ -54,8 +55,16 @@ kinds! {
     UserAttachmentMeta = "user.attachment.meta" by "user";
     /// The attachment's content.
     UserAttachment = "user.attachment" by "user";
+    /// Text taken from a PDF or an office file that the person attached.
+    UserAttachmentText = "user.attachment.text" by "system";
+    /// A client's own system text.
+    UserInstructions = "user.instructions" by "user";
+    /// What the person said while the turn ran.
+    UserSteer = "user.steer" by "user";
     /// Which agent and model answer this turn.
     AgentLogHeader = "agent.log.header" by "system";
+    /// Which tools are offered from here on.
+    ToolsTable = "tools.table" by "system";
     /// The model's reasoning; never shown again as text.
     Thinking = "react.thinking" by "assistant";
     /// What the model said beside a call.
@@ -70,6 +79,16 @@ kinds! {
     Notice = "react.notice" by "system";
     /// What a call returned: metadata, content, or both in turn.
     ToolResult = "react.tool.result" by "tool";
+    /// A call waits for a person's permission.
+    ApprovalRequest = "approval.request" by "system";
+    /// What the person decided.
+    ApprovalDecision = "approval.decision" by "user";
+    /// A call waits for something that a person or a client gives.
+    InputRequest = "input.request" by "system";
+    /// What was given.
+    InputResponse = "input.response" by "user";
+    /// What a delegated conversation came to, after its call had its result.
+    ChildResult = "child.result" by "system";
     /// A plan's snapshot.
     Plan = "react.plan" by "assistant";
     /// Acknowledged plan steps.

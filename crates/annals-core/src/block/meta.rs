@@ -323,6 +323,6 @@ impl Extra {
     }
 }
 
-fn to_value(value: &impl Serialize) -> Value {
+pub(super) fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("plain data always serialises to JSON")
 }

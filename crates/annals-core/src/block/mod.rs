@@ -1,18 +1,22 @@
 //! The block: one immutable fact on the timeline.
 //!
 //! Keeps the domain form of a block and its draft. The JSON form is in [`json`], the typed `meta` in [`meta`],
-//! the closed set of types in [`kind`], the digest that models may see in [`digest`]. A block is never edited:
+//! the closed set of types in [`kind`], what their texts say in [`payload`], the digest that models may see in
+//! [`digest`]. A block is never edited:
 //! hiding, pruning and compaction are further blocks.
 
 mod blob;
 mod digest;
+mod fields;
 mod json;
 mod kind;
 mod meta;
+pub mod payload;
 mod word;
 
 pub use blob::{Blob, BlobDigest, DigestError};
 pub use digest::{ArtifactKind, Channel, SafeDigest, ShownError, Visibility};
+pub use fields::MessageKind;
 pub use json::{BlockJson, BlockJsonError};
 pub use kind::BlockKind;
 pub use meta::{CutParam, Extra, FileMeta, Meta, SummaryMeta};

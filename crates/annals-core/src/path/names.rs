@@ -36,6 +36,51 @@ impl LogicalPath {
         Self::build_named(turn, format_args!("user.prompt"))
     }
 
+    /// `ar:<turn>.user.instructions`.
+    pub fn user_instructions(turn: &TurnId) -> Self {
+        Self::build_named(turn, format_args!("user.instructions"))
+    }
+
+    /// `ar:<turn>.user.steer.<n>`.
+    pub fn user_steer(turn: &TurnId, n: u32) -> Self {
+        Self::build_named(turn, format_args!("user.steer.{n}"))
+    }
+
+    /// `ar:<turn>.user.attachment.text.<n>`: the text of the turn's `n`th attachment.
+    pub fn attachment_text(turn: &TurnId, n: u32) -> Self {
+        Self::build_named(turn, format_args!("user.attachment.text.{n}"))
+    }
+
+    /// `ar:<turn>.tools.table.<n>`.
+    pub fn tools_table(turn: &TurnId, n: u32) -> Self {
+        Self::build_named(turn, format_args!("tools.table.{n}"))
+    }
+
+    /// `ar:<turn>.approval.request.<call>`.
+    pub fn approval_request(turn: &TurnId, call: &CallId) -> Self {
+        Self::build_named(turn, format_args!("approval.request.{call}"))
+    }
+
+    /// `ar:<turn>.approval.decision.<call>`.
+    pub fn approval_decision(turn: &TurnId, call: &CallId) -> Self {
+        Self::build_named(turn, format_args!("approval.decision.{call}"))
+    }
+
+    /// `ar:<turn>.input.request.<call>`.
+    pub fn input_request(turn: &TurnId, call: &CallId) -> Self {
+        Self::build_named(turn, format_args!("input.request.{call}"))
+    }
+
+    /// `ar:<turn>.input.response.<call>`.
+    pub fn input_response(turn: &TurnId, call: &CallId) -> Self {
+        Self::build_named(turn, format_args!("input.response.{call}"))
+    }
+
+    /// `ar:<turn>.child.result.<call>`.
+    pub fn child_result(turn: &TurnId, call: &CallId) -> Self {
+        Self::build_named(turn, format_args!("child.result.{call}"))
+    }
+
     /// `ar:<turn>.agent.log.header`.
     pub fn agent_log_header(turn: &TurnId) -> Self {
         Self::build_named(turn, format_args!("agent.log.header"))

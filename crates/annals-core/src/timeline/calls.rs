@@ -9,8 +9,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Deserialize;
 
 use super::{Ix, NONE, push_tightly};
 use crate::block::{Block, BlockKind};
@@ -52,30 +51,6 @@ impl CallRecord {
     /// Whether this result block begins a group: the one that answers the call, or a late one for itself.
     pub(crate) fn begins_group(&self, ix: Ix) -> bool {
         ix == self.group || ix > self.settled
-    }
-}
-
-/// The text of a `react.tool.call` block.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CallText<'a> {
-    /// The tool, such as `react.write`.
-    #[serde(borrow)]
-    pub tool_id: Cow<'a, str>,
-    /// The call.
-    #[serde(borrow)]
-    pub tool_call_id: Cow<'a, str>,
-    /// The parameters as JSON text, in the model's order.
-    #[serde(borrow)]
-    pub params: Cow<'a, RawValue>,
-    /// When the call was made.
-    #[serde(borrow)]
-    pub ts: Cow<'a, str>,
-}
-
-impl<'a> CallText<'a> {
-    /// Reads a call block's text; `None` when it is not of that form.
-    pub fn parse(text: &'a str) -> Option<Self> {
-        serde_json::from_str(text).ok()
     }
 }
 

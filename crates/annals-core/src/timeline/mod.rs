@@ -9,22 +9,26 @@
 mod calls;
 mod discovery;
 mod paths;
+mod requests;
 mod turns;
 
-pub use calls::{CallRecord, CallText};
+pub use crate::block::payload::{CallText, HideReason, HideText};
+pub use calls::CallRecord;
 pub use discovery::Artifact;
+pub use requests::{Ask, Request};
 pub use turns::{Streak, Turn};
 
 use std::sync::Arc;
 
+use crate::block::payload::{PayloadError, ToolsTable};
 use crate::block::{Block, BlockKind};
 use crate::ids::{CallId, Seq, TurnId};
 use crate::plan::Plan;
 use crate::sources::SourcesPool;
-use crate::turn::outcome::HideItem;
 use crate::view::slots::Slots;
 use calls::Calls;
 use paths::Paths;
+use requests::Requests;
 use turns::Turns;
 
 /// Adds to a list that grows for as long as the conversation does. Doubling would keep up to half of it empty.
@@ -67,9 +71,12 @@ pub struct Timeline {
     paths: Paths,
     calls: Calls,
     turns: Turns,
+    requests: Requests,
     slots: Slots,
     pool: SourcesPool,
     plan: Option<Plan>,
+    tools: Option<ToolsTable>,
+    malformed: Vec<PayloadError>,
     hides: u32,
     last_summary: Option<Seq>,
 }
@@ -97,30 +104,32 @@ impl Timeline {
         let block = &self.blocks[ix as usize];
         if self.turns.begins_with(block) {
             self.calls.abandon_open(ix);
+            self.requests.forget();
         }
         self.paths.push(&self.blocks, ix);
         self.calls.push(&self.blocks, ix);
-        self.turns.push(block, ix, &self.calls);
-        self.fold_meaning(ix);
+        let turn = self.turns.push(block, ix, &self.calls);
+        let request = self.requests.push(block);
+        let meaning = self.fold_meaning(ix);
+        self.malformed
+            .extend([turn, request, meaning].into_iter().filter_map(Result::err));
         Slots::push(self, ix);
         Ok(())
     }
 
-    fn fold_meaning(&mut self, ix: Ix) {
+    fn fold_meaning(&mut self, ix: Ix) -> Result<(), PayloadError> {
         let block = &self.blocks[ix as usize];
         if !block.meta().sources.is_empty() {
             self.pool.restore(&block.meta().sources);
         }
         match &block.kind {
-            BlockKind::Plan => {
-                if let Some(plan) = block.text().and_then(|text| serde_json::from_str(text).ok()) {
-                    self.plan = Some(plan);
-                }
-            }
+            BlockKind::Plan => self.plan = Some(block.payload()?),
+            BlockKind::ToolsTable => self.tools = Some(block.payload()?),
             BlockKind::TimelineHide => self.hides += 1,
             BlockKind::RangeSummary => self.last_summary = Some(block.seq),
             _ => {}
         }
+        Ok(())
     }
 
     /// The timeline as it was when this block was the last one.
@@ -214,6 +223,40 @@ impl Timeline {
         self.calls.open()
     }
 
+    /// What the current turn waits for: requests without an answer, whose calls have no result.
+    pub fn waiting(&self) -> impl Iterator<Item = &Request> {
+        self.requests.pending(&self.calls)
+    }
+
+    /// Everything the current turn asked for, answered or not, oldest first.
+    pub fn requests(&self) -> &[Request] {
+        self.requests.list()
+    }
+
+    /// The latest request about a call of the current turn.
+    pub fn request_of(&self, call: &CallId) -> Option<&Request> {
+        self.requests
+            .list()
+            .iter()
+            .rev()
+            .find(|request| request.call == *call)
+    }
+
+    /// The call of the current turn that a person refused in a way that ends the turn.
+    pub(crate) fn stopped_by(&self) -> Option<&CallId> {
+        self.requests.stopped_by()
+    }
+
+    /// The tools that the model was last offered, if that was written down.
+    pub fn tools(&self) -> Option<&ToolsTable> {
+        self.tools.as_ref()
+    }
+
+    /// Blocks whose text has not the form of their type. They are kept and shown as text, and mean nothing else.
+    pub fn malformed(&self) -> &[PayloadError] {
+        &self.malformed
+    }
+
     /// How many `timeline.hide` blocks there are; the next one's number is one more.
     pub fn hides(&self) -> u32 {
         self.hides
@@ -235,23 +278,4 @@ impl Timeline {
     pub(crate) fn slots_mut(&mut self) -> &mut Slots {
         &mut self.slots
     }
-}
-
-/// The text of a `timeline.hide` block.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct HideText {
-    /// Who asked for it.
-    pub reason: HideReason,
-    /// What to hide.
-    pub items: Vec<HideItem>,
-}
-
-/// Why paths are hidden.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HideReason {
-    /// The model asked.
-    Hide,
-    /// The provider's cache had gone cold.
-    Ttl,
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use super::Ix;
 use super::calls::Calls;
-use crate::block::{Block, BlockKind};
+use crate::block::payload::{PayloadError, TurnEnd, TurnReport};
+use crate::block::{Block, BlockKind, MessageKind};
 use crate::ids::{Seq, TurnId};
 use crate::time::Timestamp;
-use crate::turn::TurnEnd;
 use crate::turn::protocol;
 
 /// One turn, as far as it got.
@@ -22,6 +22,10 @@ pub struct Turn {
     pub prompt: Option<Seq>,
     /// Its answer block.
     pub answer: Option<Seq>,
+    /// How often the person said something while it ran.
+    pub steers: u32,
+    /// Model calls before the last of these.
+    pub(crate) steered_at: Option<u32>,
     /// Whether it asked the person something.
     pub clarified: bool,
     /// How it ended, once it has.
@@ -76,16 +80,16 @@ impl Turns {
         self.list.last().is_none_or(|turn| turn.id != block.turn) && !self.by_id.contains_key(&block.turn)
     }
 
-    pub(crate) fn push(&mut self, block: &Block, ix: Ix, calls: &Calls) {
+    pub(crate) fn push(&mut self, block: &Block, ix: Ix, calls: &Calls) -> Result<(), PayloadError> {
         if self.begins_with(block) {
             self.by_id.insert(block.turn.clone(), self.list.len() as u32);
             self.list.push(Turn::begun(block, ix));
         }
         // A later block of an older turn (feedback on it, for one) says nothing about the running one.
         let Some(turn) = self.list.last_mut().filter(|turn| turn.id == block.turn) else {
-            return;
+            return Ok(());
         };
-        turn.push(block, calls);
+        turn.push(block, calls)
     }
 }
 
@@ -97,6 +101,8 @@ impl Turn {
             first: ix,
             prompt: None,
             answer: None,
+            steers: 0,
+            steered_at: None,
             clarified: false,
             end: None,
             steps: 0,
@@ -113,7 +119,7 @@ impl Turn {
         Seq::try_new(u64::from(self.first) + 1).expect("an index plus one is a place")
     }
 
-    fn push(&mut self, block: &Block, calls: &Calls) {
+    fn push(&mut self, block: &Block, calls: &Calls) -> Result<(), PayloadError> {
         if let Some(step) = block.meta().step {
             self.steps = self.steps.max(step);
             self.last_answer = Some(block.ts);
@@ -122,14 +128,27 @@ impl Turn {
             BlockKind::UserPrompt => self.prompt = self.prompt.or(Some(block.seq)),
             BlockKind::AssistantCompletion => self.answer = Some(block.seq),
             BlockKind::StageClarification => self.clarified = true,
-            BlockKind::ReactCompletion => self.end = block.text().and_then(TurnEnd::of_text),
+            // An end that cannot be read is an end all the same: a newer version may know more of them.
+            BlockKind::ReactCompletion => match block.payload::<TurnReport>() {
+                Ok(report) => self.end = Some(report.outcome),
+                Err(error) => {
+                    self.end = Some(TurnEnd::Failed);
+                    return Err(error);
+                }
+            },
+            BlockKind::UserSteer => {
+                self.steers += 1;
+                self.steered_at = Some(self.steps);
+                (self.answer, self.clarified) = (None, false);
+            }
             BlockKind::TimelineHide => self.hid = true,
             BlockKind::Notice => self.push_notice(block, calls),
-            BlockKind::SystemMessage if block.meta().get("kind") == Some("context_limit".into()) => {
+            BlockKind::SystemMessage if block.meta().message_kind() == Some(MessageKind::ContextLimit) => {
                 self.context_limit = Some(block.seq);
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn push_notice(&mut self, block: &Block, calls: &Calls) {

@@ -13,5 +13,5 @@ pub mod protocol;
 pub mod recovery;
 pub mod round;
 
+pub use crate::block::payload::{TurnEnd, TurnReport, TurnUsage};
 pub use next::{Budget, CallModel, Next, Offer, next};
-pub use opening::{TurnEnd, TurnReport, TurnUsage};

@@ -37,7 +37,7 @@ pub enum Next {
     CallTools(Vec<CallId>),
     /// Summarise before going on.
     Compact(Box<CompactionPlan>),
-    /// Nothing until somebody prompts.
+    /// Nothing until somebody prompts, or answers what [`Timeline::waiting`] lists.
     Wait,
     /// Write down that the turn ended so.
     Done(TurnEnd),
@@ -69,9 +69,8 @@ pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
     else {
         return Next::Wait;
     };
-    let open: Vec<CallId> = timeline.open_calls().map(|call| call.id.clone()).collect();
-    if !open.is_empty() {
-        return Next::CallTools(open);
+    if let Some(next) = calls(timeline) {
+        return next;
     }
     if turn.answer.is_some() {
         let late = turn.steps > budget.max_iterations;
@@ -92,9 +91,12 @@ pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
         return Next::Compact(Box::new(plan));
     }
     match turn.steps {
-        steps if steps > budget.max_iterations => Next::Done(TurnEnd::MaxIterations),
+        // Words that came after the last answer are answered, once.
+        steps if steps > budget.max_iterations && turn.steered_at != Some(steps) => {
+            Next::Done(TurnEnd::MaxIterations)
+        }
         steps => {
-            let offer = if steps == budget.max_iterations {
+            let offer = if steps >= budget.max_iterations {
                 Offer::AnswerOnly
             } else {
                 Offer::Tools
@@ -104,6 +106,30 @@ pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
                 offer,
             })
         }
+    }
+}
+
+/// What is to be done about calls without a result. Those after a call that waits wait too, because results are
+/// written in the order of the calls.
+fn calls(timeline: &Timeline) -> Option<Next> {
+    let open: Vec<&CallId> = timeline.open_calls().map(|call| &call.id).collect();
+    if let Some(stopped_by) = timeline.stopped_by() {
+        return Some(match open.contains(&stopped_by) {
+            true => Next::CallTools(vec![stopped_by.clone()]),
+            false => Next::Done(TurnEnd::Cancelled),
+        });
+    }
+    let waits = |call: &CallId| timeline.waiting().any(|request| request.call == *call);
+    let ready: Vec<CallId> = open
+        .iter()
+        .copied()
+        .take_while(|call| !waits(call))
+        .cloned()
+        .collect();
+    match (open.is_empty(), ready.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(Next::Wait),
+        (false, false) => Some(Next::CallTools(ready)),
     }
 }
 

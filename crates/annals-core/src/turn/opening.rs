@@ -1,117 +1,11 @@
 //! The blocks that begin and end a turn.
 
-use serde::{Deserialize, Serialize};
-
-use crate::block::{BlockKind, Body, FileMeta, Meta, NewBlock, SafeDigest};
+use crate::block::payload::TurnReport;
+use crate::block::{BlockKind, Body, FileMeta, MessageKind, Meta, NewBlock, SafeDigest};
 use crate::ids::{Sid, TurnId};
-use crate::path::{Folder, LogicalPath};
+use crate::path::{Folder, LogicalPath, PathError};
 use crate::sources::{SourceRow, SourceType};
 use crate::timeline::Timeline;
-
-/// How a turn ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TurnEnd {
-    /// With an answer.
-    Complete,
-    /// With questions to the person.
-    Clarify,
-    /// At the limit of model calls.
-    MaxIterations,
-    /// After the same violation several times in a row.
-    ProtocolViolation,
-    /// The provider failed for good.
-    ModelError,
-    /// Somebody cancelled it.
-    Cancelled,
-    /// The process died, and the next prompt closed it.
-    Interrupted,
-}
-
-impl TurnEnd {
-    /// The word in `react.completion`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TurnEnd::Complete => "complete",
-            TurnEnd::Clarify => "clarify",
-            TurnEnd::MaxIterations => "max_iterations",
-            TurnEnd::ProtocolViolation => "protocol_violation",
-            TurnEnd::ModelError => "model_error",
-            TurnEnd::Cancelled => "cancelled",
-            TurnEnd::Interrupted => "interrupted",
-        }
-    }
-
-    /// Whether the person got what a turn is for.
-    pub fn is_success(self) -> bool {
-        matches!(self, TurnEnd::Complete | TurnEnd::Clarify)
-    }
-
-    pub(crate) fn of_text(text: &str) -> Option<Self> {
-        serde_json::from_str::<TurnReport>(text)
-            .ok()
-            .map(|report| report.outcome)
-    }
-}
-
-/// Tokens of a turn by bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TurnUsage {
-    /// All input tokens, those read from or written to the provider's cache among them.
-    pub input_tokens: u64,
-    /// Of these, read from the provider's cache.
-    pub cache_read_tokens: u64,
-    /// Of these, written to the provider's cache.
-    pub cache_write_tokens: u64,
-    /// Output tokens.
-    pub output_tokens: u64,
-}
-
-impl TurnUsage {
-    /// Adds another call's tokens.
-    pub fn add(&mut self, other: TurnUsage) {
-        self.input_tokens += other.input_tokens;
-        self.cache_read_tokens += other.cache_read_tokens;
-        self.cache_write_tokens += other.cache_write_tokens;
-        self.output_tokens += other.output_tokens;
-    }
-}
-
-/// The text of a `react.completion` block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TurnReport {
-    /// How the turn ended.
-    pub outcome: TurnEnd,
-    /// Tool calls made.
-    pub rounds: u32,
-    /// Model calls made.
-    pub iterations: u32,
-    /// Tokens used.
-    pub usage: TurnUsage,
-    /// Tokens of each model call, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub usage_by_call: Vec<TurnUsage>,
-    /// From the prompt to the end.
-    pub elapsed_ms: u64,
-    /// Why, when it did not end well.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-impl TurnReport {
-    /// The report of a turn that did nothing.
-    pub fn empty(outcome: TurnEnd, error: Option<String>) -> Self {
-        TurnReport {
-            outcome,
-            rounds: 0,
-            iterations: 0,
-            usage: TurnUsage::default(),
-            usage_by_call: Vec::new(),
-            elapsed_ms: 0,
-            error,
-        }
-    }
-}
 
 /// An attachment that passed the checks.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,7 +54,7 @@ impl Opening {
                 NewBlock::new(BlockKind::UserAttachmentMeta, turn, path.clone()).json(&attached.digest);
             meta.meta.sources = std::mem::take(&mut changed).into();
             if let Some(summary) = attached.summary {
-                meta.meta = meta.meta.with("summary", summary);
+                meta.meta = meta.meta.with_attachment_summary(&summary);
             }
             let mut content =
                 NewBlock::new(BlockKind::UserAttachment, turn, path).mime(&attached.digest.mime);
@@ -199,6 +93,35 @@ pub fn source_row(digest: &SafeDigest) -> Option<SourceRow> {
         size_bytes: digest.size_bytes,
         ..row
     })
+}
+
+/// What a person said while the turn ran, the `n`th time. It stands where it was taken in, between steps.
+pub fn steer_block(turn: &TurnId, n: u32, text: &str) -> NewBlock {
+    let path = LogicalPath::user_steer(turn, n);
+    NewBlock::new(BlockKind::UserSteer, turn, path).text("text/markdown", text)
+}
+
+/// A client's own system text for this turn. It belongs between the prompt and [`BlockKind::AgentLogHeader`].
+pub fn instructions_block(turn: &TurnId, text: &str) -> NewBlock {
+    let path = LogicalPath::user_instructions(turn);
+    NewBlock::new(BlockKind::UserInstructions, turn, path).text("text/markdown", text)
+}
+
+/// The text of the turn's `n`th attachment, after that attachment's content block.
+pub fn attachment_text_block(turn: &TurnId, n: u32, attachment: &LogicalPath, text: &str) -> NewBlock {
+    let path = LogicalPath::attachment_text(turn, n);
+    let meta = Meta::EMPTY.with_attachment_path(attachment);
+    NewBlock::new(BlockKind::UserAttachmentText, turn, path)
+        .text("text/plain", text)
+        .meta(meta)
+}
+
+/// A notice of the system's own.
+pub fn system_message(turn: &TurnId, kind: &MessageKind, text: &str) -> Result<NewBlock, PathError> {
+    let path = LogicalPath::system_message(turn, kind.as_str())?;
+    Ok(NewBlock::new(BlockKind::SystemMessage, turn, path)
+        .text("text/plain", text)
+        .meta(Meta::EMPTY.with_message_kind(kind)))
 }
 
 /// The answer.

@@ -2,41 +2,11 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::Serialize;
 
+pub use crate::block::payload::{HideItem, Notice};
 use crate::block::{Blob, FileMeta, NewBlock, SafeDigest, ShownError};
-use crate::path::LogicalPath;
 use crate::sources::SourceRow;
-
-/// What went wrong with a call, or was changed for it: the text of a `react.notice` block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Notice {
-    /// A stable code such as `protocol_violation.path_rewritten`.
-    pub code: String,
-    /// One sentence for the model.
-    pub message: String,
-    /// Further facts, flat beside the two.
-    #[serde(flatten)]
-    pub facts: Map<String, Value>,
-}
-
-impl Notice {
-    /// A notice with this code and message.
-    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Notice {
-            code: code.into(),
-            message: message.into(),
-            facts: Map::new(),
-        }
-    }
-
-    /// With a further fact.
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.facts.insert(name.to_owned(), value.into());
-        self
-    }
-}
 
 /// Everything a finished tool call wants on the timeline.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -159,16 +129,4 @@ pub enum Content {
     Bare,
     /// No content block at all: the file was not produced.
     Absent,
-}
-
-/// One path to hide and what to say in its place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HideItem {
-    /// What to hide.
-    pub path: LogicalPath,
-    /// What stands in its place.
-    pub replacement: String,
-    /// Blocks before this one stay as they are, so that the cached prefix stays too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from_seq: Option<crate::ids::Seq>,
 }

@@ -7,7 +7,8 @@ use super::outcome::{
     Artifact, Content, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput,
 };
 use crate::block::{
-    ArtifactKind, Blob, BlockKind, CutParam, FileMeta, Meta, NewBlock, SafeDigest, ShownError, Visibility,
+    ArtifactKind, Blob, BlockKind, Channel, CutParam, FileMeta, Meta, NewBlock, SafeDigest, ShownError,
+    Visibility,
 };
 use crate::ids::{CallId, Sid, TurnId};
 use crate::limits;
@@ -66,7 +67,7 @@ pub fn answer_blocks(turn: &TurnId, step: u32, ts: Timestamp, answer: &NewAnswer
     let mut blocks: Vec<NewBlock> = thinking_block(turn, step, answer).into_iter().collect();
     if let (Some(call), false) = (answer.calls.first(), answer.notes.trim().is_empty()) {
         let notes = NewBlock::new(BlockKind::Notes, turn, LogicalPath::notes(turn, &call.id));
-        let meta = stepped().with("channel", "timeline_text");
+        let meta = stepped().with_channel(Channel::TimelineText);
         blocks.push(notes.text("text/markdown", answer.notes.trim()).meta(meta));
     }
     for (n, call) in answer.calls.iter().enumerate() {
@@ -91,14 +92,11 @@ pub fn thinking_block(turn: &TurnId, step: u32, answer: &NewAnswer) -> Option<Ne
         .thinking
         .as_ref()
         .filter(|text| !text.is_empty() || answer.signature.is_some())?;
-    let mut meta = Meta {
+    let meta = Meta {
         step: Some(step),
         ..Meta::EMPTY
     }
-    .with("hidden", true);
-    if let Some(signature) = &answer.signature {
-        meta = meta.with("signature", signature.clone());
-    }
+    .with_reasoning(answer.signature.as_deref());
     let block = NewBlock::new(BlockKind::Thinking, turn, LogicalPath::thinking(turn, step));
     Some(block.text("text/plain", thinking.as_str()).meta(meta))
 }

@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 
 use super::slots::{Shows, Slot};
 use super::{cut, template};
+use crate::block::payload::HideItem;
 use crate::block::{Block, BlockKind, NewBlock, SafeDigest, SummaryMeta};
 use crate::ids::{CallId, Seq, TurnId};
 use crate::limits;
 use crate::path::LogicalPath;
 use crate::timeline::{Ix, Timeline};
 use crate::tokens;
-use crate::turn::outcome::HideItem;
 use crate::view::Layout;
 
 /// How much of the view may stay.

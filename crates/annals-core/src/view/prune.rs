@@ -7,12 +7,12 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::cut;
+use crate::block::payload::HideItem;
 use crate::block::{Blob, Block, BlockKind, Body};
 use crate::path::LogicalPath;
 use crate::settings::SessionSettings;
 use crate::time::Timestamp;
 use crate::timeline::{CallText, Timeline};
-use crate::turn::outcome::HideItem;
 
 /// What to hide, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]

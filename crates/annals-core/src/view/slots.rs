@@ -4,11 +4,11 @@
 //! turned into text only when somebody renders. Each change of existing slots opens a new *epoch* and remembers from
 //! where the prefix changed, so a renderer redoes only what it must.
 
+use crate::block::payload::HideItem;
 use crate::block::{Block, BlockKind};
 use crate::ids::TurnId;
 use crate::path::LogicalPath;
 use crate::timeline::{HideText, Ix, NONE, Timeline, ix_of, push_tightly};
-use crate::turn::outcome::HideItem;
 use crate::view::{cut, template};
 
 /// What a slot shows.
@@ -119,8 +119,14 @@ impl Slots {
             BlockKind::RangeSummary if block.meta().summary.is_some() => {
                 Slots::start_at_summary(timeline, &block, ix);
             }
-            BlockKind::Thinking if block.meta().get("signature").is_none() => {}
-            BlockKind::Plan | BlockKind::ReactCompletion => {}
+            BlockKind::Thinking if block.meta().signature().is_none() => {}
+            BlockKind::Plan
+            | BlockKind::ReactCompletion
+            | BlockKind::ToolsTable
+            | BlockKind::ApprovalRequest
+            | BlockKind::ApprovalDecision
+            | BlockKind::InputRequest
+            | BlockKind::InputResponse => {}
             BlockKind::ToolResult => Slots::push_result(timeline, &block, ix),
             _ => {
                 let tokens = template::tokens_of(timeline, &block);
@@ -325,6 +331,8 @@ fn is_opening(block: &Block, turn: &TurnId) -> bool {
         block.kind,
         BlockKind::TurnHeader
             | BlockKind::UserPrompt
+            | BlockKind::UserInstructions
+            | BlockKind::UserSteer
             | BlockKind::UserAttachmentMeta
             | BlockKind::UserAttachment
     );

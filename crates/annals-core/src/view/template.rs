@@ -6,18 +6,16 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
 use super::part::{Part, PartBody, Place};
 use super::render::Layout;
 use super::slots::{Shows, Slot, cut_tokens};
 use super::{arguments, cut};
+use crate::block::payload::{ChildResult, HideItem};
 use crate::block::{Block, BlockKind, Body, SafeDigest};
 use crate::ids::Sid;
 use crate::limits;
 use crate::path::LogicalPath;
 use crate::timeline::{CallRecord, CallText, Ix, NONE, Timeline};
-use crate::turn::outcome::HideItem;
 
 /// Tokens of a template's own text, estimated from its length: paths and ids cost about a token every three bytes.
 pub(crate) fn head_tokens(bytes: usize) -> u32 {
@@ -90,6 +88,12 @@ impl Templates<'_> {
         match &block.kind {
             BlockKind::TurnHeader => self.one(Place::User, format!("[TURN {t}] ts={}", block.ts)),
             BlockKind::UserPrompt => self.with_text(Place::User, format!("[USER MESSAGE]\n[path: {path}]\n")),
+            BlockKind::UserSteer => self.with_text(Place::User, format!("[USER MESSAGE]\n[path: {path}]\n")),
+            BlockKind::UserInstructions => {
+                self.with_text(Place::User, format!("[USER INSTRUCTIONS]\n[path: {path}]\n"))
+            }
+            BlockKind::UserAttachmentText => self.attachment_text(),
+            BlockKind::ChildResult => self.child_result(),
             BlockKind::UserAttachmentMeta => self.attachment(),
             BlockKind::UserAttachment => self.with_content(Place::User, String::new()),
             BlockKind::AgentLogHeader => self.with_text(Place::User, "[AI Agent] ".into()),
@@ -121,7 +125,14 @@ impl Templates<'_> {
                 )
             }
             BlockKind::Other(_) => self.with_content(self.beside(), String::new()),
-            BlockKind::Plan | BlockKind::ReactCompletion | BlockKind::TimelineHide => Vec::new(),
+            BlockKind::Plan
+            | BlockKind::ReactCompletion
+            | BlockKind::TimelineHide
+            | BlockKind::ToolsTable
+            | BlockKind::ApprovalRequest
+            | BlockKind::ApprovalDecision
+            | BlockKind::InputRequest
+            | BlockKind::InputResponse => Vec::new(),
         }
     }
 
@@ -216,8 +227,8 @@ impl Templates<'_> {
     }
 
     fn thinking(&self) -> Vec<Part> {
-        match (self.layout, self.block.meta().get("signature")) {
-            (Layout::Chat, Some(Value::String(signature))) => self.with_text(
+        match (self.layout, self.block.meta().signature()) {
+            (Layout::Chat, Some(signature)) => self.with_text(
                 Place::Thinking {
                     signature: signature.into(),
                 },
@@ -240,11 +251,7 @@ impl Templates<'_> {
             .as_ref()
             .map(|path| path.rel().file_name().to_owned());
         let mut head = format!("[USER ATTACHMENT] {} | {}", name.unwrap_or_default(), digest.mime);
-        let summary = self
-            .block
-            .meta()
-            .get("summary")
-            .and_then(|summary| summary.as_str().map(str::to_owned));
+        let summary = self.block.meta().attachment_summary();
         let size = digest.size_bytes.map(|bytes| format!("{bytes} bytes"));
         if let Some(summary) = summary.or(size) {
             let _ = write!(head, "\nsummary: {summary}");
@@ -254,6 +261,41 @@ impl Templates<'_> {
             let _ = write!(head, "\n[physical_path: {physical}]");
         }
         self.one(Place::User, head)
+    }
+
+    /// Text taken from an attachment. A PDF is shown as a document, so of its text only the place is told.
+    fn attachment_text(&self) -> Vec<Part> {
+        let of = self.block.meta().attachment_path();
+        let name = of
+            .as_ref()
+            .map_or("", |path| path.as_str().rsplit('/').next().unwrap_or_default());
+        let head = format!("[USER ATTACHMENT TEXT] {name}\n[path: {}]", path_text(self.block));
+        let is_document = of
+            .and_then(|path| self.timeline.latest(&path))
+            .is_some_and(|attachment| attachment.blob().is_some());
+        match is_document {
+            true => self.one(Place::User, head),
+            false => self.with_text(Place::User, head + "\n"),
+        }
+    }
+
+    fn child_result(&self) -> Vec<Part> {
+        let Ok(child) = self.block.payload::<ChildResult>() else {
+            return self.with_text(Place::User, "[CHILD RESULT]\n".into());
+        };
+        let mut head = format!(
+            "[CHILD RESULT {}] {}\n[path: {}]",
+            child.call_id,
+            child.outcome.as_str(),
+            path_text(self.block)
+        );
+        for file in &child.files {
+            let _ = write!(head, "\n- {file}");
+        }
+        head.push('\n');
+        let path = self.block.path.as_ref().map(LogicalPath::as_str);
+        let answer = cut::cut(&child.answer, cap_of(&self.block.kind), path).into_owned();
+        vec![self.part(Place::User, head, PartBody::Text(answer.into()))]
     }
 
     fn code(&self) -> Vec<Part> {

@@ -199,5 +199,5 @@ fn note(cx: &ToolCx, content: &str) -> NewBlock {
         LogicalPath::note(cx.turn(), cx.call()),
     )
     .text("text/markdown", content)
-    .meta(Meta::of_call(cx.call()))
+    .meta(Meta::of_call(cx.call()).with_channel(Channel::Internal))
 }

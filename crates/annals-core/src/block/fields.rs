@@ -1,0 +1,143 @@
+//! Fields of a block's metadata that belong to one kind of block, by type instead of by name.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use super::payload::TurnUsage;
+use super::{BlobDigest, Channel, Meta};
+use crate::path::LogicalPath;
+
+const ATTACHMENT_PATH: &str = "attachment_path";
+const CHANNEL: &str = "channel";
+const HIDDEN: &str = "hidden";
+const KIND: &str = "kind";
+const PROMPT_DIGEST: &str = "prompt_digest";
+const SIGNATURE: &str = "signature";
+const SUMMARY: &str = "summary";
+const SYSTEM_DIGEST: &str = "system_digest";
+const USAGE: &str = "usage";
+
+/// What a `system.message` is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MessageKind {
+    /// Old blocks were shortened, because the provider's cache had gone cold.
+    CacheTtlPruned,
+    /// The provider refused a prompt for its length.
+    ContextLimit,
+    /// A host's own.
+    Other(Arc<str>),
+}
+
+impl MessageKind {
+    /// The word in `meta.kind` and at the end of the block's path.
+    pub fn as_str(&self) -> &str {
+        match self {
+            MessageKind::CacheTtlPruned => "cache_ttl_pruned",
+            MessageKind::ContextLimit => "context_limit",
+            MessageKind::Other(kind) => kind,
+        }
+    }
+
+    /// The kind with this word.
+    pub fn from_word(word: &str) -> Self {
+        match word {
+            "cache_ttl_pruned" => MessageKind::CacheTtlPruned,
+            "context_limit" => MessageKind::ContextLimit,
+            other => MessageKind::Other(other.into()),
+        }
+    }
+}
+
+impl Meta {
+    /// What a `system.message` is about.
+    pub fn message_kind(&self) -> Option<MessageKind> {
+        self.field::<String>(KIND)
+            .map(|word| MessageKind::from_word(&word))
+    }
+
+    /// As a system message of this kind.
+    pub fn with_message_kind(self, kind: &MessageKind) -> Self {
+        self.with(KIND, kind.as_str())
+    }
+
+    /// The vendor's proof of some reasoning.
+    pub fn signature(&self) -> Option<String> {
+        self.field(SIGNATURE)
+    }
+
+    /// As reasoning, which is never shown as text, with the vendor's proof of it.
+    pub fn with_reasoning(self, signature: Option<&str>) -> Self {
+        let meta = self.with(HIDDEN, true);
+        match signature {
+            Some(signature) => meta.with(SIGNATURE, signature),
+            None => meta,
+        }
+    }
+
+    /// Tokens of the model call that wrote this block first.
+    pub fn usage(&self) -> Option<TurnUsage> {
+        self.field(USAGE)
+    }
+
+    /// With the tokens of the model call that wrote this block first.
+    pub fn with_usage(self, usage: &TurnUsage) -> Self {
+        self.with(USAGE, super::meta::to_value(usage))
+    }
+
+    /// SHA-256 of the prompt, as it was sent, that this block answers.
+    pub fn prompt_digest(&self) -> Option<BlobDigest> {
+        self.field(PROMPT_DIGEST)
+    }
+
+    /// With the digest of the prompt that this block answers.
+    pub fn with_prompt_digest(self, digest: &BlobDigest) -> Self {
+        self.with(PROMPT_DIGEST, digest.to_string())
+    }
+
+    /// SHA-256 of the system text; the text is in the artifact store.
+    pub fn system_digest(&self) -> Option<BlobDigest> {
+        self.field(SYSTEM_DIGEST)
+    }
+
+    /// With the digest of the system text.
+    pub fn with_system_digest(self, digest: &BlobDigest) -> Self {
+        self.with(SYSTEM_DIGEST, digest.to_string())
+    }
+
+    /// Where the text of a note appears.
+    pub fn channel(&self) -> Option<Channel> {
+        self.field(CHANNEL)
+    }
+
+    /// On this channel.
+    pub fn with_channel(self, channel: Channel) -> Self {
+        self.with(CHANNEL, channel.as_str())
+    }
+
+    /// What is in an attachment, in one line.
+    pub fn attachment_summary(&self) -> Option<String> {
+        self.field(SUMMARY)
+    }
+
+    /// With one line on what is in an attachment.
+    pub fn with_attachment_summary(self, summary: &str) -> Self {
+        self.with(SUMMARY, summary)
+    }
+
+    /// The attachment that a text was taken from.
+    pub fn attachment_path(&self) -> Option<LogicalPath> {
+        self.field(ATTACHMENT_PATH)
+    }
+
+    /// As text taken from this attachment.
+    pub fn with_attachment_path(self, path: &LogicalPath) -> Self {
+        self.with(ATTACHMENT_PATH, path.as_str())
+    }
+
+    /// A further field of this type; one of another type is kept, and read as absent.
+    fn field<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_value(self.get(name)?).ok()
+    }
+}
