@@ -6,7 +6,7 @@ default:
 
 # a whole conversation in a minute: no key, no network
 demo:
-    cargo run --release -- demo
+    cargo run -- demo
 
 # everything that must hold: setup, tidy, fmt, clippy, tests, doc tests, instruction budgets
 test:

@@ -22,8 +22,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::Usage;
 use crate::flags::Flags;
-use crate::json::Json;
-use crate::repository::cargo;
+use crate::repository::{cargo, target};
 use peers::Peers;
 use run::Run;
 use workload::{Effort, System};
@@ -167,20 +166,6 @@ fn show(run: &Run) {
         .filter(|figure| figure.is_met() == Some(false))
         .count();
     println!("{missed} targets missed");
-}
-
-/// The folder that cargo builds into.
-fn target() -> anyhow::Result<PathBuf> {
-    let said = cargo(&["metadata", "--format-version", "1", "--no-deps"])
-        .output()
-        .context("cannot start cargo")?;
-    let json = Json::parse_all(&String::from_utf8_lossy(&said.stdout))?;
-    let folder = json
-        .first()
-        .and_then(|json| json.get("target_directory")?.as_text());
-    folder
-        .map(PathBuf::from)
-        .context("cargo does not say where it builds")
 }
 
 /// A folder for what is written while measuring, gone when the run is over. Below the target folder, so that it is on

@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
+use crate::json::Json;
+
 /// One crate below `crates/`.
 pub(crate) struct Crate {
     pub(crate) name: String,
@@ -67,10 +69,16 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// A program on the search path.
-pub(crate) fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
+/// The folder that cargo builds into.
+pub(crate) fn target() -> anyhow::Result<PathBuf> {
+    let said = cargo(&["metadata", "--format-version", "1", "--no-deps"])
+        .output()
+        .context("cannot start cargo")?;
+    let json = Json::parse_all(&String::from_utf8_lossy(&said.stdout))?;
+    let folder = json
+        .first()
+        .and_then(|json| json.get("target_directory")?.as_text());
+    folder
+        .map(PathBuf::from)
+        .context("cargo does not say where it builds")
 }

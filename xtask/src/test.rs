@@ -4,8 +4,13 @@
 //! once each: the former only type-checks, the latter generate code. Instructions are counted in an optimised build of
 //! the core alone.
 
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use annals_requirements::{LEFT_OUT_FILE, program};
+
 use crate::flags::Flags;
-use crate::repository::{cargo, program};
+use crate::repository::{cargo, target};
 use crate::stage::Stages;
 use crate::{bench, setup, tidy};
 
@@ -15,8 +20,14 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let skips_setup = flags.switch("--no-setup");
     flags.done()?;
     if !skips_setup {
-        setup::prepare();
+        setup::prepare()?;
     }
+    let left_out = target()?.join("left-out.txt");
+    let _ = std::fs::remove_file(&left_out);
+    let listing = |mut command: Command| {
+        command.env(LEFT_OUT_FILE, &left_out);
+        command
+    };
     let mut stages = Stages::new(6);
     stages.stage("tidy", "cargo xtask tidy", tidy::check)?;
     stages.command("fmt", cargo(&["fmt", "--all", "--check"]))?;
@@ -28,13 +39,17 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         Some(_) => cargo(&["nextest", "run", "--workspace"]),
         None => cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"]),
     };
-    stages.command("tests", tests)?;
+    stages.command("tests", listing(tests))?;
     stages.command("doc tests", cargo(&["test", "--workspace", "--doc"]))?;
     let budgets = ["--check-budgets".to_owned()];
     stages.stage("budgets", "cargo xtask bench --check-budgets", || {
         bench::run(&budgets)
     })?;
     stages.summary();
+    let left_out = std::fs::read_to_string(&left_out).unwrap_or_default();
+    for line in left_out.lines().collect::<BTreeSet<_>>() {
+        println!("left out {line}");
+    }
     println!("all stages passed");
     Ok(())
 }

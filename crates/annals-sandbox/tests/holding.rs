@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use annals_requirements::{Requirement, met};
 use annals_sandbox::facts::Facts;
 use annals_sandbox::{
     Backend, Bind, CommandResult, CommandRun, FailureKind, FilesRead, FilesWrite, Isolation, Language, Layer,
@@ -329,7 +330,7 @@ async fn a_bound_directory_is_readable_and_a_bound_socket_answers() {
         "{}",
         result.stderr
     );
-    if !sandbox.capabilities().languages.contains(&Language::Python) {
+    if !met(Requirement::Python) {
         return;
     }
     let talk = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/given/context.sock'); \

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use annals_requirements::program;
 use anyhow::{Context as _, bail};
 
 use super::process::{self, Echo};
 use super::workload::System;
-use crate::repository::{program, root};
+use crate::repository::root;
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(15 * 60);
 

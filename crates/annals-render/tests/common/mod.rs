@@ -2,11 +2,12 @@
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part")]
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use annals_render::{Limits, Renderer, Source};
+use annals_requirements::{Requirement, met, program};
 
 /// One renderer for all tests of a file: fonts are parsed once. A busy machine must not make a test fail.
 pub static RENDERER: LazyLock<Renderer> = LazyLock::new(patient_renderer);
@@ -58,6 +59,9 @@ pub fn pdf_pages(bytes: &[u8]) -> Vec<String> {
 
 /// The text as poppler's `pdftotext` reads it; `None` when that is not installed.
 pub fn pdf_text_by_poppler(bytes: &[u8]) -> Option<String> {
+    if !met(Requirement::Poppler) {
+        return None;
+    }
     let pdftotext = program("pdftotext")?;
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), bytes).expect("written");
@@ -77,16 +81,11 @@ pub fn squeeze(text: &str) -> String {
         .collect()
 }
 
-/// A program on the search path.
-pub fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
-}
-
 /// Converts an office file to PDF; `None` when LibreOffice is not installed.
 pub fn by_libreoffice(name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+    if !met(Requirement::LibreOffice) {
+        return None;
+    }
     let soffice = program("soffice")?;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join(name);

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use annals_requirements::{Requirement, met};
 use annals_sandbox::{
     Backend, Bind, CodeRun, FailureKind, Language, Local, Op, OpResult, SandboxSpec, TrustedHost,
 };
@@ -24,10 +25,6 @@ annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
 const ORDINARY: u32 = 65533;
 
 const AT_ONCE: usize = 4;
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
 
 fn spec(outside: &Outside) -> SandboxSpec {
     let mut spec = SandboxSpec::new(outside.workspace());
@@ -94,7 +91,7 @@ async fn every_attempt_succeeds_without_walls() {
     let escaped = escaped(&TrustedHost::new(), &read_only, &outside).await;
     let possible = ATTEMPTS
         .iter()
-        .filter(|attempt| attempt.real == Real::Anyone || is_root());
+        .filter(|attempt| attempt.real == Real::Anyone || annals_requirements::is_root());
     let unreal: Vec<_> = possible
         .map(|attempt| attempt.name)
         .filter(|name| !escaped.contains(name))
@@ -108,7 +105,7 @@ async fn every_attempt_succeeds_without_walls() {
 /// Runs the two tests above once more as somebody without rights.
 #[test]
 fn the_same_holds_for_an_ordinary_user() {
-    if !is_root() {
+    if !met(Requirement::Root) {
         return;
     }
     let mut command = Command::new("/proc/self/exe");
