@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use annals::core::view::{Message, Messages, PieceBody};
-use annals::model::{AnyModel, Event, EventStream, ModelError, Request, StopReason, Usage, Window};
+use annals::model::{Event, EventStream, ModelError, Request, StopReason, Usage, Window};
 use annals::prelude::*;
 use futures::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
@@ -102,7 +102,7 @@ impl Scripted {
 }
 
 #[async_trait]
-impl AnyModel for Scripted {
+impl Model for Scripted {
     fn name(&self) -> &str {
         "scripted"
     }

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
+use annals::Agent;
 use annals::core::ids::{ConversationId, SkillName};
 use annals::core::skill::Skill;
 use annals::core::timeline::Timeline;
 use annals::embed::{Embedder, StaticTable};
 use annals::model::{
-    self, AnyModel, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, ModelError, ModelName, OpenError,
-    Provider, Request, Window,
+    self, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, Model, ModelError, ModelName, OpenError, Provider,
+    Request, Window,
 };
 use annals::render::Renderer;
 use annals::runtime::RunError;
 use annals::sandbox::{Backend, Registry};
 use annals::store::{ArtifactStore, BlockLog, SqliteLog, SqliteOptions, SqliteRecall, Workspace};
-use annals::tools::ConversationCx;
 use annals::tools::skills::Skills;
 use annals::tools::web::WebSettings;
-use annals::{Agent, Model};
+use annals::tools::{self, ConversationCx, Tool};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
@@ -49,17 +49,17 @@ impl Setup {
     pub(crate) async fn open(config: Config, needs: Needs) -> Result<Self, Failure> {
         let model = match needs {
             Needs::Model => named_model(&config)?,
-            Needs::NoModel => Model::from_model(Arc::new(Unasked)),
+            Needs::NoModel => Arc::new(Unasked),
         };
         Self::with_model(config, model).await
     }
 
     /// Opens everything but the model, which is given.
-    pub(crate) async fn with_model(config: Config, model: Model) -> Result<Self, Failure> {
+    pub(crate) async fn with_model(config: Config, model: Arc<dyn Model>) -> Result<Self, Failure> {
         let (log, recall) = open_log(&config.store.value, embedder(&config.embeddings)?)?;
         let artifacts = open_artifacts(&config.artifacts.value)?;
         let skills: Arc<dyn Skills> = Arc::new(read_skills(&config.skills.value));
-        let tools = annals::tools::builtin(web_settings(&config)?, &Renderer::new());
+        let tools = built_in_tools(&config)?;
         let mut builder = Agent::builder()
             .model(model)
             .tools(tools)
@@ -125,21 +125,26 @@ pub(crate) fn conversation_id(text: &str) -> Result<ConversationId, Failure> {
     ConversationId::parse(text).map_err(Failure::usage)
 }
 
-fn named_model(config: &Config) -> Result<Model, Failure> {
+/// Every tool that comes with Annals.
+fn built_in_tools(config: &Config) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+    let mut built_in = tools::builtin();
+    built_in.extend(tools::web::all(web_settings(config)?));
+    built_in.extend(tools::rendering::all(&Renderer::new()));
+    Ok(built_in)
+}
+
+fn named_model(config: &Config) -> Result<Arc<dyn Model>, Failure> {
     let Some(name) = &config.model else {
         return Err(Failure::usage(
             "no model is configured: give `--model`, set `ANNALS_MODEL`, or try `annals demo`, which needs none",
         ));
     };
-    let mut model = Model::parse(&name.value).map_err(Failure::usage)?;
-    if let Some(url) = &config.base_url {
-        model = model.base_url(&url.value);
-    }
-    match model.open() {
-        Ok(_) => Ok(model),
-        Err(error @ OpenError::Script(_)) => Err(Failure::usage(sentence(error))),
-        Err(error) => Err(Failure::environment(error)),
-    }
+    let mut spec = model::spec_from_env(name.value.parse().map_err(Failure::usage)?);
+    spec.base_url = config.base_url.as_ref().map(|url| url.value.clone());
+    model::open(&spec).map_err(|error| match error {
+        OpenError::Script(_) => Failure::usage(sentence(&error)),
+        error => Failure::environment(error),
+    })
 }
 
 /// An error with what caused it, on one line.
@@ -272,7 +277,7 @@ pub(crate) fn read_skills(folder: &Path) -> BTreeMap<SkillName, Skill> {
 struct Unasked;
 
 #[async_trait]
-impl AnyModel for Unasked {
+impl Model for Unasked {
     fn name(&self) -> &str {
         "none"
     }

@@ -2,15 +2,26 @@
 //!
 //! The vocabulary is o200k. Providers differ by some percent; what matters is that every count is made the
 //! same way, once, and kept with the block. A provider's own usage figures are recorded beside, never mixed in.
+//! Without the feature `tokenizer` texts are estimated, see `tokens/estimate.rs`.
+
+#[cfg(any(test, not(feature = "tokenizer")))]
+mod estimate;
 
 use crate::limits;
 
 /// Tokens of a text. The first call in a process loads the vocabulary (tens of milliseconds).
+#[cfg(feature = "tokenizer")]
 pub fn count(text: &str) -> u32 {
     if text.is_empty() {
         return 0;
     }
     u32::try_from(bpe_openai::o200k_base().count(text)).unwrap_or(u32::MAX)
+}
+
+/// Tokens of a text, estimated: this build is without the feature `tokenizer`.
+#[cfg(not(feature = "tokenizer"))]
+pub fn count(text: &str) -> u32 {
+    estimate::count(text)
 }
 
 /// Estimated tokens of an image whose size is known: one per 750 pixels, after providers scale its long side down.
@@ -53,6 +64,7 @@ pub fn media(mime: &str, size_bytes: u64) -> u32 {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "tokenizer")]
     #[test]
     fn texts_are_counted_by_the_o200k_vocabulary() {
         assert_eq!(count(""), 0);

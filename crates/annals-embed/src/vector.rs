@@ -71,6 +71,7 @@ pub fn dot(a: &[i8], b: &[i8]) -> i32 {
 }
 
 /// Adds up rows of a table of bytes, given by their numbers; each row is as long as `sum`.
+#[cfg(feature = "table")]
 pub(crate) fn add_rows(sum: &mut [i32], table: &[u8], rows: &[u32]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -81,12 +82,13 @@ pub(crate) fn add_rows(sum: &mut [i32], table: &[u8], rows: &[u32]) {
 }
 
 /// The same loop, compiled for a processor with wider registers.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(feature = "table", target_arch = "x86_64"))]
 #[target_feature(enable = "avx2")]
 fn add_rows_wide(sum: &mut [i32], table: &[u8], rows: &[u32]) {
     add_rows_plain(sum, table, rows);
 }
 
+#[cfg(feature = "table")]
 #[inline(always)]
 fn add_rows_plain(sum: &mut [i32], table: &[u8], rows: &[u32]) {
     /// So many numbers of a row at a time: a cache line, whose sums stay in registers.

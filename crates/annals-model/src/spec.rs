@@ -1,21 +1,25 @@
 //! From `anthropic:NAME` to a model ready to be asked.
 //!
-//! Reads no environment: whoever starts the program passes keys, base URL and a seed in. Everything opened here
-//! tries again by the spec's policy.
+//! Reads no environment: the program passes keys, base URL and a seed in. Everything opened here tries again by the
+//! spec's policy. What is wrong with a model (no key, no such script, a provider that was not built in) is an error
+//! here and not at the first question.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::anthropic::{self, AnthropicModel, Reasoning};
+#[cfg(feature = "anthropic")]
+use crate::anthropic::{self, AnthropicModel};
 use crate::catalog;
 use crate::model::{Model, Window};
+#[cfg(any(feature = "openai", feature = "ollama"))]
 use crate::openai::{self, OpenAiModel};
 use crate::retry::{Jitter, RetryPolicy, Retrying};
 use crate::script::{ScriptError, ScriptModel};
 use crate::usage::Price;
-use crate::wire::http::EndpointError;
+#[cfg(feature = "http")]
+use crate::wire::EndpointError;
 use crate::wire::{ApiKey, Timeouts};
 
 /// Who speaks.
@@ -88,6 +92,21 @@ impl fmt::Display for ModelName {
     }
 }
 
+/// How much the model may reason before it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reasoning {
+    /// Not at all.
+    #[default]
+    Off,
+    /// As much as it sees fit; for models that decide themselves.
+    Adaptive,
+    /// Up to this many tokens.
+    Budget {
+        /// At least 1,024; kept below the request's `max_tokens`.
+        tokens: u32,
+    },
+}
+
 /// Everything needed to open a model.
 #[derive(Clone, Debug)]
 pub struct ModelSpec {
@@ -133,6 +152,7 @@ impl ModelSpec {
         }
     }
 
+    #[cfg(feature = "http")]
     fn window(&self) -> Window {
         let known = catalog::find(&self.name.name).map(|known| known.window);
         let unknown = if self.name.provider == Provider::Ollama {
@@ -144,6 +164,7 @@ impl ModelSpec {
     }
 
     /// List prices hold at the vendor itself; at another server only what the caller says does.
+    #[cfg(feature = "http")]
     fn price(&self) -> Option<Price> {
         let is_vendor = self.base_url.is_none() && self.name.provider != Provider::Ollama;
         let listed = catalog::find(&self.name.name)
@@ -155,7 +176,11 @@ impl ModelSpec {
 
 /// Why a model cannot be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
+    /// There is no such model.
+    #[error(transparent)]
+    Name(#[from] ModelNameError),
     /// The script cannot be played.
     #[error(transparent)]
     Script(#[from] ScriptError),
@@ -167,13 +192,25 @@ pub enum OpenError {
         /// Where the key is looked for.
         variable: &'static str,
     },
+    /// The provider is not part of this build.
+    #[error("`{model}` is not part of this build: build `annals` with the feature `{feature}`")]
+    NotBuiltIn {
+        /// Which model.
+        model: String,
+        /// What to build with.
+        feature: &'static str,
+    },
     /// The server cannot be addressed.
+    #[cfg(feature = "http")]
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
 }
 
 /// Opens a model. Touches the disk for a script, and the network never.
 pub fn open(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
+    if spec.name.name.is_empty() {
+        return Err(ModelNameError(spec.name.to_string()).into());
+    }
     match spec.name.provider {
         Provider::Script => {
             let model = ScriptModel::load(Path::new(&spec.name.name))?;
@@ -184,36 +221,63 @@ pub fn open(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
                 spec.jitter.clone(),
             )))
         }
-        Provider::OpenAi => {
-            if spec.openai_key.is_none() && spec.base_url.is_none() {
-                return Err(no_key(spec, "OPENAI_API_KEY"));
-            }
-            open_chat(spec, openai::DEFAULT_BASE_URL, spec.openai_key.clone())
-        }
-        Provider::Ollama => open_chat(spec, openai::OLLAMA_BASE_URL, None),
-        Provider::Anthropic => {
-            if spec.anthropic_key.is_none() && spec.base_url.is_none() {
-                return Err(no_key(spec, "ANTHROPIC_API_KEY"));
-            }
-            let model = AnthropicModel::new(anthropic::Config {
-                name: spec.name.to_string(),
-                model: spec.name.name.clone(),
-                base_url: spec
-                    .base_url
-                    .clone()
-                    .unwrap_or_else(|| anthropic::DEFAULT_BASE_URL.to_owned()),
-                key: spec.anthropic_key.clone(),
-                timeouts: spec.timeouts,
-                window: spec.window(),
-                price: spec.price(),
-                reasoning: spec.reasoning,
-                extra: spec.extra.clone(),
-            })?;
-            Ok(Arc::new(Retrying::new(model, spec.retry, spec.jitter.clone())))
-        }
+        Provider::OpenAi => open_openai(spec),
+        Provider::Ollama => open_ollama(spec),
+        Provider::Anthropic => open_anthropic(spec),
     }
 }
 
+#[cfg(feature = "openai")]
+fn open_openai(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
+    if spec.openai_key.is_none() && spec.base_url.is_none() {
+        return Err(no_key(spec, "OPENAI_API_KEY"));
+    }
+    open_chat(spec, openai::DEFAULT_BASE_URL, spec.openai_key.clone())
+}
+
+#[cfg(not(feature = "openai"))]
+fn open_openai(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
+    Err(not_built_in(spec))
+}
+
+#[cfg(feature = "ollama")]
+fn open_ollama(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
+    open_chat(spec, openai::OLLAMA_BASE_URL, None)
+}
+
+#[cfg(not(feature = "ollama"))]
+fn open_ollama(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
+    Err(not_built_in(spec))
+}
+
+#[cfg(feature = "anthropic")]
+fn open_anthropic(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
+    if spec.anthropic_key.is_none() && spec.base_url.is_none() {
+        return Err(no_key(spec, "ANTHROPIC_API_KEY"));
+    }
+    let model = AnthropicModel::new(anthropic::Config {
+        name: spec.name.to_string(),
+        model: spec.name.name.clone(),
+        base_url: spec
+            .base_url
+            .clone()
+            .unwrap_or_else(|| anthropic::DEFAULT_BASE_URL.to_owned()),
+        key: spec.anthropic_key.clone(),
+        timeouts: spec.timeouts,
+        window: spec.window(),
+        price: spec.price(),
+        reasoning: spec.reasoning,
+        extra: spec.extra.clone(),
+    })?;
+    Ok(Arc::new(Retrying::new(model, spec.retry, spec.jitter.clone())))
+}
+
+#[cfg(not(feature = "anthropic"))]
+fn open_anthropic(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
+    Err(not_built_in(spec))
+}
+
+#[cfg(any(feature = "openai", feature = "ollama"))]
 fn open_chat(spec: &ModelSpec, base_url: &str, key: Option<ApiKey>) -> Result<Arc<dyn Model>, OpenError> {
     let model = OpenAiModel::new(openai::Config {
         name: spec.name.to_string(),
@@ -228,10 +292,20 @@ fn open_chat(spec: &ModelSpec, base_url: &str, key: Option<ApiKey>) -> Result<Ar
     Ok(Arc::new(Retrying::new(model, spec.retry, spec.jitter.clone())))
 }
 
+#[cfg(any(feature = "openai", feature = "anthropic"))]
 fn no_key(spec: &ModelSpec, variable: &'static str) -> OpenError {
     OpenError::NoKey {
         model: spec.name.to_string(),
         variable,
+    }
+}
+
+/// The feature of a provider is called as the provider is.
+#[cfg(not(all(feature = "openai", feature = "ollama", feature = "anthropic")))]
+fn not_built_in(spec: &ModelSpec) -> OpenError {
+    OpenError::NotBuiltIn {
+        model: spec.name.to_string(),
+        feature: spec.name.provider.as_str(),
     }
 }
 
@@ -252,6 +326,17 @@ mod tests {
         }
     }
 
+    #[cfg(not(feature = "openai"))]
+    #[test]
+    fn a_provider_that_was_not_built_in_names_its_feature() {
+        let spec = ModelSpec::new("openai:gpt-5".parse().unwrap(), 0);
+        assert_eq!(
+            open(&spec).err().unwrap().to_string(),
+            "`openai:gpt-5` is not part of this build: build `annals` with the feature `openai`"
+        );
+    }
+
+    #[cfg(feature = "anthropic")]
     #[test]
     fn a_vendor_without_a_key_says_which_variable_to_set() {
         let spec = ModelSpec::new("anthropic:claude-sonnet-4-5".parse().unwrap(), 0);
@@ -262,6 +347,7 @@ mod tests {
         );
     }
 
+    #[cfg(feature = "anthropic")]
     #[test]
     fn windows_and_prices_come_from_the_catalog_unless_they_are_given() {
         let mut spec = ModelSpec::new("anthropic:claude-sonnet-4-5".parse().unwrap(), 0);

@@ -14,13 +14,9 @@ use annals_core::turn::TurnEnd;
 use annals_core::turn::opening::Opening;
 use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
 use annals_core::view::Layout;
-use annals_embed::StaticTable;
 use annals_model::{Model, Window};
 use annals_sandbox::{Backend, SandboxSpec, Target};
-use annals_store::{
-    ArtifactStore, BlockLog, BlockLogExt as _, LogError, NewConversation, Recall, SqliteLog, SqliteOptions,
-    Workspace,
-};
+use annals_store::{ArtifactStore, BlockLog, BlockLogExt as _, LogError, NewConversation, Recall, Workspace};
 use annals_tools::skills::{NoSkills, Skills};
 use annals_tools::{ConversationCx, Tool, ToolTable};
 use serde_json::{Map, Value};
@@ -666,12 +662,25 @@ fn make_dir(dir: &Path) -> Result<(), BuildError> {
 /// The log of a home, with memory search.
 type Log = (Arc<dyn BlockLog>, Option<Arc<dyn Recall>>);
 
+#[cfg(feature = "sqlite")]
 fn open_log(home: &Path, recall: Option<Arc<dyn Recall>>) -> Result<Log, BuildError> {
+    use annals_store::{SqliteLog, SqliteOptions};
+
     make_dir(home)?;
-    let options = SqliteOptions::default().recall(StaticTable::embedder());
+    let options = SqliteOptions::default();
+    #[cfg(feature = "embed")]
+    let options = options.recall(annals_embed::StaticTable::embedder());
     let log = SqliteLog::open(home.join("annals.db"), options)?;
     let own = log.recall().cloned().map(|own| Arc::new(own) as Arc<dyn Recall>);
     Ok((Arc::new(log), recall.or(own)))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn open_log(_: &Path, _: Option<Arc<dyn Recall>>) -> Result<Log, BuildError> {
+    Err(BuildError::NotBuiltIn {
+        what: "the log of a home",
+        feature: "sqlite",
+    })
 }
 
 fn open_artifacts(dir: &Path) -> Result<ArtifactStore, BuildError> {

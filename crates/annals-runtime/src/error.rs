@@ -9,6 +9,7 @@ use crate::attach::AttachmentError;
 
 /// Why an agent cannot be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// There is no model.
     #[error("an agent needs a model: give one with `.model(…)`")]
@@ -18,6 +19,14 @@ pub enum BuildError {
         "an agent needs a place for its data: give one with `.home(…)`, or `.log(…)` and `.artifacts(…)`"
     )]
     NoStore,
+    /// The build lacks what was asked for.
+    #[error("{what} is not part of this build: build `annals` with the feature `{feature}`")]
+    NotBuiltIn {
+        /// What was asked for.
+        what: &'static str,
+        /// What to build with.
+        feature: &'static str,
+    },
     /// Two tools have one name.
     #[error(transparent)]
     Tools(#[from] ToolNameConflict),

@@ -123,6 +123,9 @@ fn be_helper(role: Option<&OsStr>, version: Option<&OsStr>, roles: &[Role]) -> !
     if version != Some(OsStr::new(VERSION)) {
         std::process::exit(EXIT_OTHER_VERSION);
     }
+    #[cfg(not(feature = "local"))]
+    let own: [Role; 0] = [];
+    #[cfg(feature = "local")]
     let own = [Role {
         name: SANDBOX_ROLE,
         run: |socket| single_threaded(|| crate::process::serve(&socket)),
@@ -146,6 +149,7 @@ fn stdin_is_a_socket() -> bool {
 }
 
 /// Runs `work` in a process of one thread: this one, or a fork of it that this one waits for.
+#[cfg(feature = "local")]
 fn single_threaded(work: impl FnOnce()) {
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     if threads <= 1 {

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use annals_core::ids::ConversationId;
 
 use crate::artifacts::{ArtifactError, ArtifactStore};
+#[cfg(feature = "sqlite")]
 use crate::log::LogError;
+#[cfg(feature = "sqlite")]
 use crate::sqlite::{SqliteLog, SqliteOptions};
 use crate::workspace::{Workspace, WorkspaceError};
 
@@ -42,6 +44,7 @@ impl Home {
     }
 
     /// Opens the log.
+    #[cfg(feature = "sqlite")]
     pub fn open_log(&self, options: SqliteOptions) -> Result<SqliteLog, LogError> {
         SqliteLog::open(self.log_path(), options)
     }

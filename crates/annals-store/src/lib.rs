@@ -10,11 +10,16 @@
 //! 4. [`transfer`]: a conversation with its artifacts as one file;
 //! 5. [`preflight`]: what may come in as an attachment;
 //! 6. [`home`]: where all of this lies on one machine;
-//! 7. [`testing`]: the contract as functions that every backend must pass.
+//! 7. `testing` (feature `testing`): the contract as functions that every backend must pass.
 
 pub mod log;
 pub mod memory;
+#[cfg_attr(
+    not(feature = "sqlite"),
+    allow(dead_code, reason = "the rules of an index that no built-in log then has")
+)]
 pub mod recall;
+#[cfg(feature = "sqlite")]
 pub mod sqlite;
 
 pub mod artifacts;
@@ -27,6 +32,7 @@ pub mod preflight;
 
 pub mod home;
 
+#[cfg(feature = "testing")]
 pub mod testing;
 
 #[doc(hidden)]
@@ -42,6 +48,7 @@ pub use log::{
 };
 pub use memory::MemoryLog;
 pub use recall::Recall;
+#[cfg(feature = "sqlite")]
 pub use sqlite::{LogObserver, Progress, ReindexError, SqliteLog, SqliteOptions, SqliteRecall};
 pub use transfer::{
     ExportError, Exported, ImportAs, ImportError, Imported, export_conversation, import_conversation,

@@ -6,7 +6,7 @@
 //! 2. [`table`]: the tools of one agent;
 //! 3. [`validate`], [`reference`](mod@reference), [`execute`], [`serialise`]: one call, from raw arguments to an outcome;
 //! 4. [`content`], [`file`](mod@file), [`mentioned`], [`mime`], [`skills`]: what tools read and write;
-//! 5. [`react`], [`system`], [`exec`], [`web`], `rendering` (feature `render`): the tools themselves, one file each;
+//! 5. [`react`], [`system`], [`exec`], `web` (feature `web`), `rendering` (feature `documents`): the tools themselves, one file each;
 //!    [`patch`] is the diff engine of `react.patch`.
 
 pub mod cx;
@@ -33,9 +33,10 @@ pub mod skills;
 pub mod exec;
 pub mod patch;
 pub mod react;
-#[cfg(feature = "render")]
+#[cfg(feature = "documents")]
 pub mod rendering;
 pub mod system;
+#[cfg(feature = "web")]
 pub mod web;
 
 pub use annals_tool_macro::tool;

@@ -1,6 +1,6 @@
 //! A tool of one's own, called by a script in the model's place.
 //!
-//! Put `Model::openai("…")` or `Model::anthropic("…")` there for a real one.
+//! Put `OpenAi::new("…")?` or `Anthropic::new("…")?` there for a real one.
 
 #![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
 
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         },
     ]);
     let agent = Agent::builder()
-        .model(Model::script("sum", script))
+        .model(ScriptModel::new("sum", script))
         .tool(add_one)
         .home(data.path())
         .build()

@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = format!("http://{}/v1", listener.local_addr()?);
     let server = tokio::spawn(serve(listener));
     let data = tempfile::tempdir()?;
-    let model = Model::openai("any-name").base_url(&url).key("not-needed");
+    let model = OpenAi::builder("any-name").base_url(&url).build()?;
     let agent = Agent::builder().model(model).home(data.path()).build().await?;
     let session = agent.run(agent.session("conv_1").await?, "Say hello").await?;
     println!("{}", session.answer());

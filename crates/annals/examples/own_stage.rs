@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         },
     ]);
     let agent = Agent::builder()
-        .model(Model::script("stage", script))
+        .model(ScriptModel::new("stage", script))
         .tool(delete_everything)
         .hooks(Careful)
         .home(data.path())

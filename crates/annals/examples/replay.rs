@@ -45,7 +45,7 @@ async fn play(script: Script, prompt: &str) -> Result<Session, Box<dyn std::erro
     let data = tempfile::tempdir()?;
     // Time and ids follow from a seed, so the same inputs give the same bytes.
     let agent = Agent::builder()
-        .model(Model::script("replay", script))
+        .model(ScriptModel::new("replay", script))
         .tool(add)
         .home(data.path())
         .world(World::seeded(7))

@@ -6,7 +6,7 @@ use annals::prelude::*;
 
 fn agent_of(script: Script) -> AgentBuilder {
     Agent::builder()
-        .model(Model::script("resume", script))
+        .model(ScriptModel::new("resume", script))
         .tools(annals::tools::react::all())
 }
 

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         },
     ]);
     let agent = Agent::builder()
-        .model(Model::script("shell", script))
+        .model(ScriptModel::new("shell", script))
         .tools(annals::tools::system::all())
         .sandbox(annals::tools::default_sandbox())
         .home(data.path())

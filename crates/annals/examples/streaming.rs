@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..Script::of([Step::text("A block is durable before anyone is shown it.")])
     };
     let agent = Agent::builder()
-        .model(Model::script("stream", script))
+        .model(ScriptModel::new("stream", script))
         .home(data.path())
         .build()
         .await?;

@@ -4,6 +4,7 @@
 //! next, what a path means. A custom tool runs in twenty lines:
 //!
 //! ```no_run
+//! # #[cfg(all(feature = "openai", feature = "sqlite"))] mod program {
 //! use annals::prelude::*;
 //!
 //! #[derive(Deserialize, JsonSchema)]
@@ -15,11 +16,12 @@
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! annals::launcher::init();
-//! let agent = Agent::builder().model(Model::openai("gpt-5")).tool(add_one).home("./data").build().await?;
+//! let agent = Agent::builder().model(OpenAi::new("gpt-5")?).tool(add_one).home("./data").build().await?;
 //! let session = agent.session("conv_1").await?;
 //! let session = agent.run(session, "What is 41 + 1?").await?;
 //! println!("{}", session.answer());
 //! # Ok(())
+//! # }
 //! # }
 //! ```
 //!
@@ -30,7 +32,9 @@
 //! 3. [`model`]: models by name, with keys from the environment;
 //! 4. [`tools`]: all built-in tools in one call, and what a tool is made of;
 //! 5. [`runtime`]: agent, session, listeners, hooks;
-//! 6. [`core`], [`embed`], [`store`], [`sandbox`], [`render`]: the parts below.
+//! 6. [`core`], [`embed`], [`store`], [`sandbox`], `render` (feature `documents`): the parts below.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod launcher;
 pub mod model;
@@ -39,6 +43,8 @@ pub mod tools;
 
 pub use annals_core as core;
 pub use annals_embed as embed;
+#[cfg(feature = "documents")]
+#[cfg_attr(docsrs, doc(cfg(feature = "documents")))]
 pub use annals_render as render;
 pub use annals_runtime as runtime;
 pub use annals_sandbox as sandbox;
@@ -46,6 +52,15 @@ pub use annals_store as store;
 
 pub use annals_runtime::{Agent, Session, TurnRequest};
 pub use model::Model;
+
+// Crates whose types stand in signatures here, so that a program need not name them, nor match their versions.
+pub use async_trait::async_trait;
+pub use futures;
+pub use futures::stream::BoxStream;
+pub use schemars;
+pub use serde;
+pub use serde_json;
+pub use tokio_util::sync::CancellationToken;
 
 // What the `#[tool]` macro's output names. Not for people.
 #[doc(hidden)]

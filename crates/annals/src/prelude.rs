@@ -20,4 +20,11 @@ pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};
 pub use serde_json::{Value, json};
 
-pub use crate::model::{Model, Script, Step};
+pub use crate::CancellationToken;
+#[cfg(feature = "anthropic")]
+pub use crate::model::Anthropic;
+#[cfg(feature = "ollama")]
+pub use crate::model::Ollama;
+#[cfg(feature = "openai")]
+pub use crate::model::OpenAi;
+pub use crate::model::{Model, Script, ScriptModel, Step};

@@ -1,39 +1,41 @@
-//! Tools: what one is made of, and all built-in ones in one call.
+//! Tools: what one is made of, and the built-in ones.
 
 use std::sync::Arc;
 
 pub use annals_tools::*;
 
-use annals_render::Renderer;
-use annals_tools::web::WebSettings;
-
-/// Every built-in tool: the react and system tools, code in the languages this machine has an interpreter for, the web
-/// with these settings, documents by this renderer.
+/// The built-in tools that every build has: the react and system tools, and code in the languages this machine has an
+/// interpreter for. The web and documents need settings of their own and are added beside:
 ///
 /// ```no_run
-/// use annals::prelude::*;
+/// # #[cfg(all(feature = "web", feature = "documents", feature = "local-sandbox", feature = "anthropic"))]
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// let web = annals::tools::web::WebSettings::from_env()?;
+/// use annals::prelude::*;
+/// use annals::render::Renderer;
+/// use annals::tools::{self, web::WebSettings};
+///
 /// let agent = Agent::builder()
-///     .model(Model::anthropic("claude-sonnet-4-5"))
-///     .tools(annals::tools::builtin(web, &annals::render::Renderer::new()))
-///     .sandbox(annals::tools::default_sandbox())
+///     .model(Anthropic::new("claude-sonnet-4-5")?)
+///     .tools(tools::builtin())
+///     .tools(tools::web::all(WebSettings::from_env()?))
+///     .tools(tools::rendering::all(&Renderer::new()))
+///     .sandbox(tools::default_sandbox())
 ///     .home("./data")
 ///     .build()
 ///     .await?;
 /// # Ok(())
 /// # }
 /// ```
-pub fn builtin(web: WebSettings, renderer: &Renderer) -> Vec<Arc<dyn Tool>> {
+pub fn builtin() -> Vec<Arc<dyn Tool>> {
     let mut tools = react::all();
     tools.extend(system::all());
     tools.extend(exec::all());
-    tools.extend(annals_tools::web::all(web));
-    tools.extend(rendering::all(renderer));
     tools
 }
 
 /// Where the built-in tools act unless somebody says otherwise: isolated processes of this machine.
+#[cfg(feature = "local-sandbox")]
+#[cfg_attr(docsrs, doc(cfg(feature = "local-sandbox")))]
 pub fn default_sandbox() -> Arc<dyn annals_sandbox::Backend> {
     Arc::new(annals_sandbox::Local::new())
 }

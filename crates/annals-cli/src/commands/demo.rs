@@ -3,15 +3,17 @@
 mod script;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use annals::core::block::BlockKind;
 use annals::core::ids::TurnId;
 use annals::core::timeline::Timeline;
 use annals::core::turn::{TurnReport, TurnUsage};
+use annals::model::ScriptModel;
 use annals::runtime::{Attachment, World};
 use annals::sandbox::{Language, facts::Facts, interpreters};
-use annals::{Model, Session, TurnRequest};
+use annals::{Session, TurnRequest};
 
 use super::chat::files;
 use super::timeline::tree;
@@ -36,8 +38,8 @@ pub(crate) async fn run(args: DemoArgs, config: Config) -> Result<Ended, Failure
     let code = can_run_code(&config);
     let config = at_home(config, args.into);
     let pace = if args.fast { Pace::AtOnce } else { Pace::Readable };
-    let model = Model::script("demo", script::script(&code, pace));
-    let setup = Setup::with_model(config, model).await?;
+    let model = ScriptModel::new("demo", script::script(&code, pace));
+    let setup = Setup::with_model(config, Arc::new(model)).await?;
     let mut session = setup.agent.new_session(Some("Sales 2025".to_owned())).await?;
     introduce(&code)?;
     let mut ended = Ended::Well;

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ModelError;
 use crate::model::{EventStream, Model, Request, Window};
+use crate::spec::Reasoning;
 use crate::usage::Price;
 use crate::wire::http::{self, Endpoint, EndpointError, KeyHeader};
 use crate::wire::names::ToolNames;
@@ -20,21 +21,6 @@ pub const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
 
 /// The version of the protocol that this speaks.
 const VERSION: &str = "2023-06-01";
-
-/// How much the model may reason before it answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reasoning {
-    /// Not at all.
-    #[default]
-    Off,
-    /// As much as it sees fit; for models that decide themselves.
-    Adaptive,
-    /// Up to this many tokens.
-    Budget {
-        /// At least 1,024; kept below the request's `max_tokens`.
-        tokens: u32,
-    },
-}
 
 /// Everything that makes one model.
 #[derive(Clone, Debug)]

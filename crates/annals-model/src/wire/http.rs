@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::decode::{Decoder, Decoding, Next};
 use super::fault::{self, Fault};
 use super::key::ApiKey;
+use super::timeouts::Timeouts;
 use crate::error::{ModelError, StallPhase};
 use crate::event::Event;
 use crate::model::EventStream;
@@ -24,27 +25,6 @@ const ERROR_BODY_MAX_BYTES: usize = 64 << 10;
 
 /// A longer answer that is no stream is refused.
 const JSON_MAX_BYTES: usize = 64 << 20;
-
-/// How long each part of a request may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// To reach the provider.
-    pub connect: Duration,
-    /// From sending the prompt to the first byte of the answer. Reasoning models are slow to begin.
-    pub first_byte: Duration,
-    /// Between two chunks of the answer.
-    pub idle: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Timeouts {
-            connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(300),
-            idle: Duration::from_secs(120),
-        }
-    }
-}
 
 /// Why an endpoint cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -3,16 +3,26 @@
 //!
 //! Knows no vendor's messages. [`http`] is the only place that talks to the network.
 
+#[cfg(feature = "http")]
 pub(crate) mod decode;
+#[cfg(feature = "http")]
 pub(crate) mod fault;
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 pub(crate) mod fixture;
+#[cfg(feature = "http")]
 pub(crate) mod http;
 mod key;
+#[cfg(feature = "http")]
 pub(crate) mod media;
+#[cfg(feature = "http")]
 pub(crate) mod names;
+#[cfg(feature = "http")]
 pub(crate) mod pairs;
+#[cfg(feature = "http")]
 pub mod sse;
+mod timeouts;
 
-pub use http::{EndpointError, Timeouts};
+#[cfg(feature = "http")]
+pub use http::EndpointError;
 pub use key::ApiKey;
+pub use timeouts::Timeouts;

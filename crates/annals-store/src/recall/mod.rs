@@ -1,6 +1,6 @@
 //! Finding again what was said: the port of memory search, and the parts of it that touch no disk.
 //!
-//! [`Recall`] is the contract; [`SqliteRecall`](crate::SqliteRecall) keeps it beside the log. Here are also the rules
+//! [`Recall`] is the contract; `SqliteRecall` (feature `sqlite`) keeps it beside the log. Here are also the rules
 //! that make an index the same whoever builds it: what is remembered ([`remembered`]), how a text is cut
 //! ([`passage`]), into which terms ([`terms`]), and how hits are ranked ([`rank`]). It decides nothing about turns.
 

@@ -2,7 +2,7 @@
 //! like it.
 //!
 //! Read in this order: [`assets`] (what a document may show), [`citations`] (what it cites), [`tool`] (one call).
-//! Needs the feature `render`, which brings the layout engine.
+//! Needs the feature `documents`, which brings the layout engine.
 
 mod assets;
 mod citations;

@@ -11,6 +11,6 @@ annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
 
 mod exec;
 mod exec_context;
-#[cfg(feature = "render")]
+#[cfg(feature = "documents")]
 mod rendering;
 mod web;
