@@ -14,9 +14,10 @@ use annals::model::{
     Request, Window,
 };
 use annals::render::Renderer;
-use annals::runtime::RunError;
 use annals::sandbox::{Backend, Registry};
-use annals::store::{ArtifactStore, BlockLog, SqliteLog, SqliteOptions, SqliteRecall, Workspace};
+use annals::store::{
+    ArtifactStore, BlockLog, SqliteLog, SqliteOptions, SqliteRecall, Workspace, workspace_folder,
+};
 use annals::tools::skills::Skills;
 use annals::tools::web::WebSettings;
 use annals::tools::{self, ConversationCx, Tool};
@@ -86,16 +87,12 @@ impl Setup {
 
     /// OUT_DIR of a conversation.
     pub(crate) fn workspace(&self, id: &ConversationId) -> PathBuf {
-        self.config.home.value.join("workspace").join(id.as_str())
+        workspace_folder(&self.config.home.value.join("workspace"), &self.agent.key(id))
     }
 
     /// The conversation of this name in this scope, folded, without taking the right to write.
     pub(crate) async fn timeline(&self, conversation: &str) -> Result<(ConversationId, Timeline), Failure> {
         let id = conversation_id(conversation)?;
-        let info = self.agent.log().get(&id).await?;
-        if info.scope != *self.agent.scope() {
-            return Err(RunError::NotYours(id).into());
-        }
         let timeline = self.agent.timeline(&id).await?;
         Ok((id, timeline))
     }

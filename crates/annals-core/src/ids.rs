@@ -208,6 +208,10 @@ text_id!(
     CallId, "call id", "1 to 64 of `A-Z a-z 0-9 _ -`", is_call_id
 );
 text_id!(
+    /// One process that may own conversations; it stays the same from a start to its end.
+    NodeId, "node id", "1 to 64 of `A-Z a-z 0-9 _ -`", |t| is_id_text(t, ID_MAX_BYTES)
+);
+text_id!(
     /// One plan, whose snapshots share this id.
     PlanId, "plan id", "`plan:` and up to 123 of `A-Z a-z 0-9 _ - :`", is_plan_id
 );
@@ -234,6 +238,13 @@ impl ConversationId {
     /// A new id, `conv_<16 hex>`, from the caller's randomness.
     pub fn made(random: u64) -> Self {
         Self(Arc::from(format!("conv_{random:016x}")))
+    }
+}
+
+impl NodeId {
+    /// A new id, `pid-<pid>-<16 hex>`, from the caller's randomness: a person can tell which process it was.
+    pub fn made(pid: u32, random: u64) -> Self {
+        Self(Arc::from(format!("pid-{pid}-{random:016x}")))
     }
 }
 
@@ -470,6 +481,45 @@ impl<'de> Deserialize<'de> for Scope {
     }
 }
 
+/// What names a conversation: an id is unique within its scope only.
+///
+/// Written `tenant/project/user/id`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConversationKey {
+    /// Who owns it.
+    pub scope: Scope,
+    /// Its id there.
+    pub id: ConversationId,
+}
+
+impl ConversationKey {
+    /// The conversation of this id in this scope.
+    pub fn new(scope: Scope, id: ConversationId) -> Self {
+        Self { scope, id }
+    }
+
+    /// Reads `tenant/project/user/id`.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        let (scope, id) = text.rsplit_once('/').ok_or_else(|| {
+            IdError::malformed("conversation key", text, "`tenant/project/user/conversation`")
+        })?;
+        Ok(Self::new(Scope::parse(scope)?, ConversationId::parse(id)?))
+    }
+}
+
+impl fmt::Display for ConversationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.scope, self.id)
+    }
+}
+
+impl FromStr for ConversationKey {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        Self::parse(text)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -541,6 +591,17 @@ mod tests {
         assert_eq!(Scope::default().to_string(), "local/default/me");
         for bad in ["", "a/b", "a/b/c/d", "a//c", "../b/c", "a/b/c\n"] {
             assert!(Scope::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_key_is_its_scope_and_its_id() {
+        let key = ConversationKey::parse("acme/research/ann@acme.org/conv_1").unwrap();
+        assert_eq!(key.scope, Scope::parse("acme/research/ann@acme.org").unwrap());
+        assert_eq!(key.id.as_str(), "conv_1");
+        assert_eq!(key.to_string().parse(), Ok(key));
+        for bad in ["", "conv_1", "a/b/conv_1", "a/b/c/", "a/b/c/d/e", "a/b/c/d.e"] {
+            assert!(ConversationKey::parse(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use annals_core::block::{BlockKind, NewBlock};
-use annals_core::ids::{ConversationId, Scope, TurnId};
+use annals_core::ids::{ConversationId, ConversationKey, NodeId, Scope, TurnId};
 use annals_core::limits;
 use annals_core::path::LogicalPath;
 use annals_core::settings::Settings;
@@ -16,7 +16,10 @@ use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
 use annals_core::view::Layout;
 use annals_model::{Model, Window};
 use annals_sandbox::{Backend, SandboxSpec, Target};
-use annals_store::{ArtifactStore, BlockLog, BlockLogExt as _, LogError, NewConversation, Recall, Workspace};
+use annals_store::{
+    ArtifactStore, BatchId, BlockLog, BlockLogExt as _, LogError, NewConversation, Owner, Recall, Workspace,
+    workspace_folder,
+};
 use annals_tools::skills::{NoSkills, Skills};
 use annals_tools::{ConversationCx, Tool, ToolTable};
 use serde_json::{Map, Value};
@@ -55,7 +58,17 @@ pub(crate) struct AgentParts {
     pub(crate) sandbox: Option<Arc<dyn Backend>>,
     pub(crate) world: World,
     /// Names this process among the writers of a conversation.
-    pub(crate) holder: String,
+    pub(crate) owner: Owner,
+}
+
+impl AgentParts {
+    pub(crate) fn key(&self, id: &ConversationId) -> ConversationKey {
+        ConversationKey::new(self.scope.clone(), id.clone())
+    }
+
+    pub(crate) fn batch(&self) -> BatchId {
+        BatchId::new(self.world.random())
+    }
 }
 
 /// A model, tools and a place for data, ready to run turns. Cheap to clone; many sessions may share it.
@@ -156,6 +169,16 @@ impl Agent {
         &self.parts.scope
     }
 
+    /// What names a conversation of its scope.
+    pub fn key(&self, id: &ConversationId) -> ConversationKey {
+        self.parts.key(id)
+    }
+
+    /// Who it is among those that write to the log.
+    pub fn owner(&self) -> &Owner {
+        &self.parts.owner
+    }
+
     /// Where its time and ids come from.
     pub fn world(&self) -> &World {
         &self.parts.world
@@ -175,9 +198,13 @@ impl Agent {
     pub async fn session(&self, conversation: &str) -> Result<Session, RunError> {
         let id = ConversationId::parse(conversation)
             .map_err(|_| RunError::BadConversationId(conversation.to_owned()))?;
-        match self.parts.log.get(&id).await {
+        match self.parts.log.get(&self.key(&id)).await {
             Ok(_) => {}
-            Err(LogError::NotFound { .. }) => self.create(&id, None).await?,
+            Err(LogError::NotFound { .. }) => match self.create(&id, None).await {
+                // Another process made it in between: whoever holds it now is named by the lease.
+                Err(RunError::Log(LogError::Exists { .. })) => {}
+                made => made?,
+            },
             Err(error) => return Err(error.into()),
         }
         self.open(&id).await
@@ -191,7 +218,7 @@ impl Agent {
     }
 
     async fn create(&self, id: &ConversationId, title: Option<String>) -> Result<(), RunError> {
-        let mut new = NewConversation::new(id.clone(), self.parts.scope.clone(), self.parts.world.now());
+        let mut new = NewConversation::new(self.key(id), self.parts.world.now());
         new.title = title;
         Ok(self.parts.log.create(new).await?)
     }
@@ -199,15 +226,10 @@ impl Agent {
     /// Opens an existing conversation of this agent's scope for writing.
     pub async fn open(&self, id: &ConversationId) -> Result<Session, RunError> {
         let parts = &self.parts;
-        if parts.log.get(id).await?.scope != parts.scope {
-            return Err(RunError::NotYours(id.clone()));
-        }
-        let lease = parts
-            .log
-            .acquire(id, &parts.holder, parts.world.now(), LEASE_TTL)
-            .await?;
+        let key = parts.key(id);
+        let lease = parts.log.acquire(&key, &parts.owner, LEASE_TTL).await?;
         let timeline = Arc::new(RwLock::new(Arc::new(self.timeline(id).await?)));
-        let dir = parts.workspaces.join(id.as_str());
+        let dir = workspace_folder(&parts.workspaces, &key);
         let workspace = Workspace::at(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
         let workspace = Arc::new(workspace);
         let sandbox = parts
@@ -235,13 +257,13 @@ impl Agent {
         })
     }
 
-    /// Folds a conversation without opening it for writing. Any scope's: the caller has checked whose it is.
+    /// Folds a conversation without opening it for writing.
     pub async fn timeline(&self, id: &ConversationId) -> Result<Timeline, RunError> {
         let fold = |source| RunError::Fold {
             conversation: id.clone(),
             source,
         };
-        let blocks = self.parts.log.read_all(id).await?;
+        let blocks = self.parts.log.read_all(&self.key(id)).await?;
         Timeline::fold(blocks.into_iter().map(Arc::new)).map_err(fold)
     }
 
@@ -626,7 +648,7 @@ impl AgentBuilder {
             window,
             self.settings.max_iterations,
         );
-        let holder = format!("pid {} #{:x}", std::process::id(), self.world.random());
+        let node = NodeId::made(std::process::id(), self.world.random());
         let parts = AgentParts {
             name: self.name.unwrap_or_else(|| "annals".to_owned()),
             model_reads_text: model.name().starts_with("script:"),
@@ -644,7 +666,7 @@ impl AgentBuilder {
             skills,
             sandbox: self.sandbox,
             world: self.world,
-            holder,
+            owner: Owner::new(node, 1),
         };
         Ok(Agent {
             parts: Arc::new(parts),

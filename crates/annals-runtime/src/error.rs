@@ -66,9 +66,6 @@ pub enum RunError {
     /// The id is not one.
     #[error("`{0}` is not a conversation id: use letters, digits, `-` and `_`, at most 64")]
     BadConversationId(String),
-    /// The conversation belongs to somebody else.
-    #[error("there is no conversation `{0}` in this scope")]
-    NotYours(ConversationId),
     /// The prompt is too long.
     #[error("the prompt has {given} bytes, at most {most} are taken: attach it as a file instead")]
     PromptTooLong {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use annals_core::block::{Block, NewBlock};
 use annals_core::timeline::Timeline;
-use annals_store::{BlockLog, Lease};
+use annals_store::{Append, BatchId, BlockLog, Lease};
 use annals_tools::SharedTimeline;
 
 use crate::error::RunError;
@@ -59,14 +59,16 @@ impl Journal {
             blocks.push(draft.seal(seq, now));
             seq = seq.next();
         }
-        self.log.append(&self.lease, tail, blocks.clone()).await?;
+        let batch = BatchId::new(self.world.random());
+        let append = Append::new(batch, tail, blocks.clone());
+        self.log.append(&self.lease, append).await?;
         let blocks: Vec<Arc<Block>> = blocks.into_iter().map(Arc::new).collect();
         {
             let mut timeline = self.timeline.write().unwrap_or_else(PoisonError::into_inner);
             let timeline = Arc::make_mut(&mut timeline);
             for block in &blocks {
                 timeline.push(block.clone()).map_err(|source| RunError::Fold {
-                    conversation: self.lease.conversation().clone(),
+                    conversation: self.lease.key().id.clone(),
                     source,
                 })?;
             }
@@ -92,14 +94,14 @@ impl Journal {
 
     /// Keeps the right to write while nothing is written; ends when dropped.
     pub(crate) fn keep_alive(&self) -> KeepAlive {
-        let (log, lease, world) = (self.log.clone(), self.lease.clone(), self.world.clone());
+        let (log, lease) = (self.log.clone(), self.lease.clone());
         KeepAlive(tokio::spawn(async move {
             let mut ticks = tokio::time::interval(LEASE_TTL / 3);
             ticks.tick().await;
             loop {
                 ticks.tick().await;
                 // A lost lease shows at the next append, which is where it can be handled.
-                if log.renew(&lease, world.now()).await.is_err() {
+                if log.renew(&lease).await.is_err() {
                     return;
                 }
             }

@@ -1,7 +1,7 @@
 //! Forks, detached copies and merges: conversations made from conversations, with their ancestry kept.
 
 use annals_core::ids::{ConversationId, Seq};
-use annals_store::{Ancestor, NewConversation, Operator};
+use annals_store::{Ancestor, Append, NewConversation, Operator};
 use serde::Serialize;
 
 use crate::agent::Agent;
@@ -36,20 +36,18 @@ impl Agent {
         at: Option<Seq>,
         operator: Operator,
     ) -> Result<ConversationId, RunError> {
-        let info = self.parts.log.get(parent).await?;
-        if info.scope != self.parts.scope {
-            return Err(RunError::NotYours(parent.clone()));
-        }
+        let parent_key = self.key(parent);
+        let info = self.parts.log.get(&parent_key).await?;
         let at = at.or(info.tail);
         let id = self.parts.world.conversation_id();
-        let mut new = NewConversation::new(id.clone(), info.scope, self.parts.world.now()).from_parent(
+        let mut new = NewConversation::new(self.key(&id), self.parts.world.now()).from_parent(
             parent.clone(),
             at,
             operator,
         );
         new.title = info.title;
         match at {
-            Some(at) => self.parts.log.fork(parent, at, new).await?,
+            Some(at) => self.parts.log.fork(&parent_key, at, new).await?,
             None => self.parts.log.create(new).await?,
         }
         Ok(id)
@@ -74,11 +72,9 @@ impl Agent {
             blocks.push(block);
         }
         if !blocks.is_empty() {
-            let lease = parts
-                .log
-                .acquire(&id, &parts.holder, parts.world.now(), LEASE_TTL)
-                .await?;
-            parts.log.append(&lease, before.tail(), blocks).await?;
+            let lease = parts.log.acquire(&self.key(&id), &parts.owner, LEASE_TTL).await?;
+            let append = Append::new(parts.batch(), before.tail(), blocks);
+            parts.log.append(&lease, append).await?;
             parts.log.release(&lease).await?;
         }
         Ok(id)
@@ -89,7 +85,7 @@ impl Agent {
         let mut rows = Vec::new();
         let mut waiting = vec![id.clone()];
         while let Some(conversation) = waiting.pop() {
-            let Ok(info) = self.parts.log.get(&conversation).await else {
+            let Ok(info) = self.parts.log.get(&self.key(&conversation)).await else {
                 continue;
             };
             for ancestor in info.lineage {

@@ -1,6 +1,6 @@
 //! Time and chance: everything a run takes from outside that its log does not hold.
 //!
-//! This is the only place in the library that reads a clock or draws a random number, so a test can give its own.
+//! Time comes in through a [`Clock`], chance through an [`Entropy`], so that a test can give its own.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -8,31 +8,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use annals_core::ids::{CallId, ConversationId, PlanId, TurnId};
 use annals_core::time::Timestamp;
-
-/// Tells the time.
-pub trait Clock: Send + Sync {
-    /// Now.
-    fn now(&self) -> Timestamp;
-}
+pub use annals_store::{Clock, SystemClock};
 
 /// Draws random numbers.
 pub trait Entropy: Send + Sync {
     /// Sixty-four random bits.
     fn next_u64(&self) -> u64;
-}
-
-/// The machine's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "the one place where time comes in")]
-    fn now(&self) -> Timestamp {
-        let since_epoch = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
-        Timestamp::from_unix_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
-    }
 }
 
 /// Random bits from the operating system's seed of the standard library's hasher.

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annals_core::block::Block;
-use annals_core::ids::{ConversationId, Scope, Seq, TurnId};
-use annals_core::time::Timestamp;
+use annals_core::block::{BlobDigest, Block};
+use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq, TurnId};
 use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{Agent, RunError, Session, TurnRequest, World};
 use annals_store::{
-    ArtifactStore, BlockLog, ConversationInfo, Cursor, Lease, Listing, LogError, MemoryLog, NewConversation,
+    Append, ArtifactStore, BlockLog, ConversationInfo, Cursor, Lease, Listing, LogError, MemoryLog,
+    NewConversation, Owner,
 };
 use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
 use common::{Heard, shape, texts};
@@ -39,46 +39,44 @@ impl BlockLog for MortalLog {
     async fn create(&self, new: NewConversation) -> Result<(), LogError> {
         self.log.create(new).await
     }
-    async fn get(&self, id: &ConversationId) -> Result<ConversationInfo, LogError> {
+    async fn get(&self, id: &ConversationKey) -> Result<ConversationInfo, LogError> {
         self.log.get(id).await
     }
     async fn list(&self, scope: &Scope, cursor: Option<Cursor>, limit: usize) -> Result<Listing, LogError> {
         self.log.list(scope, cursor, limit).await
     }
-    async fn acquire(
-        &self,
-        id: &ConversationId,
-        holder: &str,
-        now: Timestamp,
-        ttl: Duration,
-    ) -> Result<Lease, LogError> {
-        self.log.acquire(id, holder, now, ttl).await
+    async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError> {
+        self.log.acquire(key, owner, ttl).await
     }
-    async fn renew(&self, lease: &Lease, now: Timestamp) -> Result<(), LogError> {
-        self.log.renew(lease, now).await
+    async fn renew(&self, lease: &Lease) -> Result<(), LogError> {
+        self.log.renew(lease).await
     }
     async fn release(&self, lease: &Lease) -> Result<(), LogError> {
         self.log.release(lease).await
     }
-    async fn append(&self, lease: &Lease, tail: Option<Seq>, blocks: Vec<Block>) -> Result<Seq, LogError> {
+    async fn append(&self, lease: &Lease, append: Append) -> Result<Option<Seq>, LogError> {
         let left = self.appends_left.fetch_sub(1, Ordering::SeqCst);
         match (left, self.death) {
             (1, Death::BeforeAppend) => Err(LogError::Closed),
             (1, Death::AfterAppend) => {
-                self.log.append(lease, tail, blocks).await?;
+                self.log.append(lease, append).await?;
                 Err(LogError::Closed)
             }
-            _ => self.log.append(lease, tail, blocks).await,
+            _ => self.log.append(lease, append).await,
         }
     }
-    async fn read(&self, id: &ConversationId, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
+    async fn read(&self, id: &ConversationKey, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
         self.log.read(id, from, limit).await
     }
-    async fn fork(&self, parent: &ConversationId, at: Seq, new: NewConversation) -> Result<(), LogError> {
+    async fn fork(&self, parent: &ConversationKey, at: Seq, new: NewConversation) -> Result<(), LogError> {
         self.log.fork(parent, at, new).await
     }
-    async fn named_blobs(&self) -> Result<Vec<annals_core::block::BlobDigest>, LogError> {
-        self.log.named_blobs().await
+    async fn named_blobs(
+        &self,
+        after: Option<BlobDigest>,
+        limit: usize,
+    ) -> Result<Vec<BlobDigest>, LogError> {
+        self.log.named_blobs(after, limit).await
     }
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
         self.log.delete(lease).await

@@ -15,7 +15,7 @@ use annals_core::path::LogicalPath;
 use annals_embed::StaticTable;
 use annals_figures::{Figure, full_or_quick};
 use annals_store::recall::{Query, Within};
-use annals_store::testing::{at, conversation, new_conversation};
+use annals_store::testing::{after, at, conversation, new_conversation, owner};
 use annals_store::{BlockLog, BlockLogExt as _, Recall as _, SqliteLog, SqliteOptions};
 
 const CONVERSATIONS: usize = 100;
@@ -255,9 +255,11 @@ async fn many_writers(folder: &Path) {
             let mut writers = Vec::new();
             for number in 0..WRITERS {
                 let id = conversation(&format!("c{number}"));
-                log.create(new_conversation(id.as_str())).await.expect("created");
+                log.create(new_conversation(id.id.as_str()))
+                    .await
+                    .expect("created");
                 let lease = log
-                    .acquire(&id, "bench", at(0), Duration::from_secs(1 << 30))
+                    .acquire(&id, &owner("bench"), Duration::from_secs(1 << 30))
                     .await;
                 let mut words = Words::new();
                 words.state = number as u64;
@@ -272,7 +274,10 @@ async fn many_writers(folder: &Path) {
                 tokio::spawn(async move {
                     let mut tail = None;
                     for blocks in blocks.chunks(APPEND_BLOCKS) {
-                        tail = Some(log.append(&lease, tail, blocks.to_vec()).await.expect("appended"));
+                        tail = log
+                            .append(&lease, after(tail, blocks.to_vec()))
+                            .await
+                            .expect("appended");
                     }
                 })
             });
@@ -313,9 +318,11 @@ async fn fill<const N: usize>(logs: [&SqliteLog; N], passages: usize) -> [Append
         let id = conversation(&format!("c{number}"));
         let mut leases = Vec::new();
         for log in logs {
-            log.create(new_conversation(id.as_str())).await.expect("created");
+            log.create(new_conversation(id.id.as_str()))
+                .await
+                .expect("created");
             let lease = log
-                .acquire(&id, "bench", at(0), Duration::from_secs(1 << 30))
+                .acquire(&id, &owner("bench"), Duration::from_secs(1 << 30))
                 .await;
             leases.push(lease.expect("acquired"));
         }
@@ -328,7 +335,7 @@ async fn fill<const N: usize>(logs: [&SqliteLog; N], passages: usize) -> [Append
             for ((log, lease), took) in logs.iter().zip(&leases).zip(&mut took) {
                 let blocks = blocks.clone();
                 let began = Instant::now();
-                appended = Some(log.append(lease, tail, blocks).await.expect("appended"));
+                appended = log.append(lease, after(tail, blocks)).await.expect("appended");
                 let one = began.elapsed();
                 took.parts[number * PARTS / CONVERSATIONS] += one;
                 took.longest = took.longest.max(one);
@@ -389,14 +396,14 @@ async fn searches(log: &SqliteLog, passages: usize) {
     let kinds = queries();
     for (where_, within) in [
         ("scope", Within::Scope),
-        ("conversation", Within::Conversation(conversation("c7"))),
+        ("conversation", Within::Conversation(conversation("c7").id)),
     ] {
         for (kind, queries) in &kinds {
             let mut times = Vec::new();
             for (at_query, text) in queries.iter().enumerate() {
                 let query = Query {
                     within: within.clone(),
-                    ..Query::new(Scope::default(), conversation("c7"), text.clone(), at(100_000))
+                    ..Query::new(Scope::default(), conversation("c7").id, text.clone(), at(100_000))
                 };
                 let began = Instant::now();
                 let found = recall.search(query).await.expect("searched");
@@ -445,7 +452,7 @@ async fn searches_after_appends(log: &SqliteLog, passages: usize) {
     let recall = log.recall().expect("memory");
     let id = conversation("c7");
     let lease = log
-        .acquire(&id, "bench", at(0), Duration::from_secs(1 << 30))
+        .acquire(&id, &owner("bench"), Duration::from_secs(1 << 30))
         .await;
     let lease = lease.expect("acquired");
     let mut words = Words::new();
@@ -458,11 +465,11 @@ async fn searches_after_appends(log: &SqliteLog, passages: usize) {
             let blocks = (first..first + APPEND_BLOCKS)
                 .map(|at| block(&mut words, at))
                 .collect();
-            tail = Some(log.append(&lease, tail, blocks).await.expect("appended"));
+            tail = log.append(&lease, after(tail, blocks)).await.expect("appended");
         }
         let query = Query {
             within: Within::Scope,
-            ..Query::new(Scope::default(), id.clone(), words.text(8), at(100_000))
+            ..Query::new(Scope::default(), id.id.clone(), words.text(8), at(100_000))
         };
         let began = Instant::now();
         recall.search(query).await.expect("searched");

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annals_core::block::{Block, BlockJson};
-use annals_core::ids::{ConversationId, Seq};
+use annals_core::ids::{ConversationKey, Seq};
 use annals_figures::{Figure, full_or_quick};
-use annals_store::testing::{at, conversation, new_conversation, text_block};
+use annals_store::testing::{after, conversation, new_conversation, owner, text_block};
 use annals_store::{BlockLog, BlockLogExt, Lease, SqliteLog, SqliteOptions};
 
 const KILOBYTE: usize = 1024;
@@ -73,9 +73,11 @@ fn kilobyte(number: u64) -> String {
     text
 }
 
-async fn begin(log: &SqliteLog, id: &ConversationId) -> Lease {
-    log.create(new_conversation(id.as_str())).await.expect("created");
-    log.acquire(id, "bench", at(0), Duration::from_secs(1_000_000))
+async fn begin(log: &SqliteLog, id: &ConversationKey) -> Lease {
+    log.create(new_conversation(id.id.as_str()))
+        .await
+        .expect("created");
+    log.acquire(id, &owner("bench"), Duration::from_secs(1_000_000))
         .await
         .expect("acquired")
 }
@@ -100,7 +102,7 @@ async fn many_writers(folder: &Path, blocks_per_append: u64) {
                     let blocks = (first..first + blocks_per_append)
                         .map(|n| text_block(n, &kilobyte(n)))
                         .collect();
-                    tail = Some(log.append(&lease, tail, blocks).await.expect("appended"));
+                    tail = log.append(&lease, after(tail, blocks)).await.expect("appended");
                 }
             })
         });
@@ -135,7 +137,10 @@ async fn one_writer(folder: &Path) {
         let begun = Instant::now();
         for number in 1..=APPENDS {
             let block = text_block(number, &kilobyte(number));
-            tail = Some(log.append(&lease, tail, vec![block]).await.expect("appended"));
+            tail = log
+                .append(&lease, after(tail, vec![block]))
+                .await
+                .expect("appended");
         }
         best_log = best_log.min(begun.elapsed() / APPENDS as u32);
     }
@@ -179,7 +184,7 @@ async fn long_conversation(folder: &Path) {
                 .iter()
                 .map(|b| serde_json::to_vec(&BlockJson::from(b)).expect("JSON").len() as u64);
             payload_bytes += json.sum::<u64>();
-            tail = Some(log.append(&lease, tail, blocks).await.expect("appended"));
+            tail = log.append(&lease, after(tail, blocks)).await.expect("appended");
         }
     }
     let disk_bytes = fs::metadata(&path).expect("the file").len();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals_core::ids::ConversationId;
+use annals_core::ids::{ConversationKey, Scope};
 
 use crate::artifacts::{ArtifactError, ArtifactStore};
 #[cfg(feature = "sqlite")]
@@ -39,8 +39,8 @@ impl Home {
     }
 
     /// OUT_DIR of a conversation; may be deleted at any time.
-    pub fn workspace_path(&self, conversation: &ConversationId) -> PathBuf {
-        self.root.join("workspace").join(conversation.as_str())
+    pub fn workspace_path(&self, key: &ConversationKey) -> PathBuf {
+        workspace_folder(&self.root.join("workspace"), key)
     }
 
     /// Opens the log.
@@ -55,7 +55,19 @@ impl Home {
     }
 
     /// Opens OUT_DIR of a conversation.
-    pub fn open_workspace(&self, conversation: &ConversationId) -> Result<Workspace, WorkspaceError> {
-        Workspace::open(self.workspace_path(conversation))
+    pub fn open_workspace(&self, key: &ConversationKey) -> Result<Workspace, WorkspaceError> {
+        Workspace::open(self.workspace_path(key))
+    }
+}
+
+/// OUT_DIR of a conversation below the folder of all of them: `<id>` for the one person of a machine of their own,
+/// `<tenant>~<project>~<user>/<id>` for everybody else. No id and no part of a scope has a `~`, so these never meet.
+pub fn workspace_folder(workspaces: &Path, key: &ConversationKey) -> PathBuf {
+    let ConversationKey { scope, id } = key;
+    match *scope == Scope::default() {
+        true => workspaces.join(id.as_str()),
+        false => workspaces
+            .join(format!("{}~{}~{}", scope.tenant(), scope.project(), scope.user()))
+            .join(id.as_str()),
     }
 }

@@ -1,9 +1,9 @@
 //! The durable side of Annals: what was acknowledged survives.
 //!
 //! Keeps blocks, the bytes they name, and the working trees that are rebuilt from both. It decides nothing about
-//! turns and reads no clock. Read in this order:
+//! turns. Read in this order:
 //!
-//! 1. [`log`]: the contract of a block log; [`memory`] and [`sqlite`] keep it;
+//! 1. [`log`]: the log and its sisters as ports; [`memory`] and [`sqlite`] keep them; [`clock`] is where time comes in;
 //!    [`recall`]: the contract of memory search over it;
 //! 2. [`artifacts`]: bytes by digest, durable before a block names them;
 //! 3. [`workspace`]: OUT_DIR, rebuilt on demand, impossible to leave;
@@ -12,6 +12,7 @@
 //! 6. [`home`]: where all of this lies on one machine;
 //! 7. `testing` (feature `testing`): the contract as functions that every backend must pass.
 
+pub mod clock;
 pub mod log;
 pub mod memory;
 #[cfg_attr(
@@ -41,15 +42,17 @@ pub mod disk;
 pub mod failpoint;
 
 pub use artifacts::{ArtifactError, ArtifactStore, Stored, Swept, resource_name};
-pub use home::Home;
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use home::{Home, workspace_folder};
 pub use log::{
-    Ancestor, BlockLog, BlockLogExt, ConversationInfo, Cursor, Holding, Lease, Listing, LogError,
-    NewConversation, Operator, Stale, named_by,
+    Ancestor, Append, BatchId, BlockLog, BlockLogExt, Claimed, Claims, ConversationInfo, Cursor, Holding,
+    Inbox, InboxId, Lease, Listing, LogError, Member, Members, NewConversation, Operator, Owner, Pending,
+    Post, Posted, Stale, Store, Tails, Work, named_by,
 };
 pub use memory::MemoryLog;
 pub use recall::Recall;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{LogObserver, Progress, ReindexError, SqliteLog, SqliteOptions, SqliteRecall};
+pub use sqlite::{Progress, ReindexError, SqliteLog, SqliteOptions, SqliteRecall};
 pub use transfer::{
     ExportError, Exported, ImportAs, ImportError, Imported, export_conversation, import_conversation,
 };

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use annals_core::block::Block;
 use annals_core::ids::Seq;
-use annals_store::testing::{at, conversation, new_conversation, text_block};
-use annals_store::{BlockLog, BlockLogExt, Lease, LogError, LogObserver, SqliteLog, SqliteOptions};
+use annals_store::testing::{after, conversation, new_conversation, owner, text_block};
+use annals_store::{BlockLog, BlockLogExt, Lease, LogError, SqliteLog, SqliteOptions};
 use broken_disk::Fault;
 
 const TTL: Duration = Duration::from_secs(60);
@@ -23,11 +23,11 @@ fn open(path: &Path) -> Result<SqliteLog, LogError> {
 
 async fn begin(log: &SqliteLog, blocks: u64) -> Lease {
     log.create(new_conversation("c")).await.unwrap();
-    let lease = log.acquire(&conversation("c"), "a", at(0), TTL).await.unwrap();
+    let lease = log.acquire(&conversation("c"), &owner("a"), TTL).await.unwrap();
     let blocks: Vec<Block> = (1..=blocks)
         .map(|n| text_block(n, &format!("marker-{n} {}", "x".repeat(900))))
         .collect();
-    log.append(&lease, None, blocks).await.unwrap();
+    log.append(&lease, after(None, blocks)).await.unwrap();
     lease
 }
 
@@ -81,7 +81,7 @@ async fn a_newer_schema_is_refused_with_both_numbers() {
         .pragma_update(None, "user_version", 999)
         .unwrap();
     let error = open(&path).unwrap_err();
-    insta::assert_snapshot!(shown(&error, folder.path()), @"the log `[HOME]/annals.db` has schema 999, this program knows up to 2: use a newer `annals`");
+    insta::assert_snapshot!(shown(&error, folder.path()), @"the log `[HOME]/annals.db` has schema 999, this program knows up to 3: use a newer `annals`");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn survives(fault: Fault, is_expected: impl Fn(&LogError) -> bool) {
     broken_disk::set_fault(folder.path(), Some(fault));
     for _ in 0..3 {
         let error = log
-            .append(&lease, Seq::try_new(3).ok(), next())
+            .append(&lease, after(Seq::try_new(3).ok(), next()))
             .await
             .unwrap_err();
         assert!(is_expected(&error), "{error:?}");
@@ -171,7 +171,9 @@ async fn survives(fault: Fault, is_expected: impl Fn(&LogError) -> bool) {
         "readers go on"
     );
     broken_disk::set_fault(folder.path(), None);
-    log.append(&lease, Seq::try_new(3).ok(), next()).await.unwrap();
+    log.append(&lease, after(Seq::try_new(3).ok(), next()))
+        .await
+        .unwrap();
     drop(log);
     let log = SqliteLog::open(&path, options()).unwrap();
     assert_eq!(log.read_all(&conversation("c")).await.unwrap().len(), 5);
@@ -195,84 +197,44 @@ async fn a_sync_that_fails_is_never_acknowledged() {
     survives(Fault::Sync, |error| matches!(error, LogError::Storage { .. })).await;
 }
 
-/// Refuses blocks with one text, as a derived index whose storage fails would.
-struct Picky;
-
-impl LogObserver for Picky {
-    fn prepare(&mut self, tx: &rusqlite::Connection) -> rusqlite::Result<()> {
-        tx.execute_batch("CREATE TABLE IF NOT EXISTS seen (conversation TEXT, seq INTEGER)")
-    }
-
-    fn appended(
-        &mut self,
-        tx: &rusqlite::Connection,
-        id: &annals_core::ids::ConversationId,
-        blocks: &[Block],
-    ) -> rusqlite::Result<()> {
-        for block in blocks {
-            tx.execute(
-                "INSERT INTO seen VALUES (?1, ?2)",
-                (id.as_str(), block.seq.get() as i64),
-            )?;
-        }
-        match blocks.iter().any(|block| block.text() == Some("poison")) {
-            true => tx.execute("INSERT INTO no_such_table VALUES (1)", []).map(drop),
-            false => Ok(()),
-        }
-    }
-
-    fn forked(
-        &mut self,
-        _: &rusqlite::Connection,
-        _: &annals_core::ids::ConversationId,
-        _: &annals_core::ids::ConversationId,
-    ) -> rusqlite::Result<()> {
-        Ok(())
-    }
-
-    fn deleted(
-        &mut self,
-        tx: &rusqlite::Connection,
-        id: &annals_core::ids::ConversationId,
-    ) -> rusqlite::Result<()> {
-        tx.execute("DELETE FROM seen WHERE conversation = ?1", [id.as_str()])
-            .map(drop)
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_failing_append_of_a_group_does_not_fail_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("annals.db");
-    let log = SqliteLog::open(&path, SqliteOptions::default().observer(Box::new(Picky))).unwrap();
+    let log = open(&path).unwrap();
+    let beside = rusqlite::Connection::open(&path).unwrap();
+    beside
+        .execute_batch(
+            "CREATE TRIGGER picky BEFORE INSERT ON block WHEN NEW.body = 'poison'
+             BEGIN SELECT RAISE(ABORT, 'refused'); END",
+        )
+        .unwrap();
     let mut leases = Vec::new();
     for number in 0..20 {
         let name = format!("c{number}");
         log.create(new_conversation(&name)).await.unwrap();
-        leases.push(log.acquire(&conversation(&name), "a", at(0), TTL).await.unwrap());
+        leases.push(log.acquire(&conversation(&name), &owner("a"), TTL).await.unwrap());
     }
     for round in 0..5 {
         let appends = leases.iter().enumerate().map(|(number, lease)| {
             let text = if number == 7 { "poison" } else { "fine" };
-            log.append(lease, Seq::try_new(round).ok().filter(|_| number != 7), {
-                let place = if number == 7 { 1 } else { round + 1 };
-                vec![text_block(place, text)]
-            })
+            log.append(
+                lease,
+                after(Seq::try_new(round).ok().filter(|_| number != 7), {
+                    let place = if number == 7 { 1 } else { round + 1 };
+                    vec![text_block(place, text)]
+                }),
+            )
         });
         let outcomes = futures::future::join_all(appends).await;
         for (number, outcome) in outcomes.iter().enumerate() {
             assert_eq!(outcome.is_err(), number == 7, "{number}: {outcome:?}");
         }
     }
-    let seen = rusqlite::Connection::open(&path).unwrap();
-    let count: i64 = seen
-        .query_row("SELECT count(*) FROM seen", [], |row| row.get(0))
+    let count: i64 = beside
+        .query_row("SELECT count(*) FROM block", [], |row| row.get(0))
         .unwrap();
-    assert_eq!(
-        count,
-        19 * 5,
-        "what was derived is there exactly when the blocks are"
-    );
+    assert_eq!(count, 19 * 5);
 }
 
 const HOLDER_PATH: &str = "ANNALS_TEST_HOLDER_PATH";
@@ -302,7 +264,7 @@ fn holder(path: &Path) -> std::process::Child {
 async fn the_other_process_that_holds_a_conversation() {
     if let Ok(path) = std::env::var(HOLDER_PATH) {
         let log = open(path.as_ref()).unwrap();
-        log.acquire(&conversation("c"), "annals", at(0), Duration::from_secs(1 << 30))
+        log.acquire(&conversation("c"), &owner("annals"), Duration::from_secs(1 << 30))
             .await
             .unwrap();
         writeln!(std::io::stdout(), "\nHELD").unwrap();
@@ -322,17 +284,17 @@ async fn two_processes_share_a_file_but_not_a_conversation() {
     let id = conversation("c");
     // The same name does not make another process the same holder.
     assert!(matches!(
-        log.acquire(&id, "annals", at(5), TTL).await,
+        log.acquire(&id, &owner("annals"), TTL).await,
         Err(LogError::Held { .. })
     ));
-    log.acquire(&conversation("free"), "annals", at(5), TTL)
+    log.acquire(&conversation("free"), &owner("annals"), TTL)
         .await
         .unwrap();
     // Killed, it cannot give its lease back; its death is proof enough.
     other.kill().unwrap();
     other.wait().unwrap();
-    let lease = log.acquire(&id, "annals", at(6), TTL).await.unwrap();
-    log.append(&lease, None, vec![text_block(1, "mine")])
+    let lease = log.acquire(&id, &owner("annals"), TTL).await.unwrap();
+    log.append(&lease, after(None, vec![text_block(1, "mine")]))
         .await
         .unwrap();
 }

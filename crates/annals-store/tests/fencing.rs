@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::ids::Seq;
-use annals_store::testing::{at, conversation, new_conversation, text_block};
-use annals_store::{BlockLog, BlockLogExt, Lease, LogError, MemoryLog, SqliteLog, SqliteOptions, Stale};
+use annals_store::testing::{after, at, conversation, new_conversation, owner, text_block};
+use annals_store::{
+    BlockLog, BlockLogExt, Lease, LogError, ManualClock, MemoryLog, SqliteLog, SqliteOptions, Stale,
+};
 use crash::Rng;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -23,7 +25,12 @@ struct Model {
 }
 
 /// One interleaving of two writers, each through its own handle, against the model.
-async fn interleave(handles: [Arc<dyn BlockLog>; 2], name: String, seed: u64) -> (u64, u64) {
+async fn interleave(
+    handles: [Arc<dyn BlockLog>; 2],
+    clock: Arc<ManualClock>,
+    name: String,
+    seed: u64,
+) -> (u64, u64) {
     let mut rng = Rng(seed);
     let id = conversation(&name);
     handles[0].create(new_conversation(&name)).await.unwrap();
@@ -35,13 +42,15 @@ async fn interleave(handles: [Arc<dyn BlockLog>; 2], name: String, seed: u64) ->
         // Time mostly goes on, sometimes past an expiry, sometimes back.
         now += [1, 1, 4, 12, -3][rng.below(5) as usize];
         let log = &handles[writer];
+        // Read by the store before it first waits, so that each of many interleavings has a time of its own.
+        clock.set(at(now));
         match (rng.below(4), leases[writer].clone()) {
             (0, _) | (_, None) => {
                 let name = format!("w{writer}");
                 let held = model
                     .holder
                     .is_some_and(|(holder, until)| holder != writer && until > now);
-                match log.acquire(&id, &name, at(now), TTL).await {
+                match log.acquire(&id, &owner(&name), TTL).await {
                     Ok(lease) => {
                         assert!(!held, "acquired while the other's lease lasts");
                         assert!(lease.token() > model.token, "a token was given twice");
@@ -69,9 +78,8 @@ async fn interleave(handles: [Arc<dyn BlockLog>; 2], name: String, seed: u64) ->
                 // A stale writer may even know the right tail: the token alone must stop it.
                 let tail = Seq::try_new(model.texts.len() as u64).ok();
                 let text = format!("w{writer}-{step}");
-                let mut block = text_block(model.texts.len() as u64 + 1, &text);
-                block.ts = at(now);
-                match log.append(&lease, tail, vec![block]).await {
+                let block = text_block(model.texts.len() as u64 + 1, &text);
+                match log.append(&lease, after(tail, vec![block])).await {
                     Ok(_) => {
                         assert_eq!(lease.token(), model.token, "a stale writer wrote");
                         model.texts.push(text);
@@ -98,13 +106,13 @@ async fn interleave(handles: [Arc<dyn BlockLog>; 2], name: String, seed: u64) ->
     (fenced, written)
 }
 
-async fn run_many(handles: [Arc<dyn BlockLog>; 2], count: u64) {
+async fn run_many(handles: [Arc<dyn BlockLog>; 2], clock: Arc<ManualClock>, count: u64) {
     let (mut fenced, mut written) = (0, 0);
     // Many at a time, so that the commits of all of them share their syncs.
     for batch in 0..count / 100 {
         let runs = (0..100).map(|index| {
             let seed = batch * 100 + index;
-            interleave(handles.clone(), format!("c{seed}"), seed)
+            interleave(handles.clone(), clock.clone(), format!("c{seed}"), seed)
         });
         for (stale, good) in futures::future::join_all(runs).await {
             fenced += stale;
@@ -119,15 +127,18 @@ async fn run_many(handles: [Arc<dyn BlockLog>; 2], count: u64) {
 
 #[tokio::test]
 async fn a_stale_writer_is_always_fenced_in_memory() {
-    let log: Arc<dyn BlockLog> = Arc::new(MemoryLog::default());
-    run_many([Arc::clone(&log), log], 4_000).await;
+    let clock = Arc::new(ManualClock::default());
+    let log: Arc<dyn BlockLog> = Arc::new(MemoryLog::with_clock(clock.clone()));
+    run_many([Arc::clone(&log), log], clock, 4_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stale_writer_is_always_fenced_through_two_handles_on_one_file() {
     let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::default());
     let open = || -> Arc<dyn BlockLog> {
-        Arc::new(SqliteLog::open(folder.path().join("annals.db"), SqliteOptions::default()).unwrap())
+        let options = SqliteOptions::default().clock(clock.clone());
+        Arc::new(SqliteLog::open(folder.path().join("annals.db"), options).unwrap())
     };
-    run_many([open(), open()], 1_000).await;
+    run_many([open(), open()], clock.clone(), 1_000).await;
 }

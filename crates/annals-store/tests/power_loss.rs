@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use annals_core::block::BlobDigest;
 use annals_store::disk::{self, Step};
-use annals_store::testing::{at, conversation, new_conversation};
+use annals_store::testing::{after, conversation, new_conversation, owner};
 use annals_store::{ArtifactStore, BlockLog, BlockLogExt, LogError, SqliteLog};
 use broken_disk::{Image, Record, Syncs};
 use crash::{Rng, expected, remembering};
@@ -43,7 +43,7 @@ async fn workload(folder: &Path) {
                     log.create(new_conversation(name)).await.unwrap();
                 }
                 let lease = log
-                    .acquire(&id, "w", at(0), Duration::from_secs(60))
+                    .acquire(&id, &owner("w"), Duration::from_secs(60))
                     .await
                     .unwrap();
                 let mut tail = log.tail(&id).await.unwrap();
@@ -52,9 +52,9 @@ async fn workload(folder: &Path) {
                     let blocks = (first..=first + round % 3)
                         .map(|number| expected(name, number))
                         .collect();
-                    let last = log.append(&lease, tail, blocks).await.unwrap();
-                    broken_disk::acknowledge(name, last.get());
-                    tail = Some(last);
+                    let last = log.append(&lease, after(tail, blocks)).await.unwrap();
+                    broken_disk::acknowledge(name, last.unwrap().get());
+                    tail = last;
                 }
             })
         });
@@ -164,7 +164,7 @@ async fn a_sync_that_fails_takes_no_block_with_it_that_is_acknowledged_later() {
     let (name, id) = ("failing", conversation("failing"));
     log.create(new_conversation(name)).await.unwrap();
     let lease = log
-        .acquire(&id, "w", at(0), Duration::from_secs(60))
+        .acquire(&id, &owner("w"), Duration::from_secs(60))
         .await
         .unwrap();
     let mut tail = None;
@@ -174,10 +174,10 @@ async fn a_sync_that_fails_takes_no_block_with_it_that_is_acknowledged_later() {
         if round % 2 == 1 {
             // The index follows the last blocks in commits that are not synced. This sync is theirs too.
             broken_disk::set_fault(folder.path(), Some(broken_disk::Fault::Sync));
-            log.append(&lease, tail, blocks()).await.unwrap_err();
+            log.append(&lease, after(tail, blocks())).await.unwrap_err();
             broken_disk::set_fault(folder.path(), None);
         }
-        tail = Some(log.append(&lease, tail, blocks()).await.unwrap());
+        tail = log.append(&lease, after(tail, blocks())).await.unwrap();
         broken_disk::acknowledge(name, first + 3);
     }
     let record = broken_disk::record(folder.path());

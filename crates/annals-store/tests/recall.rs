@@ -10,10 +10,10 @@ use annals_core::ids::{Scope, Seq};
 use annals_embed::{EmbedError, Embedder, StaticTable, Vector};
 use annals_store::recall::{Found, Query, Shortfall, Target, Within};
 use annals_store::testing::{at, conversation};
-use annals_store::{BlockLog, BlockLogExt as _, LogError, Operator, Recall, SqliteLog, SqliteOptions};
+use annals_store::{BlockLog, BlockLogExt as _, LogError, Operator, Recall};
 use async_trait::async_trait;
 use proptest::prelude::*;
-use stage::{Stage, answer, attachment, dump, file, prompt, scope};
+use stage::{Stage, answer, attachment, dump, file, key, prompt, scope};
 
 fn texts(found: &Found) -> Vec<&str> {
     found.hits.iter().map(|hit| hit.text.as_str()).collect()
@@ -120,7 +120,7 @@ async fn targets_days_and_the_running_turn_narrow_the_search() {
     assert_eq!(found(only(vec![Target::User])).await, "the heron report");
     assert_eq!(
         found(Query {
-            before: Some((conversation("c"), Seq::try_new(2).unwrap())),
+            before: Some((conversation("c").id, Seq::try_new(2).unwrap())),
             ..query()
         })
         .await,
@@ -155,11 +155,11 @@ async fn a_fork_remembers_what_it_shares_and_nothing_else() {
     stage.says("a", vec![prompt("the osprey contract")]).await;
     stage.says("a", vec![prompt("the secret after the fork")]).await;
     let new = stage.new_conversation("b", "t/p/u").from_parent(
-        conversation("a"),
+        conversation("a").id,
         Seq::try_new(1).ok(),
         Operator::Fork,
     );
-    stage.log.fork(&conversation("a"), Seq::FIRST, new).await.unwrap();
+    stage.log.fork(&key("t/p/u", "a"), Seq::FIRST, new).await.unwrap();
     assert_eq!(
         texts(&stage.search("b", "osprey contract").await),
         ["the osprey contract"]
@@ -245,7 +245,7 @@ proptest! {
             }
             if let Some(user) = deleted {
                 stage.says_in(&format!("t/p/u{user}"), &format!("c{user}_0"), vec![prompt(&query)]).await;
-                stage.delete(&format!("c{user}_0")).await;
+                stage.delete_in(&format!("t/p/u{user}"), &format!("c{user}_0")).await;
             }
             for (user, own) in said.iter().enumerate() {
                 let found = stage.everywhere(&format!("t/p/u{user}"), &query).await;
@@ -377,7 +377,7 @@ async fn an_index_that_cannot_be_written_refuses_no_append() {
     stage.says("c", vec![prompt("the second avocet")]).await;
     stage.says("c", vec![prompt("the third avocet")]).await;
     assert_eq!(
-        stage.log.tail(&conversation("c")).await.unwrap(),
+        stage.log.tail(&key("t/p/u", "c")).await.unwrap(),
         Seq::try_new(3).ok()
     );
     assert!(stage.recall().search(stage.query("c", "avocet")).await.is_err());
@@ -410,7 +410,7 @@ async fn a_search_adds_what_is_missing_and_not_what_the_running_turn_says() {
     stage.says("c", vec![prompt("the tern report")]).await;
     stage.says("c", vec![prompt("find the tern report")]).await;
     let running = Query {
-        before: Some((conversation("c"), Seq::try_new(2).unwrap())),
+        before: Some((conversation("c").id, Seq::try_new(2).unwrap())),
         ..stage.query("c", "tern")
     };
     let found = stage.recall().search(running.clone()).await.unwrap();
@@ -431,7 +431,7 @@ async fn what_is_deleted_or_forked_before_the_index_came_to_it_is_as_if_it_had()
     stage.says("a", vec![prompt("dunlin two")]).await;
     stage.says("gone", vec![prompt("dunlin gone")]).await;
     let new = stage.new_conversation("b", "t/p/u");
-    stage.log.fork(&conversation("a"), Seq::FIRST, new).await.unwrap();
+    stage.log.fork(&key("t/p/u", "a"), Seq::FIRST, new).await.unwrap();
     stage.says("b", vec![prompt("dunlin of the fork")]).await;
     stage.delete("gone").await;
     stage.delete("a").await;
@@ -620,36 +620,8 @@ async fn the_scope_decides_also_when_two_scopes_share_a_log_and_a_name() {
     assert_eq!(texts(&stage.everywhere("t/p/a", "rook").await), ["rook"]);
     let within = Query {
         within: Within::Scope,
-        ..Query::new(scope("t/q/a"), conversation("x"), "rook", at(0))
+        ..Query::new(scope("t/q/a"), conversation("x").id, "rook", at(0))
     };
     assert!(stage.recall().search(within).await.unwrap().hits.is_empty());
     let _: Scope = scope("t/p/a");
-}
-
-#[test]
-fn a_log_of_the_first_schema_is_opened_and_searched() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("annals.db");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let stage = Stage::at(&path, None);
-        stage.says("c", vec![prompt("the old albatross")]).await;
-    });
-    let database = rusqlite::Connection::open(&path).unwrap();
-    database
-        .execute_batch(
-            "DROP TABLE recall_vocabulary; DROP TABLE recall_text; DROP TABLE recall_file; DROP TABLE recall_passage;
-             DROP TABLE recall_source; DROP TABLE recall_scope; DROP TABLE recall_state; PRAGMA user_version = 1;",
-        )
-        .unwrap();
-    drop(database);
-    runtime.block_on(async {
-        let log = SqliteLog::open(&path, SqliteOptions::default().recall(StaticTable::embedder())).unwrap();
-        let query = Query::new(scope("t/p/u"), conversation("c"), "albatross", at(0));
-        let found = log.recall().unwrap().search(query).await.unwrap();
-        assert_eq!(texts(&found), ["the old albatross"]);
-    });
 }

@@ -4,8 +4,8 @@ use std::io::Cursor;
 use std::time::Duration;
 
 use annals_core::block::{Blob, Block, Body};
-use annals_core::ids::{Scope, Seq};
-use annals_store::testing::{at, conversation, new_conversation, text_block, varied_blocks};
+use annals_core::ids::{ConversationKey, Scope, Seq};
+use annals_store::testing::{after, at, conversation, new_conversation, owner, text_block, varied_blocks};
 use annals_store::{
     ArtifactStore, BlockLog, BlockLogExt, ImportAs, ImportError, Imported, LogError, MemoryLog, Operator,
     export_conversation, import_conversation, named_by,
@@ -52,10 +52,13 @@ async fn full() -> (Side, Vec<Block>) {
         .unwrap();
     let lease = side
         .log
-        .acquire(&conversation("c"), "a", at(0), Duration::from_secs(9))
+        .acquire(&conversation("c"), &owner("a"), Duration::from_secs(9))
         .await
         .unwrap();
-    side.log.append(&lease, None, blocks.clone()).await.unwrap();
+    side.log
+        .append(&lease, after(None, blocks.clone()))
+        .await
+        .unwrap();
     (side, blocks)
 }
 
@@ -71,21 +74,23 @@ async fn exported(side: &Side) -> Vec<u8> {
     file
 }
 
-async fn import(side: &Side, file: &[u8]) -> Result<Imported, ImportError> {
+/// What the tests import to.
+fn copy() -> ConversationKey {
     let scope = Scope::parse("new/owner/here").unwrap();
+    ConversationKey::new(scope, conversation("copy").id)
+}
+
+async fn import(side: &Side, file: &[u8]) -> Result<Imported, ImportError> {
     let import_as = ImportAs {
-        id: Some(conversation("copy")),
-        scope,
-        now: at(0),
+        id: Some(copy().id),
+        scope: copy().scope,
+        owner: owner("import"),
     };
     import_conversation(&side.log, &side.artifacts, &mut Cursor::new(file), import_as).await
 }
 
 async fn is_untouched(side: &Side) -> bool {
-    matches!(
-        side.log.get(&conversation("copy")).await,
-        Err(LogError::NotFound { .. })
-    )
+    matches!(side.log.get(&copy()).await, Err(LogError::NotFound { .. }))
 }
 
 #[tokio::test]
@@ -95,13 +100,13 @@ async fn an_exported_conversation_comes_back_with_its_artifacts() {
     let target = side();
     let imported = import(&target, &file).await.unwrap();
     assert_eq!((imported.blocks, imported.artifacts), (11, 3));
-    assert_eq!(target.log.read_all(&conversation("copy")).await.unwrap(), blocks);
+    assert_eq!(target.log.read_all(&copy()).await.unwrap(), blocks);
     for digest in blocks.iter().flat_map(named_by) {
         assert!(target.artifacts.get(&digest).await.is_ok(), "{digest}");
     }
-    let info = target.log.get(&conversation("copy")).await.unwrap();
+    let info = target.log.get(&copy()).await.unwrap();
     assert_eq!(
-        (info.title.as_deref(), info.scope.user(), info.holding),
+        (info.title.as_deref(), info.key.scope.user(), info.holding),
         (Some("A title"), "here", None)
     );
     let [ancestor] = &info.lineage[..] else {
@@ -236,7 +241,7 @@ async fn odd_characters_of_the_source_survive_or_are_refused_by_line() {
     )
     .await
     .unwrap();
-    let blocks = target.log.read_all(&conversation("copy")).await.unwrap();
+    let blocks = target.log.read_all(&copy()).await.unwrap();
     assert_eq!(blocks[0].text(), Some("nul \0 line \u{2028} pair 😀"));
 
     let target = side();
@@ -273,13 +278,9 @@ async fn an_import_that_died_after_its_first_step_can_be_done_again() {
     let (source, blocks) = full().await;
     let file = exported(&source).await;
     let target = side();
-    let new = annals_store::NewConversation::new(
-        conversation("copy"),
-        Scope::parse("new/owner/here").unwrap(),
-        at(0),
-    );
-    let new = new.from_parent(conversation("c"), Seq::try_new(11).ok(), Operator::Import);
+    let new = annals_store::NewConversation::new(copy(), at(0));
+    let new = new.from_parent(conversation("c").id, Seq::try_new(11).ok(), Operator::Import);
     target.log.create(new).await.unwrap();
     import(&target, &file).await.unwrap();
-    assert_eq!(target.log.read_all(&conversation("copy")).await.unwrap(), blocks);
+    assert_eq!(target.log.read_all(&copy()).await.unwrap(), blocks);
 }

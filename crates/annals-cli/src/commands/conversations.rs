@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use annals::core::ids::Seq;
-use annals::runtime::RunError;
 use annals::store::ConversationInfo;
 use serde_json::{Value, json};
 
@@ -28,13 +27,9 @@ pub(crate) async fn run(args: ConversationsArgs, config: Config) -> Result<Ended
 
 async fn delete(args: &ConversationArgs, setup: &Setup) -> Result<Ended, Failure> {
     let (id, agent) = (conversation_id(&args.conversation)?, &setup.agent);
-    if agent.log().get(&id).await?.scope != *agent.scope() {
-        return Err(RunError::NotYours(id).into());
-    }
-    let holder = format!("annals conversations delete, pid {}", std::process::id());
     let lease = agent
         .log()
-        .acquire(&id, &holder, agent.world().now(), DELETE_TTL)
+        .acquire(&agent.key(&id), agent.owner(), DELETE_TTL)
         .await?;
     agent.log().delete(&lease).await?;
     match std::fs::remove_dir_all(setup.workspace(&id)) {
@@ -65,9 +60,9 @@ async fn list(form: &JsonArgs, setup: &Setup) -> Result<Ended, Failure> {
 
 fn as_json(info: &ConversationInfo) -> Value {
     json!({
-        "id": info.id,
+        "id": info.key.id,
         "title": info.title,
-        "scope": info.scope.to_string(),
+        "scope": info.key.scope.to_string(),
         "created": info.created,
         "updated": info.updated,
         "blocks": info.tail.map_or(0, Seq::get),
@@ -81,7 +76,7 @@ fn as_line(info: &ConversationInfo) -> String {
     let title = info.title.as_deref().unwrap_or_default();
     let line = format!(
         "{}  {}  {}  {title}",
-        styled(BOLD, &info.id),
+        styled(BOLD, &info.key.id),
         styled(DIM, when),
         styled(DIM, blocks)
     );

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use annals_core::ids::{ConversationId, Scope, Seq};
+use annals_core::ids::{ConversationId, ConversationKey, Seq};
 use annals_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub enum Operator {
 /// One parent of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ancestor {
-    /// The conversation it came from.
+    /// The conversation it came from, of the same scope.
     pub parent: ConversationId,
     /// The parent's last block that it has; absent when the parent was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,13 +38,11 @@ pub struct Ancestor {
 /// A conversation to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewConversation {
-    /// Its id, made by the caller.
-    pub id: ConversationId,
-    /// Who owns it.
-    pub scope: Scope,
+    /// What names it, chosen by the caller.
+    pub key: ConversationKey,
     /// A title for people.
     pub title: Option<String>,
-    /// When it was made.
+    /// When it was made, by the caller's clock.
     pub created: Timestamp,
     /// Where it came from; empty for a new one.
     pub lineage: Vec<Ancestor>,
@@ -52,10 +50,9 @@ pub struct NewConversation {
 
 impl NewConversation {
     /// A conversation without title or parents.
-    pub fn new(id: ConversationId, scope: Scope, created: Timestamp) -> Self {
+    pub fn new(key: ConversationKey, created: Timestamp) -> Self {
         NewConversation {
-            id,
-            scope,
+            key,
             title: None,
             created,
             lineage: Vec::new(),
@@ -78,10 +75,8 @@ impl NewConversation {
 /// What is known of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversationInfo {
-    /// Its id.
-    pub id: ConversationId,
-    /// Who owns it.
-    pub scope: Scope,
+    /// What names it.
+    pub key: ConversationKey,
     /// A title for people.
     pub title: Option<String>,
     /// When it was made.
@@ -96,18 +91,37 @@ pub struct ConversationInfo {
     pub holding: Option<Holding>,
 }
 
-/// A place in a listing. Opaque, but short and safe in a URL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor(pub(crate) u64);
+/// A place in a listing: a short text of the backend's own, safe in a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(String);
 
 /// A text that no listing gave out.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{0}` is not a cursor: pass the one that the previous page gave")]
 pub struct CursorError(String);
 
+impl Cursor {
+    const MAX_BYTES: usize = 200;
+
+    /// A cursor of this number, for backends that count.
+    pub fn of_number(number: u64) -> Self {
+        Cursor(format!("{number:x}"))
+    }
+
+    /// The number of [`of_number`](Self::of_number).
+    pub fn number(&self) -> Result<u64, CursorError> {
+        u64::from_str_radix(&self.0, 16).map_err(|_| CursorError(self.0.clone()))
+    }
+
+    /// The backend's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}", self.0)
+        f.write_str(&self.0)
     }
 }
 
@@ -115,9 +129,13 @@ impl FromStr for Cursor {
     type Err = CursorError;
 
     fn from_str(text: &str) -> Result<Self, CursorError> {
-        u64::from_str_radix(text, 16)
-            .map(Cursor)
-            .map_err(|_| CursorError(text.chars().take(40).collect()))
+        let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        match (1..=Self::MAX_BYTES).contains(&text.len()) && text.bytes().all(is_safe) {
+            true => Ok(Cursor(text.to_owned())),
+            false => Err(CursorError(
+                text.chars().filter(|c| !c.is_control()).take(40).collect(),
+            )),
+        }
     }
 }
 

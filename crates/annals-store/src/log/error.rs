@@ -5,11 +5,13 @@ use std::fmt;
 use annals_core::ids::{ConversationId, Seq};
 use annals_core::time::Timestamp;
 
+use super::{CursorError, InboxId, Owner};
+
 /// Why a log could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// No conversation has this id.
+    /// No conversation of this scope has this id.
     #[error("conversation `{id}` does not exist: list the conversations to see their ids")]
     NotFound {
         /// The id asked for.
@@ -27,7 +29,7 @@ pub enum LogError {
         /// The conversation.
         id: ConversationId,
         /// The holder.
-        by: String,
+        by: Owner,
         /// When its lease expires.
         until: Timestamp,
     },
@@ -65,6 +67,23 @@ pub enum LogError {
         /// The parent's last block.
         tail: Option<Seq>,
     },
+    /// The client key was used for another post.
+    #[error("conversation `{id}` has got something else under the key `{client_key}`: choose a new key")]
+    KeyReused {
+        /// The conversation.
+        id: ConversationId,
+        /// The key.
+        client_key: String,
+    },
+    /// The node has left, was silent for too long, or has joined again since.
+    #[error("the node `{owner}` is not a member any more: stop what it does, then join again")]
+    NotAMember {
+        /// The node that was.
+        owner: Owner,
+    },
+    /// The cursor is of another listing.
+    #[error(transparent)]
+    Cursor(#[from] CursorError),
     /// The stored bytes contradict themselves.
     #[error("the log `{log}` is damaged: {detail}; restore it from a backup, or export what still reads")]
     Corrupt {
@@ -123,7 +142,7 @@ pub enum LogError {
 /// What is stale about a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stale {
-    /// Somebody else has acquired the conversation since.
+    /// Another owner has acquired the conversation since.
     Lease {
         /// The writer's token.
         token: u64,
@@ -136,6 +155,11 @@ pub enum Stale {
         expected: Option<Seq>,
         /// The last block.
         actual: Option<Seq>,
+    },
+    /// A row of the inbox has been consumed, or was never there.
+    Inbox {
+        /// The row.
+        row: InboxId,
     },
 }
 
@@ -156,6 +180,7 @@ impl fmt::Display for Stale {
                     shown(*actual)
                 )
             }
+            Stale::Inbox { row } => write!(f, "post {} does not wait in its inbox", row.get()),
         }
     }
 }

@@ -56,6 +56,8 @@ impl Database {
 pub(super) enum Fault {
     /// The request was refused; it has written nothing.
     Refused(LogError),
+    /// Stored data contradict themselves.
+    Damaged(String),
     /// The storage failed; the transaction must be rolled back.
     Storage(rusqlite::Error),
 }
@@ -64,6 +66,7 @@ impl Fault {
     pub(super) fn into_log(self, database: &Database) -> LogError {
         match self {
             Fault::Refused(error) => error,
+            Fault::Damaged(detail) => database.damaged(detail),
             Fault::Storage(error) => database.error(error),
         }
     }

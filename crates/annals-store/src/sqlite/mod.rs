@@ -1,11 +1,16 @@
 //! The log in one SQLite file: write-ahead log, synchronous FULL, one writing thread, readers beside it.
 //!
-//! Start at [`SqliteLog`]; `schema` has the tables, `row` the form of a block, `writer` the group commit. Nothing
-//! here decides anything about turns.
+//! Start at [`SqliteLog`]; `schema` has the tables, `row` the form of a block, `head` leases and appends, `writer` the
+//! group commit, `poll` how growth by other processes is noticed. Nothing here decides anything about turns.
 
+mod checksum;
 mod conversations;
 mod fault;
+mod head;
+mod inbox;
+mod members;
 mod observer;
+mod poll;
 mod process;
 mod reader;
 mod recall;
@@ -14,7 +19,6 @@ mod schema;
 mod words;
 mod writer;
 
-pub use observer::LogObserver;
 pub use recall::{Progress, ReindexError, SqliteRecall};
 
 use std::path::Path;
@@ -22,18 +26,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::{BlobDigest, Block};
-use annals_core::ids::{ConversationId, Scope, Seq};
-use annals_core::time::Timestamp;
+use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
 use annals_embed::Embedder;
 use async_trait::async_trait;
+use futures::stream::BoxStream;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use self::fault::{Database, Fault};
+use self::observer::LogObserver;
+use self::poll::Poll;
 use self::reader::Readers;
 use self::writer::{Work, Writer};
+use crate::clock::{Clock, SystemClock};
 use crate::log::{
-    BlockLog, ConversationInfo, Cursor, Lease, Listing, LogError, NewConversation, Stale, check_order, expiry,
+    Append, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers, Inbox, InboxId, Lease, Listing,
+    LogError, Mark, Member, Members, NewConversation, Owner, Pending, Post, Posted, Tails, expiry,
 };
 
 /// How long a commit waits for another process's commit before it gives up.
@@ -45,7 +53,7 @@ const CHECKPOINT_PAGES: u32 = 2_000;
 
 /// How to open a log.
 pub struct SqliteOptions {
-    observers: Vec<Box<dyn LogObserver>>,
+    clock: Arc<dyn Clock>,
     embedder: Option<Arc<dyn Embedder>>,
     lag_max_passages: usize,
     vfs: Option<String>,
@@ -55,7 +63,7 @@ pub struct SqliteOptions {
 impl Default for SqliteOptions {
     fn default() -> Self {
         SqliteOptions {
-            observers: Vec::new(),
+            clock: Arc::new(SystemClock),
             embedder: None,
             lag_max_passages: recall::LAG_MAX_PASSAGES,
             vfs: None,
@@ -65,9 +73,9 @@ impl Default for SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// With somebody who follows every change inside its transaction.
-    pub fn observer(mut self, observer: Box<dyn LogObserver>) -> Self {
-        self.observers.push(observer);
+    /// With leases that live by this clock.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
         self
     }
 
@@ -105,18 +113,28 @@ impl SqliteOptions {
 ///
 /// Several processes may open the same file; each conversation has one writer at a time among all of them.
 /// Dropping the log finishes what was asked of it.
-#[derive(Debug)]
 pub struct SqliteLog {
     writer: Arc<Writer>,
     readers: Arc<Readers>,
     recall: Option<SqliteRecall>,
+    followers: Arc<Followers>,
+    poll: Poll,
+    clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for SqliteLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteLog")
+            .field("readers", &self.readers)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SqliteLog {
     /// Opens the log at `path`, making it and its folders if they are missing.
     ///
     /// Blocks for a few syncs when the file is new.
-    pub fn open(path: impl AsRef<Path>, mut options: SqliteOptions) -> Result<Self, LogError> {
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, LogError> {
         let path = path.as_ref();
         let database = Database::new(path);
         let storage = |error: std::io::Error| match error.kind() {
@@ -146,8 +164,7 @@ impl SqliteLog {
         connection
             .pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages)
             .map_err(fault)?;
-        let mut observers = std::mem::take(&mut options.observers);
-        observers.push(Box::new(recall::Removal));
+        let mut observers: Vec<Box<dyn LogObserver>> = vec![Box::new(recall::Removal)];
         if let Some(embedder) = &options.embedder {
             let indexer = recall::Indexer::new(Arc::clone(embedder));
             observers.push(Box::new(indexer.lag_max_passages(options.lag_max_passages)));
@@ -167,11 +184,22 @@ impl SqliteLog {
         let recall = options
             .embedder
             .map(|embedder| SqliteRecall::new(Arc::clone(&writer), Arc::clone(&readers), embedder));
+        let followers = Arc::<Followers>::default();
+        let poll = Poll::new(path, options.vfs, Arc::clone(&followers));
         Ok(SqliteLog {
             writer,
             readers,
             recall,
+            followers,
+            poll,
+            clock: options.clock,
         })
+    }
+
+    /// Reads a conversation's mark when it is polled.
+    fn mark(&self, key: &ConversationKey) -> impl Future<Output = Result<Mark, LogError>> + Send + 'static {
+        let (readers, key) = (Arc::clone(&self.readers), key.clone());
+        async move { readers.read(move |_, tx| poll::mark(tx, &key)).await }
     }
 
     /// Memory search over this log, if it was opened with it.
@@ -208,39 +236,34 @@ impl BlockLog for SqliteLog {
             .await
     }
 
-    async fn get(&self, id: &ConversationId) -> Result<ConversationInfo, LogError> {
-        let id = id.clone();
+    async fn get(&self, key: &ConversationKey) -> Result<ConversationInfo, LogError> {
+        let key = key.clone();
         self.readers
-            .read(move |_, tx, database| conversations::info(tx, database, &id))
+            .read(move |_, tx| conversations::info(tx, &key))
             .await
     }
 
     async fn list(&self, scope: &Scope, cursor: Option<Cursor>, limit: usize) -> Result<Listing, LogError> {
         let scope = scope.clone();
+        let before = cursor.map(|cursor| cursor.number()).transpose()?;
         self.readers
-            .read(move |_, tx, database| conversations::list(tx, database, &scope, cursor, limit))
+            .read(move |_, tx| conversations::list(tx, &scope, before, limit))
             .await
     }
 
-    async fn acquire(
-        &self,
-        id: &ConversationId,
-        holder: &str,
-        now: Timestamp,
-        ttl: Duration,
-    ) -> Result<Lease, LogError> {
-        let (id, holder) = (id.clone(), holder.to_owned());
+    async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError> {
+        let (key, owner, now) = (key.clone(), owner.clone(), self.clock.now());
         self.writer
-            .write(move |work| conversations::acquire(work.tx, &id, &holder, now, ttl))
+            .write(move |work| head::acquire(work.tx, &key, &owner, ttl, now))
             .await
     }
 
-    async fn renew(&self, lease: &Lease, now: Timestamp) -> Result<(), LogError> {
-        let lease = lease.clone();
+    async fn renew(&self, lease: &Lease) -> Result<(), LogError> {
+        let (lease, until) = (lease.clone(), expiry(self.clock.now(), lease.ttl()));
         self.writer
             .write(move |work| {
-                let (place, _) = conversations::held(work.tx, &lease)?;
-                Ok(conversations::keep(work.tx, place.key, expiry(now, lease.ttl))?)
+                let (place, _) = head::held(work.tx, &lease)?;
+                Ok(head::keep(work.tx, place.key, until)?)
             })
             .await
     }
@@ -248,108 +271,160 @@ impl BlockLog for SqliteLog {
     async fn release(&self, lease: &Lease) -> Result<(), LogError> {
         let lease = lease.clone();
         self.writer
-            .write(move |work| match conversations::held(work.tx, &lease) {
-                Ok((place, _)) => Ok(conversations::free(work.tx, place.key)?),
+            .write(move |work| match head::held(work.tx, &lease) {
+                Ok((place, _)) => Ok(head::free(work.tx, place.key)?),
                 Err(Fault::Refused(LogError::Conflict { .. })) => Ok(()),
                 Err(fault) => Err(fault),
             })
             .await
     }
 
-    async fn append(
-        &self,
-        lease: &Lease,
-        expected_tail: Option<Seq>,
-        blocks: Vec<Block>,
-    ) -> Result<Seq, LogError> {
-        let lease = lease.clone();
-        self.writer
-            .write(move |work| append(work, &lease, expected_tail, &blocks))
-            .await
+    async fn append(&self, lease: &Lease, append: Append) -> Result<Option<Seq>, LogError> {
+        let (held, now) = (lease.clone(), self.clock.now());
+        let tail = self
+            .writer
+            .write(move |work| head::append(work, &held, &append, now))
+            .await?;
+        self.followers.advance(lease.key(), Mark { tail, posted: None });
+        Ok(tail)
     }
 
-    async fn read(&self, id: &ConversationId, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
-        let id = id.clone();
+    async fn read(&self, key: &ConversationKey, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
+        let key = key.clone();
         self.readers
-            .read(move |words, tx, database| reader::blocks(words, tx, database, &id, from, limit))
+            .read(move |words, tx| reader::blocks(words, tx, &key, from, limit))
             .await
     }
 
-    async fn fork(&self, parent: &ConversationId, at: Seq, new: NewConversation) -> Result<(), LogError> {
+    async fn fork(&self, parent: &ConversationKey, at: Seq, new: NewConversation) -> Result<(), LogError> {
         let parent = parent.clone();
         self.writer
-            .write(move |work| {
-                let place = conversations::find(work.tx, &parent)?;
-                let tail = conversations::tail(work.tx, place)?;
-                if tail.is_none_or(|tail| tail < at) {
-                    return Err(LogError::NoSuchBlock {
-                        id: parent.clone(),
-                        at,
-                        tail,
-                    }
-                    .into());
-                }
-                let owner = conversations::owner(work.tx, place, at)?;
-                conversations::insert(work.tx, &new, Some((owner, at)))?;
-                for observer in work.observers.iter_mut() {
-                    observer.forked(work.tx, &parent, &new.id)?;
-                }
-                Ok(())
-            })
+            .write(move |work| fork(work.tx, &parent, at, &new))
             .await
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
-        let lease = lease.clone();
+        let held = lease.clone();
         self.writer
             .write(move |work| {
-                let (place, _) = conversations::held(work.tx, &lease)?;
-                for observer in work.observers.iter_mut() {
-                    observer.deleted(work.tx, lease.conversation())?;
-                }
+                let (place, _) = head::held(work.tx, &held)?;
                 let Work { tx, observers, .. } = work;
-                Ok(conversations::delete(tx, place, |key, above| {
+                conversations::delete(tx, place, |key, above| {
                     observers
                         .iter_mut()
                         .try_for_each(|observer| observer.removed(tx, key, above))
-                })?)
+                })
             })
-            .await
+            .await?;
+        self.followers.end(lease.key());
+        Ok(())
     }
 
-    async fn named_blobs(&self) -> Result<Vec<BlobDigest>, LogError> {
-        self.readers.read(|_, tx, _| reader::named(tx)).await
+    async fn named_blobs(
+        &self,
+        after: Option<BlobDigest>,
+        limit: usize,
+    ) -> Result<Vec<BlobDigest>, LogError> {
+        self.readers
+            .read(move |_, tx| reader::named(tx, after, limit))
+            .await
     }
 }
 
-fn append(work: &mut Work<'_>, lease: &Lease, expected: Option<Seq>, blocks: &[Block]) -> Result<Seq, Fault> {
-    let id = lease.conversation();
-    let (place, until) = conversations::held(work.tx, lease)?;
-    let actual = conversations::tail(work.tx, place)?;
-    if actual != expected {
-        return Err(LogError::Conflict {
-            id: id.clone(),
-            stale: Stale::Tail { expected, actual },
+fn fork(tx: &Connection, parent: &ConversationKey, at: Seq, new: &NewConversation) -> Result<(), Fault> {
+    if parent.scope != new.key.scope {
+        let id = parent.id.clone();
+        return Err(LogError::NotFound { id }.into());
+    }
+    let place = conversations::find(tx, parent)?;
+    let tail = conversations::tail(tx, place)?;
+    if tail.is_none_or(|tail| tail < at) {
+        return Err(LogError::NoSuchBlock {
+            id: parent.id.clone(),
+            at,
+            tail,
         }
         .into());
     }
-    let last = check_order(id, actual, blocks)?;
-    // Everything is checked: from here on only the storage can fail.
-    for block in blocks {
-        row::insert(work.tx, work.words, place.key, block)?;
-    }
-    for observer in work.observers.iter_mut() {
-        observer.appended(work.tx, id, blocks)?;
-    }
-    let renewed = expiry(last.ts, lease.ttl);
-    if until.is_some_and(|until| is_worth_renewing(until, renewed, lease.ttl)) {
-        conversations::keep(work.tx, place.key, renewed)?;
-    }
-    Ok(last.seq)
+    let owner = conversations::owner(tx, place, at)?;
+    conversations::insert(tx, new, Some((owner, at))).map(drop)
 }
 
-/// A quarter of its time is left to a lease before an append spends a page on renewing it.
-fn is_worth_renewing(until: Timestamp, renewed: Timestamp, ttl: Duration) -> bool {
-    let gained_micros = renewed.unix_micros().saturating_sub(until.unix_micros());
-    u128::from(gained_micros.max(0).unsigned_abs()) * 4 >= ttl.as_micros()
+#[async_trait]
+impl Inbox for SqliteLog {
+    async fn post(&self, key: &ConversationKey, post: Post) -> Result<Posted, LogError> {
+        let (to, now) = (key.clone(), self.clock.now());
+        let posted = self
+            .writer
+            .write(move |work| inbox::post(work.tx, &to, &post, now))
+            .await?;
+        let mark = Mark {
+            tail: None,
+            posted: Some(posted.id()),
+        };
+        self.followers.advance(key, mark);
+        Ok(posted)
+    }
+
+    async fn pending(&self, key: &ConversationKey) -> Result<Vec<Pending>, LogError> {
+        let key = key.clone();
+        self.readers.read(move |_, tx| inbox::pending(tx, &key)).await
+    }
+
+    fn posted(
+        &self,
+        key: &ConversationKey,
+        after: Option<InboxId>,
+    ) -> BoxStream<'static, Result<InboxId, LogError>> {
+        let posts = self.followers.posts(key, after, self.mark(key));
+        self.poll.start();
+        posts
+    }
+}
+
+#[async_trait]
+impl Claims for SqliteLog {
+    async fn claim(&self, owner: &Owner, ttl: Duration, limit: usize) -> Result<Vec<Claimed>, LogError> {
+        let (owner, now) = (owner.clone(), self.clock.now());
+        self.writer
+            .write(move |work| head::claim(work.tx, &owner, ttl, limit, now))
+            .await
+    }
+}
+
+#[async_trait]
+impl Members for SqliteLog {
+    async fn join(&self, node: &NodeId, address: Option<&str>, ttl: Duration) -> Result<Owner, LogError> {
+        let (node, address, now) = (node.clone(), address.map(str::to_owned), self.clock.now());
+        self.writer
+            .write(move |work| members::join(work.tx, &node, address.as_deref(), ttl, now))
+            .await
+    }
+
+    async fn beat(&self, owner: &Owner) -> Result<(), LogError> {
+        let (owner, now) = (owner.clone(), self.clock.now());
+        self.writer
+            .write(move |work| members::beat(work.tx, &owner, now))
+            .await
+    }
+
+    async fn leave(&self, owner: &Owner) -> Result<(), LogError> {
+        let (owner, now) = (owner.clone(), self.clock.now());
+        self.writer
+            .write(move |work| Ok(members::leave(work.tx, &owner, now)?))
+            .await
+    }
+
+    async fn alive(&self) -> Result<Vec<Member>, LogError> {
+        let now = self.clock.now();
+        self.readers.read(move |_, tx| members::alive(tx, now)).await
+    }
+}
+
+impl Tails for SqliteLog {
+    fn follow(&self, key: &ConversationKey, after: Option<Seq>) -> BoxStream<'static, Result<Seq, LogError>> {
+        let tails = self.followers.tails(key, after, self.mark(key));
+        self.poll.start();
+        tails
+    }
 }

@@ -1,7 +1,6 @@
-//! A seam for what is derived from blocks and kept in the same file, such as a search index.
+//! What is derived from blocks and kept in the same file: the index of memory search.
 
 use annals_core::block::Block;
-use annals_core::ids::ConversationId;
 use rusqlite::Connection;
 
 /// Follows every change of the log inside the transaction that makes it, so that what it derives is durable
@@ -12,23 +11,17 @@ use rusqlite::Connection;
 ///    refuses nothing.
 /// 3. Work may be rolled back and done again: keep state in the database, or be ready to recompute it.
 /// 4. Its tables are its own; it reads the log's but does not change them.
-pub trait LogObserver: Send {
-    /// Makes its tables, once for each open of the log.
-    fn prepare(&mut self, tx: &Connection) -> rusqlite::Result<()>;
+pub(super) trait LogObserver: Send {
+    /// Called once for each open of the log.
+    fn prepare(&mut self, tx: &Connection) -> rusqlite::Result<()> {
+        let _ = tx;
+        Ok(())
+    }
 
-    /// Blocks were added. A block is named by its conversation and its place there.
-    fn appended(&mut self, tx: &Connection, id: &ConversationId, blocks: &[Block]) -> rusqlite::Result<()>;
-
-    /// A conversation came to share another's blocks up to a cut.
-    fn forked(
-        &mut self,
-        tx: &Connection,
-        parent: &ConversationId,
-        id: &ConversationId,
-    ) -> rusqlite::Result<()>;
-
-    /// A conversation is about to be removed.
-    fn deleted(&mut self, tx: &Connection, id: &ConversationId) -> rusqlite::Result<()>;
+    /// Blocks were added.
+    fn appended(&mut self, blocks: &[Block]) {
+        let _ = blocks;
+    }
 
     /// Of the conversation with this key in the table, the blocks above a place are gone: all of them (0), or all but
     /// those that forks share. A removal may take conversations with it that were kept for it alone.

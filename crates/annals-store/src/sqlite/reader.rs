@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use annals_core::block::{BlobDigest, Block};
-use annals_core::ids::{ConversationId, Seq};
+use annals_core::ids::{ConversationKey, Seq};
 use rusqlite::{Connection, params};
 use tokio::sync::Semaphore;
 
 use super::conversations::{self, Place};
 use super::fault::{Database, Fault};
-use super::row::{COLUMNS, RowFault, RowReader};
+use super::row::{COLUMNS, RowReader};
 use super::words::Words;
 use super::{SqliteOptions, connect};
 use crate::log::LogError;
@@ -57,7 +57,7 @@ impl Readers {
     /// Runs `work` on a thread that may block, over one consistent state of the database.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&mut Words, &Connection, &Database) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&mut Words, &Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, LogError> {
         let _turn = self.turns.acquire().await.map_err(|_| LogError::Closed)?;
         let readers = Arc::clone(self);
@@ -71,7 +71,7 @@ impl Readers {
 
     fn read_blocking<T>(
         &self,
-        work: impl FnOnce(&mut Words, &Connection, &Database) -> Result<T, Fault>,
+        work: impl FnOnce(&mut Words, &Connection) -> Result<T, Fault>,
     ) -> Result<T, LogError> {
         let fault = |error| self.database.error(error);
         let idle = self.lock().pop();
@@ -80,7 +80,7 @@ impl Readers {
             None => self.open().map_err(fault)?,
         };
         let tx = reader.connection.transaction().map_err(fault)?;
-        let outcome = work(&mut reader.words, &tx, &self.database);
+        let outcome = work(&mut reader.words, &tx);
         // Nothing was written, so there is nothing to lose if this fails.
         let ended = tx.rollback();
         let mut idle = self.lock();
@@ -110,12 +110,11 @@ impl Readers {
 pub(super) fn blocks(
     words: &mut Words,
     tx: &Connection,
-    database: &Database,
-    id: &ConversationId,
+    key: &ConversationKey,
     from: Seq,
     limit: usize,
 ) -> Result<Vec<Block>, Fault> {
-    let place = conversations::find(tx, id)?;
+    let place = conversations::find(tx, key)?;
     let Some(tail) = conversations::tail(tx, place)? else {
         return Ok(Vec::new());
     };
@@ -126,16 +125,16 @@ pub(super) fn blocks(
         .min(tail.get());
     let mut found = Vec::with_capacity((to + 1).saturating_sub(from.get()) as usize);
     let mut reader = RowReader::new(tx, words);
-    for (key, from, to) in strands(tx, place, from.get(), to)? {
+    for (strand, from, to) in strands(tx, place, from.get(), to)? {
         let mut statement = tx.prepare_cached(&format!(
             "SELECT {COLUMNS} FROM block WHERE conversation = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq"
         ))?;
-        let mut rows = statement.query(params![key, from as i64, to as i64])?;
+        let mut rows = statement.query(params![strand, from as i64, to as i64])?;
         let mut expected = from;
         while let Some(row) = rows.next()? {
             let block = reader.block(row).map_err(|fault| match fault {
-                RowFault::Storage(error) => Fault::Storage(error),
-                RowFault::Damaged(what) => database.damaged(format!("conversation `{id}`: {what}")).into(),
+                Fault::Damaged(what) => Fault::Damaged(format!("conversation `{}`: {what}", key.id)),
+                fault => fault,
             })?;
             if block.seq.get() != expected {
                 break;
@@ -144,9 +143,10 @@ pub(super) fn blocks(
             found.push(block);
         }
         if expected != to + 1 {
-            return Err(database
-                .damaged(format!("conversation `{id}`: block {expected} is missing"))
-                .into());
+            let id = &key.id;
+            return Err(Fault::Damaged(format!(
+                "conversation `{id}`: block {expected} is missing"
+            )));
         }
     }
     Ok(found)
@@ -158,7 +158,7 @@ pub(super) fn strands(
     place: Place,
     from: u64,
     to: u64,
-) -> rusqlite::Result<Vec<(i64, u64, u64)>> {
+) -> Result<Vec<(i64, u64, u64)>, Fault> {
     let mut strands = Vec::new();
     let (mut place, mut to) = (place, to);
     while from <= to {
@@ -218,17 +218,27 @@ pub(super) fn own_blocks(
     Ok(())
 }
 
-fn readable(block: Result<Block, RowFault>) -> rusqlite::Result<Option<Block>> {
+fn readable(block: Result<Block, Fault>) -> rusqlite::Result<Option<Block>> {
     match block {
         Ok(block) => Ok(Some(block)),
-        Err(RowFault::Damaged(_)) => Ok(None),
-        Err(RowFault::Storage(error)) => Err(error),
+        Err(Fault::Storage(error)) => Err(error),
+        Err(Fault::Damaged(_) | Fault::Refused(_)) => Ok(None),
     }
 }
 
-/// Every digest that a block names.
-pub(super) fn named(tx: &Connection) -> Result<Vec<BlobDigest>, Fault> {
-    let mut statement = tx.prepare_cached("SELECT DISTINCT digest FROM named")?;
-    let digests = statement.query_map([], |row| row.get::<_, [u8; 32]>(0).map(BlobDigest))?;
+/// Digests that blocks name, in order, after one.
+pub(super) fn named(
+    tx: &Connection,
+    after: Option<BlobDigest>,
+    limit: usize,
+) -> Result<Vec<BlobDigest>, Fault> {
+    let mut statement =
+        tx.prepare_cached("SELECT DISTINCT digest FROM named WHERE digest > ?1 ORDER BY digest LIMIT ?2")?;
+    // No digest is shorter than the empty one, so that all of them come after it.
+    let after = after.map_or_else(Vec::new, |after| after.0.to_vec());
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let digests = statement.query_map(params![after, limit], |row| {
+        row.get::<_, [u8; 32]>(0).map(BlobDigest)
+    })?;
     Ok(digests.collect::<Result<_, _>>()?)
 }

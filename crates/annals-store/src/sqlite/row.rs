@@ -1,7 +1,7 @@
 //! One block as one row: the only place that knows how a block's fields lie in columns.
 //!
 //! What most blocks have is a column of its own, so that reading a log parses no JSON; the rest of the metadata
-//! is compact JSON. A checksum over all columns tells a flipped bit from a fact.
+//! is compact JSON.
 
 use std::sync::Arc;
 
@@ -12,22 +12,25 @@ use annals_core::time::Timestamp;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, params};
 
+use super::checksum;
+use super::fault::Fault;
 use super::words::{WordKeys, Words};
-use crate::log::digests_in;
+use crate::log::{BatchId, digests_in};
 
 /// Columns in the order that [`RowReader::block`] reads them.
 pub(super) const COLUMNS: &str =
-    "seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum";
+    "seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum, conversation";
 
 const DIGEST_BYTES: usize = 32;
 const BLOB_BODY_BYTES: usize = DIGEST_BYTES + 8;
 
-/// Adds a block, and what it names, to a conversation.
+/// Adds a block, and what it names, to a conversation. The last block of an append carries its batch.
 pub(super) fn insert(
     tx: &Connection,
     words: &mut WordKeys,
     conversation: i64,
     block: &Block,
+    batch: Option<BatchId>,
 ) -> rusqlite::Result<()> {
     let keys = [
         words.key(tx, block.kind.tag())?,
@@ -54,18 +57,13 @@ pub(super) fn insert(
     };
     let seq = block.seq.get() as i64;
     let (ts, tokens) = (block.ts.unix_micros(), i64::from(block.tokens));
-    let sum = checksum(
-        [
-            seq,
-            keys[0],
-            keys[1],
-            keys[2],
-            keys[3],
-            ts,
-            tokens,
-            step.unwrap_or(-1),
-        ],
-        [
+    let sum = checksum::of_block(
+        &[conversation, seq, ts, tokens, step.unwrap_or(-1)],
+        &[
+            Some(block.kind.tag().as_bytes()),
+            Some(block.author.as_bytes()),
+            Some(block.turn.as_str().as_bytes()),
+            Some(block.mime.as_bytes()),
             text_bytes(path.as_deref()),
             text_bytes(call),
             text_bytes(meta.as_deref()),
@@ -73,8 +71,8 @@ pub(super) fn insert(
         ],
     );
     tx.prepare_cached(
-        "INSERT INTO block (conversation, seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        "INSERT INTO block (conversation, seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum, batch)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
     )?
     .execute(params![
         conversation,
@@ -90,7 +88,8 @@ pub(super) fn insert(
         call,
         meta.as_deref(),
         ToSqlOutput::Borrowed(body),
-        sum
+        sum,
+        batch.map(|batch| batch.get() as i64)
     ])?;
     let mut named: Vec<BlobDigest> = block.blob().map(|blob| blob.digest).into_iter().collect();
     digests_in(meta.as_deref().unwrap_or_default(), &mut named);
@@ -136,39 +135,6 @@ fn bytes_of(value: ValueRef<'_>) -> Option<&[u8]> {
     }
 }
 
-/// CRC-32 of every column: numbers and lengths first, so that no text can lend bytes to the next.
-fn checksum(numbers: [i64; NUMBERS], texts: [Option<&[u8]>; TEXTS]) -> i64 {
-    const WORD_BYTES: usize = size_of::<u64>();
-    let mut head = [0; (NUMBERS + TEXTS) * WORD_BYTES];
-    let lengths = texts.map(|text| text.map_or(u64::MAX, |text| text.len() as u64));
-    let words = numbers.into_iter().map(|number| number as u64).chain(lengths);
-    for (place, word) in head.chunks_exact_mut(WORD_BYTES).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&head);
-    texts.into_iter().flatten().for_each(|text| sum.update(text));
-    i64::from(sum.finalize())
-}
-
-const NUMBERS: usize = 8;
-const TEXTS: usize = 4;
-
-/// Why a row is no block.
-#[derive(Debug)]
-pub(super) enum RowFault {
-    /// SQLite failed.
-    Storage(rusqlite::Error),
-    /// The row contradicts itself.
-    Damaged(String),
-}
-
-impl From<rusqlite::Error> for RowFault {
-    fn from(error: rusqlite::Error) -> Self {
-        RowFault::Storage(error)
-    }
-}
-
 /// Reads rows one after the other, sharing texts that repeat.
 pub(super) struct RowReader<'c> {
     connection: &'c Connection,
@@ -189,32 +155,42 @@ impl<'c> RowReader<'c> {
     }
 
     /// The block of a row that selects [`COLUMNS`].
-    pub(super) fn block(&mut self, row: &Row<'_>) -> Result<Block, RowFault> {
+    pub(super) fn block(&mut self, row: &Row<'_>) -> Result<Block, Fault> {
         let number = |column: usize| row.get::<_, i64>(column);
         let (seq, ts, tokens, step) = (number(0)?, number(5)?, number(6)?, row.get::<_, Option<i64>>(7)?);
         let keys = [number(1)?, number(2)?, number(3)?, number(4)?];
         let (path, call, meta) = (row.get_ref(8)?, row.get_ref(9)?, row.get_ref(10)?);
         let body = row.get_ref(11)?;
-        let sum = checksum(
-            [
-                seq,
-                keys[0],
-                keys[1],
-                keys[2],
-                keys[3],
-                ts,
-                tokens,
-                step.unwrap_or(-1),
-            ],
-            [bytes_of(path), bytes_of(call), bytes_of(meta), bytes_of(body)],
-        );
-        if sum != number(12)? {
-            return Err(RowFault::Damaged(format!(
-                "block {seq} does not match its checksum"
-            )));
+        let kind = self.words.kind(self.connection, keys[0])?;
+        let author = self.words.text(self.connection, keys[1])?;
+        let turn_text = self.words.text(self.connection, keys[2])?;
+        let mime = self.words.text(self.connection, keys[3])?;
+        let long = [bytes_of(path), bytes_of(call), bytes_of(meta), bytes_of(body)];
+        let (stored, step_number) = (number(12)?, step.unwrap_or(-1));
+        let sum = match checksum::is_over_texts(stored) {
+            true => checksum::of_block(
+                &[number(13)?, seq, ts, tokens, step_number],
+                &[
+                    Some(kind.tag().as_bytes()),
+                    Some(author.as_bytes()),
+                    Some(turn_text.as_bytes()),
+                    Some(mime.as_bytes()),
+                    long[0],
+                    long[1],
+                    long[2],
+                    long[3],
+                ],
+            ),
+            false => checksum::of(
+                &[seq, keys[0], keys[1], keys[2], keys[3], ts, tokens, step_number],
+                &long,
+            ),
+        };
+        if sum != stored {
+            return Err(Fault::Damaged(format!("block {seq} does not match its checksum")));
         }
         // Past the checksum a malformed field can only come from a writer of another hand.
-        let damaged = |what: &str| RowFault::Damaged(format!("block {seq} has a malformed {what}"));
+        let damaged = |what: &str| Fault::Damaged(format!("block {seq} has a malformed {what}"));
         let turn = self
             .words
             .turn(self.connection, keys[2])?
@@ -246,11 +222,11 @@ impl<'c> RowReader<'c> {
                 .ok()
                 .and_then(|seq| Seq::try_new(seq).ok())
                 .ok_or_else(|| damaged("seq"))?,
-            kind: self.words.kind(self.connection, keys[0])?,
-            author: self.words.text(self.connection, keys[1])?,
+            kind,
+            author,
             turn,
             ts: Timestamp::from_unix_micros(ts),
-            mime: self.words.text(self.connection, keys[3])?,
+            mime,
             path,
             body: body_of(body).ok_or_else(|| damaged("body"))?,
             meta,

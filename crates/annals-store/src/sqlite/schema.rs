@@ -5,6 +5,7 @@
 use rusqlite::Connection;
 
 use super::fault::{Database, Fault};
+use super::{checksum, conversations};
 use crate::log::LogError;
 
 /// `Annl`, in the header of every file of ours.
@@ -13,9 +14,22 @@ const APPLICATION_ID: i64 = 0x416e_6e6c;
 /// Bytes of a page. Four or five blocks of a kilobyte fill one well, and a commit writes whole pages.
 const PAGE_BYTES: u32 = 8192;
 
+/// One step: statements, then what SQL cannot compute.
+struct Migration {
+    statements: &'static str,
+    then: fn(&Connection) -> rusqlite::Result<()>,
+}
+
+const fn statements(statements: &'static str) -> Migration {
+    Migration {
+        statements,
+        then: |_| Ok(()),
+    }
+}
+
 /// Entry `n` turns schema `n` into schema `n + 1`.
-const MIGRATIONS: &[&str] = &[
-    "
+const MIGRATIONS: &[Migration] = &[
+    statements("
 CREATE TABLE conversation (
     key     INTEGER PRIMARY KEY AUTOINCREMENT,
     id      TEXT UNIQUE,
@@ -66,8 +80,8 @@ CREATE TABLE named (
     conversation INTEGER NOT NULL REFERENCES conversation (key),
     PRIMARY KEY (digest, conversation)
 ) STRICT, WITHOUT ROWID;
-",
-    "
+"),
+    statements("
 CREATE TABLE recall_state (
     epoch    INTEGER NOT NULL,
     block    INTEGER NOT NULL,
@@ -111,8 +125,100 @@ CREATE VIRTUAL TABLE recall_text USING fts5 (
 -- Written far more often than searched: segments are merged later than usual, which halves the work of merging.
 INSERT INTO recall_text (recall_text, rank) VALUES ('automerge', 16);
 CREATE VIRTUAL TABLE recall_vocabulary USING fts5vocab (recall_text, row);
+"),
+    Migration {
+        statements: "
+CREATE TABLE scope (
+    key  INTEGER PRIMARY KEY,
+    text TEXT NOT NULL UNIQUE
+) STRICT;
+INSERT INTO scope (text) SELECT scope FROM conversation GROUP BY scope ORDER BY min(key);
+
+CREATE TABLE conversation_3 (
+    key       INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope_key INTEGER NOT NULL REFERENCES scope (key),
+    id        TEXT,
+    title     TEXT,
+    created   INTEGER NOT NULL,
+    lineage   TEXT,
+    base      INTEGER REFERENCES conversation (key),
+    cut       INTEGER NOT NULL DEFAULT 0,
+    sum       INTEGER NOT NULL,
+    UNIQUE (scope_key, id)
+) STRICT;
+INSERT INTO conversation_3 (key, scope_key, id, title, created, lineage, base, cut, sum)
+    SELECT c.key, s.key, c.id, c.title, c.created, c.lineage, c.base, c.cut, 0
+    FROM conversation c JOIN scope s ON s.text = c.scope ORDER BY c.key;
+-- A key is never used again, also not one whose conversation was the last to be made and is deleted.
+DELETE FROM sqlite_sequence WHERE name = 'conversation_3';
+INSERT INTO sqlite_sequence (name, seq) SELECT 'conversation_3', seq FROM sqlite_sequence WHERE name = 'conversation';
+DROP TABLE conversation;
+ALTER TABLE conversation_3 RENAME TO conversation;
+CREATE INDEX conversation_scope ON conversation (scope_key, key);
+CREATE INDEX conversation_base ON conversation (base) WHERE base IS NOT NULL;
+
+CREATE TABLE head (
+    conversation INTEGER PRIMARY KEY REFERENCES conversation (key),
+    token        INTEGER NOT NULL,
+    node         TEXT,
+    epoch        INTEGER,
+    process      TEXT,
+    until        INTEGER,
+    batch        INTEGER,
+    posted       INTEGER,
+    due          INTEGER,
+    attempts     INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX head_due ON head (due) WHERE due IS NOT NULL;
+-- Whoever held a lease before this step is fenced by it.
+INSERT INTO head (conversation, token) SELECT conversation, token + 1 FROM lease;
+DROP TABLE lease;
+
+ALTER TABLE block ADD COLUMN batch INTEGER;
+ALTER TABLE word ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+
+CREATE TABLE inbox (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    conversation INTEGER NOT NULL REFERENCES conversation (key),
+    client_key   TEXT NOT NULL,
+    kind         TEXT NOT NULL,
+    body         BLOB,
+    digest       BLOB NOT NULL,
+    posted       INTEGER NOT NULL,
+    sum          INTEGER NOT NULL,
+    UNIQUE (conversation, client_key)
+) STRICT;
+CREATE INDEX inbox_pending ON inbox (conversation, id) WHERE body IS NOT NULL;
+CREATE INDEX inbox_consumed ON inbox (posted) WHERE body IS NULL;
+
+CREATE TABLE member (
+    node    TEXT PRIMARY KEY,
+    epoch   INTEGER NOT NULL,
+    address TEXT,
+    ttl     INTEGER NOT NULL,
+    until   INTEGER NOT NULL,
+    process TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 ",
+        then: checksum_what_is_there,
+    },
 ];
+
+/// Schema 3 knows the checksums of conversations and words.
+fn checksum_what_is_there(tx: &Connection) -> rusqlite::Result<()> {
+    let mut words = tx.prepare("SELECT key, text FROM word")?;
+    let mut rows = words.query([])?;
+    while let Some(row) = rows.next()? {
+        let (key, text): (i64, String) = (row.get(0)?, row.get(1)?);
+        tx.prepare_cached("UPDATE word SET sum = ?2 WHERE key = ?1")?
+            .execute([key, checksum::of_word(key, &text)])?;
+    }
+    let keys: Vec<i64> = tx
+        .prepare("SELECT key FROM conversation")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    keys.into_iter().try_for_each(|key| conversations::seal(tx, key))
+}
 
 /// The newest schema this program knows.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
@@ -195,7 +301,8 @@ fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     // Asked again under the lock: another process may have done it meanwhile.
     let version: i64 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
-        tx.execute_batch(migration)?;
+        tx.execute_batch(migration.statements)?;
+        (migration.then)(&tx)?;
     }
     if version != KNOWN {
         tx.pragma_update(None, "application_id", APPLICATION_ID)?;

@@ -10,6 +10,9 @@ use annals_core::block::BlockKind;
 use annals_core::ids::TurnId;
 use rusqlite::{Connection, OptionalExtension};
 
+use super::checksum;
+use super::fault::Fault;
+
 /// Texts to numbers, for the writer.
 #[derive(Debug, Default)]
 pub(super) struct WordKeys {
@@ -31,7 +34,10 @@ impl WordKeys {
             None => {
                 tx.prepare_cached("INSERT INTO word (text) VALUES (?1)")?
                     .execute([text])?;
-                tx.last_insert_rowid()
+                let key = tx.last_insert_rowid();
+                tx.prepare_cached("UPDATE word SET sum = ?2 WHERE key = ?1")?
+                    .execute([key, checksum::of_word(key, text)])?;
+                key
             }
         };
         // Turns come and go; an old one is looked up again should it ever be needed.
@@ -63,14 +69,19 @@ struct Word {
 }
 
 impl Words {
-    fn word(&mut self, connection: &Connection, key: i64) -> rusqlite::Result<&Word> {
+    fn word(&mut self, connection: &Connection, key: i64) -> Result<&Word, Fault> {
         use std::collections::hash_map::Entry;
         match self.words.entry(key) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(free) => {
-                let text: String = connection
-                    .prepare_cached("SELECT text FROM word WHERE key = ?1")?
-                    .query_row([key], |row| row.get(0))?;
+                let (text, sum): (String, i64) = connection
+                    .prepare_cached("SELECT text, sum FROM word WHERE key = ?1")?
+                    .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
+                    .optional()?
+                    .ok_or_else(|| Fault::Damaged(format!("word {key} is missing")))?;
+                if sum != checksum::of_word(key, &text) {
+                    return Err(Fault::Damaged(format!("word {key} does not match its checksum")));
+                }
                 let kind = BlockKind::from_tag(&text);
                 let turn = TurnId::parse(&text).ok();
                 Ok(free.insert(Word {
@@ -83,17 +94,17 @@ impl Words {
     }
 
     /// A text, shared.
-    pub(super) fn text(&mut self, connection: &Connection, key: i64) -> rusqlite::Result<Arc<str>> {
+    pub(super) fn text(&mut self, connection: &Connection, key: i64) -> Result<Arc<str>, Fault> {
         Ok(Arc::clone(&self.word(connection, key)?.text))
     }
 
     /// A block type.
-    pub(super) fn kind(&mut self, connection: &Connection, key: i64) -> rusqlite::Result<BlockKind> {
+    pub(super) fn kind(&mut self, connection: &Connection, key: i64) -> Result<BlockKind, Fault> {
         Ok(self.word(connection, key)?.kind.clone())
     }
 
     /// A turn, shared; none if the word is no turn.
-    pub(super) fn turn(&mut self, connection: &Connection, key: i64) -> rusqlite::Result<Option<TurnId>> {
+    pub(super) fn turn(&mut self, connection: &Connection, key: i64) -> Result<Option<TurnId>, Fault> {
         Ok(self.word(connection, key)?.turn.clone())
     }
 }

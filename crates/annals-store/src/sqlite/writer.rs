@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
-use super::LogObserver;
 use super::fault::{Database, Fault};
+use super::observer::LogObserver;
 use super::words::WordKeys;
 use crate::failpoint::failpoint;
 use crate::log::LogError;
@@ -51,6 +51,7 @@ impl Durability {
 /// What a request works with, inside the transaction.
 pub(super) struct Work<'w> {
     pub(super) tx: &'w Connection,
+    pub(super) database: &'w Database,
     pub(super) words: &'w mut WordKeys,
     pub(super) observers: &'w mut [Box<dyn LogObserver>],
 }
@@ -82,6 +83,7 @@ where
         self.outcome = Some(match (self.run)(work) {
             Ok(value) => Ok(value),
             Err(Fault::Refused(error)) => Err(error),
+            Err(Fault::Damaged(detail)) => Err(work.database.damaged(detail)),
             Err(Fault::Storage(error)) => return Err(error),
         });
         Ok(())
@@ -318,27 +320,25 @@ impl Committer {
             true => Durability::Derived,
             false => Durability::Synced,
         })?;
-        let outcome = Self::attempt(&mut self.connection, &mut self.words, &mut self.observers, group);
+        let outcome = self.attempt(group);
         outcome.inspect_err(|error| {
             self.words.forget();
             self.is_in_doubt |= is_of_the_disk(error);
         })
     }
 
-    fn attempt(
-        connection: &mut Connection,
-        words: &mut WordKeys,
-        observers: &mut [Box<dyn LogObserver>],
-        group: &mut [Box<dyn Job>],
-    ) -> Result<(), rusqlite::Error> {
+    fn attempt(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), rusqlite::Error> {
         failpoint("log.begin");
         // Dropped without a commit, the transaction rolls back.
-        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let tx = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
         for job in group {
             job.run(&mut Work {
                 tx: &tx,
-                words,
-                observers,
+                database: &self.database,
+                words: &mut self.words,
+                observers: &mut self.observers,
             })?;
             failpoint("log.written");
         }

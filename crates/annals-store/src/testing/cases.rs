@@ -4,32 +4,61 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::{Blob, Block};
-use annals_core::ids::{Scope, Seq};
+use annals_core::ids::{ConversationKey, Scope, Seq};
+use futures::StreamExt as _;
 use futures::future::{BoxFuture, join_all};
 
-use super::sample::{at, conversation, new_conversation, text_block, varied_blocks};
-use crate::log::{BlockLog, BlockLogExt, Lease, LogError, NewConversation, Operator, Stale};
+use super::sample::{after, at, conversation, new_conversation, owner, text_block, varied_blocks};
+use crate::clock::{Clock, ManualClock};
+use crate::log::{
+    Append, BatchId, BlockLogExt, Claimed, Lease, LogError, NewConversation, Operator, Owner, Post, Posted,
+    Stale, Store, Work,
+};
 
-/// A rule, tried on an empty log.
+/// A rule, tried on an empty store.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// The behaviour.
     pub name: &'static str,
-    /// Panics if the log behaves otherwise.
-    pub run: fn(Arc<dyn BlockLog>) -> BoxFuture<'static, ()>,
+    /// Panics if the store behaves otherwise.
+    pub run: fn(Subject) -> BoxFuture<'static, ()>,
+}
+
+/// An empty store, with the clock that it lives by.
+#[derive(Clone)]
+pub struct Subject {
+    store: Arc<dyn Store>,
+    clock: Arc<ManualClock>,
+}
+
+impl Subject {
+    /// This store, which lives by this clock.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
+        Subject { store, clock }
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+}
+
+impl std::ops::Deref for Subject {
+    type Target = dyn Store;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
 }
 
 macro_rules! cases {
     ($($(#[doc = $doc:literal])* async fn $name:ident($log:ident) $body:block)*) => {
         /// Every rule.
         pub const CASES: &[Case] = &[$(Case { name: stringify!($name), run: |log| Box::pin($name(log)) },)*];
-        $($(#[doc = $doc])* async fn $name($log: Arc<dyn BlockLog>) $body)*
+        $($(#[doc = $doc])* async fn $name($log: Subject) $body)*
     };
 }
 
 const TTL: Duration = Duration::from_secs(30);
-
-type Log = Arc<dyn BlockLog>;
 
 fn seq(number: u64) -> Option<Seq> {
     Seq::try_new(number).ok()
@@ -39,20 +68,29 @@ fn nth(number: u64) -> Seq {
     Seq::try_new(number).expect("from 1")
 }
 
-async fn begin(log: &Log, name: &str) -> Lease {
+/// The conversation of that name in another scope.
+fn elsewhere(name: &str) -> ConversationKey {
+    let scope = Scope::parse("o/t/her").expect("a scope");
+    ConversationKey::new(scope, conversation(name).id)
+}
+
+async fn begin(log: &Subject, name: &str) -> Lease {
     log.create(new_conversation(name)).await.unwrap();
-    log.acquire(&conversation(name), "a", at(0), TTL).await.unwrap()
+    log.acquire(&conversation(name), &owner("a"), TTL).await.unwrap()
 }
 
 /// Appends text blocks `from..=to`.
-async fn fill(log: &Log, lease: &Lease, from: u64, to: u64) {
+async fn fill(log: &Subject, lease: &Lease, from: u64, to: u64) {
     let blocks = (from..=to)
-        .map(|n| text_block(n, &format!("{}-{n}", lease.conversation())))
+        .map(|n| text_block(n, &format!("{}-{n}", lease.key().id)))
         .collect();
-    assert_eq!(log.append(lease, seq(from - 1), blocks).await.unwrap(), nth(to));
+    assert_eq!(
+        log.append(lease, after(seq(from - 1), blocks)).await.unwrap(),
+        seq(to)
+    );
 }
 
-async fn texts(log: &Log, name: &str) -> Vec<String> {
+async fn texts(log: &Subject, name: &str) -> Vec<String> {
     let blocks = log.read_all(&conversation(name)).await.unwrap();
     let numbers: Vec<u64> = blocks.iter().map(|block| block.seq.get()).collect();
     assert_eq!(numbers, (1..=blocks.len() as u64).collect::<Vec<_>>(), "no gaps");
@@ -60,6 +98,14 @@ async fn texts(log: &Log, name: &str) -> Vec<String> {
         .iter()
         .map(|block| block.text().unwrap_or("-").to_owned())
         .collect()
+}
+
+fn prompt(client_key: &str, body: &str) -> Post {
+    Post {
+        client_key: client_key.to_owned(),
+        kind: "prompt".to_owned(),
+        body: body.as_bytes().to_vec(),
+    }
 }
 
 fn is_stale_lease(outcome: &Result<impl Sized, LogError>) -> bool {
@@ -86,7 +132,7 @@ cases! {
     async fn blocks_come_back_exactly_as_they_were_given(log) {
         let lease = begin(&log, "c").await;
         let blocks = varied_blocks();
-        log.append(&lease, None, blocks.clone()).await.unwrap();
+        log.append(&lease, after(None, blocks.clone())).await.unwrap();
         assert_eq!(log.read_all(&conversation("c")).await.unwrap(), blocks);
         for block in &blocks {
             assert_eq!(log.read(&conversation("c"), block.seq, 1).await.unwrap(), std::slice::from_ref(block));
@@ -113,7 +159,7 @@ cases! {
         let id = conversation("nobody");
         assert!(matches!(log.get(&id).await, Err(LogError::NotFound { .. })));
         assert!(matches!(log.read_all(&id).await, Err(LogError::NotFound { .. })));
-        assert!(matches!(log.acquire(&id, "a", at(0), TTL).await, Err(LogError::NotFound { .. })));
+        assert!(matches!(log.acquire(&id, &owner("a"), TTL).await, Err(LogError::NotFound { .. })));
         let forked = log.fork(&id, Seq::FIRST, new_conversation("f")).await;
         assert!(matches!(forked, Err(LogError::NotFound { .. })));
     }
@@ -125,33 +171,31 @@ cases! {
 
     async fn what_is_known_of_a_conversation_follows_its_blocks(log) {
         let new = new_conversation("c").title("A title\0 with \u{2028}").from_parent(
-            conversation("p"), seq(3), Operator::Merge,
+            conversation("p").id, seq(3), Operator::Merge,
         );
         log.create(new.clone()).await.unwrap();
         let info = log.get(&conversation("c")).await.unwrap();
-        assert_eq!((info.id, info.scope, info.title), (new.id, new.scope, new.title));
+        assert_eq!((info.key, info.title), (new.key, new.title));
         assert_eq!((info.created, info.lineage), (new.created, new.lineage));
         assert_eq!((info.tail, info.updated, info.holding), (None, None, None));
-        let lease = log.acquire(&conversation("c"), "a", at(0), TTL).await.unwrap();
+        let lease = log.acquire(&conversation("c"), &owner("a"), TTL).await.unwrap();
         fill(&log, &lease, 1, 2).await;
         let info = log.get(&conversation("c")).await.unwrap();
         assert_eq!((info.tail, info.updated), (seq(2), Some(at(2))));
-        assert_eq!(info.holding.unwrap().by, "a");
+        assert_eq!(info.holding.unwrap().by, owner("a"));
         assert_eq!(log.tail(&conversation("c")).await.unwrap(), seq(2));
     }
 
     async fn listings_show_one_scope_newest_first_page_by_page(log) {
-        let other = Scope::parse("o/t/her").unwrap();
         for name in ["c1", "c2", "c3", "c4", "c5"] {
             log.create(new_conversation(name)).await.unwrap();
-            let hidden = conversation(&format!("other-{name}"));
-            log.create(NewConversation::new(hidden, other.clone(), at(0))).await.unwrap();
+            log.create(NewConversation::new(elsewhere(name), at(0))).await.unwrap();
         }
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
             let page = log.list(&Scope::default(), cursor, 2).await.unwrap();
             assert!(page.items.len() <= 2);
-            seen.extend(page.items.into_iter().map(|info| info.id.to_string()));
+            seen.extend(page.items.into_iter().map(|info| info.key.id.to_string()));
             match page.next {
                 Some(next) => cursor = Some(next.to_string().parse().unwrap()),
                 None => break,
@@ -162,11 +206,11 @@ cases! {
 
     async fn an_append_at_another_tail_changes_nothing(log) {
         let lease = begin(&log, "c").await;
-        assert!(is_stale_tail(&log.append(&lease, seq(1), vec![text_block(2, "x")]).await));
+        assert!(is_stale_tail(&log.append(&lease, after(seq(1), vec![text_block(2, "x")])).await));
         fill(&log, &lease, 1, 2).await;
         for wrong in [None, seq(1), seq(3)] {
             let next = wrong.map_or(1, |tail| tail.get() + 1);
-            assert!(is_stale_tail(&log.append(&lease, wrong, vec![text_block(next, "x")]).await));
+            assert!(is_stale_tail(&log.append(&lease, after(wrong, vec![text_block(next, "x")])).await));
         }
         assert_eq!(texts(&log, "c").await, ["c-1", "c-2"]);
     }
@@ -175,24 +219,27 @@ cases! {
         let lease = begin(&log, "c").await;
         for numbers in [vec![2], vec![1, 3], vec![1, 1], vec![1, 2, 2]] {
             let blocks = numbers.iter().map(|n| text_block(*n, "x")).collect();
-            assert!(matches!(log.append(&lease, None, blocks).await, Err(LogError::OutOfOrder { .. })));
+            assert!(matches!(log.append(&lease, after(None, blocks)).await, Err(LogError::OutOfOrder { .. })));
         }
-        assert!(matches!(log.append(&lease, None, vec![]).await, Err(LogError::Nothing { .. })));
+        assert!(matches!(log.append(&lease, after(None, vec![])).await, Err(LogError::Nothing { .. })));
         assert_eq!(log.tail(&conversation("c")).await.unwrap(), None);
     }
 
-    async fn another_holder_waits_until_the_lease_expires(log) {
+    async fn another_owner_waits_until_the_lease_expires(log) {
         let lease = begin(&log, "c").await;
         let id = conversation("c");
-        match log.acquire(&id, "b", at(29), TTL).await {
-            Err(LogError::Held { by, until, .. }) => assert_eq!((by.as_str(), until), ("a", at(30))),
+        let until = log.clock.now().plus_micros(30_000_000);
+        log.pass(29);
+        match log.acquire(&id, &owner("b"), TTL).await {
+            Err(LogError::Held { by, until: held, .. }) => assert_eq!((by, held), (owner("a"), until)),
             other => panic!("{other:?}"),
         }
         fill(&log, &lease, 1, 1).await;
-        let taken = log.acquire(&id, "b", at(1_000), TTL).await.unwrap();
+        log.pass(1_000);
+        let taken = log.acquire(&id, &owner("b"), TTL).await.unwrap();
         assert!(taken.token() > lease.token());
-        assert!(is_stale_lease(&log.append(&lease, seq(1), vec![text_block(2, "stale")]).await));
-        assert!(is_stale_lease(&log.renew(&lease, at(1_000)).await));
+        assert!(is_stale_lease(&log.append(&lease, after(seq(1), vec![text_block(2, "stale")])).await));
+        assert!(is_stale_lease(&log.renew(&lease).await));
         assert!(is_stale_lease(&log.delete(&lease).await));
         fill(&log, &taken, 2, 2).await;
         assert_eq!(texts(&log, "c").await, ["c-1", "c-2"]);
@@ -200,50 +247,63 @@ cases! {
 
     async fn an_expired_lease_still_writes_while_nobody_took_over(log) {
         let lease = begin(&log, "c").await;
-        let mut block = text_block(1, "late");
-        block.ts = at(1_000_000);
-        log.append(&lease, None, vec![block]).await.unwrap();
+        log.pass(1_000_000);
+        log.append(&lease, after(None, vec![text_block(1, "late")])).await.unwrap();
         assert_eq!(texts(&log, "c").await, ["late"]);
     }
 
-    async fn the_same_holder_takes_over_from_itself(log) {
+    async fn the_same_owner_takes_over_from_itself(log) {
         let first = begin(&log, "c").await;
-        let second = log.acquire(&conversation("c"), "a", at(1), TTL).await.unwrap();
-        assert!(is_stale_lease(&log.append(&first, None, vec![text_block(1, "x")]).await));
+        let second = log.acquire(&conversation("c"), &owner("a"), TTL).await.unwrap();
+        assert!(is_stale_lease(&log.append(&first, after(None, vec![text_block(1, "x")])).await));
         fill(&log, &second, 1, 1).await;
+        let later = Owner { epoch: 2, ..owner("a") };
+        assert!(matches!(log.acquire(&conversation("c"), &later, TTL).await, Err(LogError::Held { .. })));
     }
 
     async fn appending_and_renewing_keep_a_lease(log) {
         let lease = begin(&log, "c").await;
         let id = conversation("c");
-        let mut block = text_block(1, "x");
-        block.ts = at(25);
-        log.append(&lease, None, vec![block]).await.unwrap();
-        assert!(matches!(log.acquire(&id, "b", at(50), TTL).await, Err(LogError::Held { .. })));
-        log.renew(&lease, at(100)).await.unwrap();
-        assert!(matches!(log.acquire(&id, "b", at(129), TTL).await, Err(LogError::Held { .. })));
-        log.acquire(&id, "b", at(130), TTL).await.unwrap();
+        log.pass(25);
+        fill(&log, &lease, 1, 1).await;
+        log.pass(25);
+        assert!(matches!(log.acquire(&id, &owner("b"), TTL).await, Err(LogError::Held { .. })));
+        log.renew(&lease).await.unwrap();
+        log.pass(29);
+        assert!(matches!(log.acquire(&id, &owner("b"), TTL).await, Err(LogError::Held { .. })));
+        log.pass(1);
+        log.acquire(&id, &owner("b"), TTL).await.unwrap();
     }
 
     async fn a_clock_that_goes_backwards_never_shortens_a_lease(log) {
         let lease = begin(&log, "c").await;
-        let id = conversation("c");
-        log.renew(&lease, at(-500)).await.unwrap();
-        let mut block = text_block(1, "x");
-        block.ts = at(-1_000);
-        log.append(&lease, None, vec![block]).await.unwrap();
-        let lease = log.acquire(&id, "a", at(-700), TTL).await.unwrap();
-        assert!(matches!(log.acquire(&id, "b", at(29), TTL).await, Err(LogError::Held { .. })));
+        let (id, begun) = (conversation("c"), log.clock.now());
+        log.clock.set(begun.plus_micros(-500_000_000));
+        log.renew(&lease).await.unwrap();
+        fill(&log, &lease, 1, 1).await;
+        let lease = log.acquire(&id, &owner("a"), TTL).await.unwrap();
+        log.clock.set(begun.plus_micros(29_000_000));
+        assert!(matches!(log.acquire(&id, &owner("b"), TTL).await, Err(LogError::Held { .. })));
         fill(&log, &lease, 2, 3).await;
-        assert_eq!(texts(&log, "c").await, ["x", "c-2", "c-3"], "order is by place, not by time");
+        assert_eq!(texts(&log, "c").await, ["c-1", "c-2", "c-3"]);
+    }
+
+    async fn times_of_blocks_decide_nothing(log) {
+        let lease = begin(&log, "c").await;
+        let mut early = text_block(2, "early");
+        early.ts = at(-1_000);
+        log.append(&lease, after(None, vec![text_block(1, "first"), early])).await.unwrap();
+        log.pass(29);
+        assert!(matches!(log.acquire(&conversation("c"), &owner("b"), TTL).await, Err(LogError::Held { .. })));
+        assert_eq!(texts(&log, "c").await, ["first", "early"], "order is by place, not by time");
     }
 
     async fn a_released_conversation_is_free_and_its_lease_writes_no_more(log) {
         let lease = begin(&log, "c").await;
         log.release(&lease).await.unwrap();
         assert_eq!(log.get(&conversation("c")).await.unwrap().holding, None);
-        assert!(is_stale_lease(&log.append(&lease, None, vec![text_block(1, "x")]).await));
-        let other = log.acquire(&conversation("c"), "b", at(1), TTL).await.unwrap();
+        assert!(is_stale_lease(&log.append(&lease, after(None, vec![text_block(1, "x")])).await));
+        let other = log.acquire(&conversation("c"), &owner("b"), TTL).await.unwrap();
         log.release(&lease).await.unwrap();
         fill(&log, &other, 1, 1).await;
     }
@@ -252,9 +312,9 @@ cases! {
         let parent = begin(&log, "p").await;
         fill(&log, &parent, 1, 4).await;
         log.fork(&conversation("p"), nth(2), new_conversation("f")).await.unwrap();
-        let fork = log.acquire(&conversation("f"), "z", at(0), TTL).await.unwrap();
+        let fork = log.acquire(&conversation("f"), &owner("z"), TTL).await.unwrap();
         assert_eq!(log.get(&conversation("f")).await.unwrap().updated, Some(at(2)));
-        assert!(is_stale_tail(&log.append(&fork, None, vec![text_block(1, "x")]).await));
+        assert!(is_stale_tail(&log.append(&fork, after(None, vec![text_block(1, "x")])).await));
         fill(&log, &fork, 3, 3).await;
         fill(&log, &parent, 5, 5).await;
         assert_eq!(texts(&log, "p").await, ["p-1", "p-2", "p-3", "p-4", "p-5"]);
@@ -267,11 +327,11 @@ cases! {
         let parent = begin(&log, "p").await;
         fill(&log, &parent, 1, 3).await;
         log.fork(&conversation("p"), nth(2), new_conversation("f")).await.unwrap();
-        let fork = log.acquire(&conversation("f"), "a", at(0), TTL).await.unwrap();
+        let fork = log.acquire(&conversation("f"), &owner("a"), TTL).await.unwrap();
         fill(&log, &fork, 3, 4).await;
         log.fork(&conversation("f"), nth(3), new_conversation("g")).await.unwrap();
         log.fork(&conversation("f"), nth(1), new_conversation("h")).await.unwrap();
-        let deep = log.acquire(&conversation("g"), "a", at(0), TTL).await.unwrap();
+        let deep = log.acquire(&conversation("g"), &owner("a"), TTL).await.unwrap();
         fill(&log, &deep, 4, 4).await;
         assert_eq!(texts(&log, "g").await, ["p-1", "p-2", "f-3", "g-4"]);
         assert_eq!(texts(&log, "h").await, ["p-1"]);
@@ -295,7 +355,7 @@ cases! {
         assert!(matches!(log.get(&conversation("p")).await, Err(LogError::NotFound { .. })));
         assert_eq!(log.list(&Scope::default(), None, 10).await.unwrap().items.len(), 1);
         assert_eq!(texts(&log, "f").await, ["p-1", "p-2"]);
-        let fork = log.acquire(&conversation("f"), "a", at(0), TTL).await.unwrap();
+        let fork = log.acquire(&conversation("f"), &owner("a"), TTL).await.unwrap();
         fill(&log, &fork, 3, 3).await;
         assert_eq!(texts(&log, "f").await, ["p-1", "p-2", "f-3"]);
         log.delete(&fork).await.unwrap();
@@ -307,26 +367,25 @@ cases! {
         fill(&log, &first, 1, 2).await;
         log.delete(&first).await.unwrap();
         let second = begin(&log, "c").await;
-        assert!(is_stale_lease(&log.append(&first, None, vec![text_block(1, "ghost")]).await));
+        assert!(is_stale_lease(&log.append(&first, after(None, vec![text_block(1, "ghost")])).await));
         assert_eq!(texts(&log, "c").await, [""; 0]);
         fill(&log, &second, 1, 1).await;
     }
 
     async fn named_blobs_are_those_of_living_blocks(log) {
         let lease = begin(&log, "c").await;
-        log.append(&lease, None, varied_blocks()).await.unwrap();
+        log.append(&lease, after(None, varied_blocks())).await.unwrap();
         let mut expected = vec![Blob::of(b"\x89PNG").digest, Blob::of(b"whole").digest];
         expected.sort();
-        let named = async || {
-            let mut named = log.named_blobs().await.unwrap();
-            named.sort();
-            named
-        };
+        let named = async || log.named_blobs(None, 100).await.unwrap();
         assert_eq!(named().await, expected);
+        assert_eq!(log.named_blobs(None, 1).await.unwrap(), expected[..1]);
+        assert_eq!(log.named_blobs(Some(expected[0]), 100).await.unwrap(), expected[1..]);
+        assert_eq!(log.named_blobs(Some(expected[1]), 100).await.unwrap(), []);
         log.fork(&conversation("c"), nth(9), new_conversation("f")).await.unwrap();
         log.delete(&lease).await.unwrap();
         assert_eq!(named().await, expected, "the fork still names them");
-        let fork = log.acquire(&conversation("f"), "a", at(0), TTL).await.unwrap();
+        let fork = log.acquire(&conversation("f"), &owner("a"), TTL).await.unwrap();
         log.delete(&fork).await.unwrap();
         assert_eq!(named().await, []);
     }
@@ -334,7 +393,7 @@ cases! {
     async fn many_conversations_append_at_once(log) {
         let names: Vec<String> = (0..40).map(|n| format!("c{n}")).collect();
         let writers = names.iter().map(|name| {
-            let log = Arc::clone(&log);
+            let log = log.clone();
             async move {
                 let lease = begin(&log, name).await;
                 for round in 0..5 {
@@ -352,7 +411,7 @@ cases! {
     async fn readers_see_whole_appends_only(log) {
         let lease = begin(&log, "c").await;
         let reader = {
-            let log = Arc::clone(&log);
+            let log = log.clone();
             tokio::spawn(async move {
                 loop {
                     let seen = log.read_all(&conversation("c")).await.unwrap().len();
@@ -368,5 +427,256 @@ cases! {
             fill(&log, &lease, round * 4 + 1, round * 4 + 4).await;
         }
         reader.await.unwrap();
+    }
+
+    async fn scopes_do_not_meet(log) {
+        let lease = begin(&log, "c").await;
+        fill(&log, &lease, 1, 2).await;
+        log.post(&conversation("c"), prompt("k", "mine")).await.unwrap();
+        let (there, nowhere) = (elsewhere("c"), elsewhere("nobody"));
+        let said = |outcome: Result<(), LogError>| outcome.unwrap_err().to_string().replace("nobody", "c");
+        let probe = async |key: &ConversationKey| {
+            let fork = NewConversation::new(ConversationKey { id: conversation("f").id, ..key.clone() }, at(0));
+            [
+                said(log.get(key).await.map(drop)),
+                said(log.read(key, Seq::FIRST, 9).await.map(drop)),
+                said(log.acquire(key, &owner("b"), TTL).await.map(drop)),
+                said(log.fork(key, Seq::FIRST, fork).await),
+                said(log.post(key, prompt("k", "yours")).await.map(drop)),
+                said(log.pending(key).await.map(drop)),
+                said(log.follow(key, None).next().await.unwrap().map(drop)),
+            ]
+        };
+        assert_eq!(probe(&there).await, probe(&nowhere).await, "another scope's looks like none");
+        let across = NewConversation::new(elsewhere("f"), at(0));
+        let forked = log.fork(&conversation("c"), Seq::FIRST, across).await;
+        assert!(matches!(forked, Err(LogError::NotFound { .. })), "a fork stays in its scope");
+        log.create(NewConversation::new(there.clone(), at(0))).await.unwrap();
+        let other = log.acquire(&there, &owner("b"), TTL).await.unwrap();
+        fill(&log, &other, 1, 1).await;
+        assert_eq!(log.tail(&there).await.unwrap(), seq(1));
+        assert_eq!(texts(&log, "c").await, ["c-1", "c-2"]);
+        log.delete(&other).await.unwrap();
+        assert_eq!(texts(&log, "c").await, ["c-1", "c-2"]);
+        assert_eq!(log.pending(&conversation("c")).await.unwrap().len(), 1);
+    }
+
+    async fn an_append_whose_answer_was_lost_is_recognised(log) {
+        let lease = begin(&log, "c").await;
+        let first = after(None, vec![text_block(1, "a"), text_block(2, "b")]);
+        for _ in 0..3 {
+            assert_eq!(log.append(&lease, first.clone()).await.unwrap(), seq(2));
+        }
+        let other = Append { batch: BatchId::new(u64::MAX), ..first.clone() };
+        assert!(is_stale_tail(&log.append(&lease, other).await), "another batch is another append");
+        let bare = after(seq(2), vec![]).work(Work::Done);
+        for _ in 0..2 {
+            assert_eq!(log.append(&lease, bare.clone()).await.unwrap(), seq(2));
+        }
+        let next = after(seq(2), vec![text_block(3, "c")]);
+        assert_eq!(log.append(&lease, next.clone()).await.unwrap(), seq(3));
+        assert!(is_stale_tail(&log.append(&lease, first).await), "only the last one is known");
+        assert!(is_stale_tail(&log.append(&lease, bare).await));
+        log.release(&lease).await.unwrap();
+        assert!(is_stale_lease(&log.append(&lease, next).await), "the lease decides first");
+        assert_eq!(texts(&log, "c").await, ["a", "b", "c"]);
+    }
+
+    async fn a_post_waits_until_one_append_consumes_it(log) {
+        let lease = begin(&log, "c").await;
+        let id = conversation("c");
+        let first = log.post(&id, prompt("k1", "one")).await.unwrap().id();
+        let second = log.post(&id, prompt("k2", "two\0\u{2028}")).await.unwrap().id();
+        assert!(second > first);
+        let pending = log.pending(&id).await.unwrap();
+        assert_eq!(pending.iter().map(|row| row.id).collect::<Vec<_>>(), [first, second]);
+        assert_eq!(pending[1].post, prompt("k2", "two\0\u{2028}"));
+        assert_eq!(pending[0].posted, log.clock.now());
+        let written = after(None, vec![text_block(1, "one")]).consuming([first]);
+        log.append(&lease, written.clone()).await.unwrap();
+        assert_eq!(log.append(&lease, written).await.unwrap(), seq(1), "its answer may be asked for again");
+        assert_eq!(log.pending(&id).await.unwrap().len(), 1);
+        let twice = after(seq(1), vec![text_block(2, "again")]).consuming([first]);
+        let refused = log.append(&lease, twice).await;
+        assert!(matches!(refused, Err(LogError::Conflict { stale: Stale::Inbox { row }, .. }) if row == first));
+        let neither = after(seq(1), vec![text_block(2, "again")]).consuming([second, first]);
+        assert!(log.append(&lease, neither).await.is_err());
+        assert_eq!(log.pending(&id).await.unwrap().len(), 1, "what is refused consumes nothing");
+        log.append(&lease, after(seq(1), vec![]).consuming([second])).await.unwrap();
+        assert!(log.pending(&id).await.unwrap().is_empty());
+        assert_eq!(texts(&log, "c").await, ["one"]);
+    }
+
+    async fn another_conversations_post_cannot_be_consumed(log) {
+        let lease = begin(&log, "c").await;
+        log.create(new_conversation("d")).await.unwrap();
+        let posted = log.post(&conversation("d"), prompt("k", "x")).await.unwrap().id();
+        let stolen = after(None, vec![text_block(1, "x")]).consuming([posted]);
+        assert!(log.append(&lease, stolen).await.is_err());
+        assert_eq!(log.pending(&conversation("d")).await.unwrap().len(), 1);
+        assert_eq!(log.tail(&conversation("c")).await.unwrap(), None);
+    }
+
+    async fn a_client_key_is_taken_once_also_after_it_was_consumed(log) {
+        let lease = begin(&log, "c").await;
+        let id = conversation("c");
+        let posted = log.post(&id, prompt("k", "x")).await.unwrap();
+        assert!(matches!(posted, Posted::New(_)));
+        let again = Posted::Duplicate(posted.id());
+        assert_eq!(log.post(&id, prompt("k", "x")).await.unwrap(), again);
+        assert!(matches!(log.post(&id, prompt("k", "y")).await, Err(LogError::KeyReused { .. })));
+        log.append(&lease, after(None, vec![text_block(1, "x")]).consuming([posted.id()])).await.unwrap();
+        log.pass(23 * 60 * 60);
+        assert_eq!(log.post(&id, prompt("k", "x")).await.unwrap(), again);
+        assert!(log.pending(&id).await.unwrap().is_empty());
+        log.create(new_conversation("d")).await.unwrap();
+        assert!(matches!(log.post(&conversation("d"), prompt("k", "x")).await.unwrap(), Posted::New(_)));
+        log.pass(2 * 60 * 60);
+        assert!(matches!(log.post(&id, prompt("k", "y")).await.unwrap(), Posted::New(_)));
+        let unread = log.post(&id, prompt("waits", "x")).await.unwrap();
+        log.pass(48 * 60 * 60);
+        let again = log.post(&id, prompt("waits", "x")).await.unwrap();
+        assert_eq!(again, Posted::Duplicate(unread.id()), "what still waits is never posted twice");
+    }
+
+    async fn due_work_is_claimed_by_one_the_longest_due_first(log) {
+        for name in ["c1", "c2", "c3", "idle"] {
+            log.create(new_conversation(name)).await.unwrap();
+        }
+        for name in ["c2", "c1", "c3"] {
+            log.post(&conversation(name), prompt("k", "x")).await.unwrap();
+            log.pass(1);
+        }
+        let first = log.claim(&owner("a"), TTL, 2).await.unwrap();
+        let names = |claimed: &[Claimed]| -> Vec<String> {
+            claimed.iter().map(|claimed| claimed.lease.key().id.to_string()).collect()
+        };
+        assert_eq!(names(&first), ["c2", "c1"]);
+        assert_eq!(first[0].attempts, 1);
+        let second = log.claim(&owner("b"), TTL, 9).await.unwrap();
+        assert_eq!(names(&second), ["c3"]);
+        assert_eq!(names(&log.claim(&owner("a"), TTL, 9).await.unwrap()), [""; 0], "all are held");
+        fill(&log, &first[0].lease, 1, 1).await;
+        log.pass(31);
+        let again = log.claim(&owner("b"), TTL, 9).await.unwrap();
+        assert_eq!(names(&again), ["c2", "c1", "c3"], "whose owner is silent is claimed again");
+        assert_eq!(again.iter().map(|claimed| claimed.attempts).collect::<Vec<_>>(), [1, 2, 2]);
+        assert!(is_stale_lease(&log.append(&first[1].lease, after(None, vec![text_block(1, "x")])).await));
+    }
+
+    async fn work_is_done_when_nothing_waits(log) {
+        let lease = begin(&log, "c").await;
+        let id = conversation("c");
+        let first = log.post(&id, prompt("k1", "one")).await.unwrap().id();
+        let second = log.post(&id, prompt("k2", "two")).await.unwrap().id();
+        let append = after(None, vec![text_block(1, "one")]).consuming([first]).work(Work::Done);
+        log.append(&lease, append).await.unwrap();
+        log.release(&lease).await.unwrap();
+        let claimed = log.claim(&owner("b"), TTL, 9).await.unwrap();
+        assert_eq!(claimed.len(), 1, "a post that came meanwhile is not forgotten");
+        let append = after(seq(1), vec![text_block(2, "two")]).consuming([second]).work(Work::Done);
+        log.append(&claimed[0].lease, append).await.unwrap();
+        log.release(&claimed[0].lease).await.unwrap();
+        assert!(log.claim(&owner("b"), TTL, 9).await.unwrap().is_empty());
+        let lease = log.acquire(&id, &owner("a"), TTL).await.unwrap();
+        let append = after(seq(2), vec![]).work(Work::DueIn(Duration::from_secs(60)));
+        log.append(&lease, append).await.unwrap();
+        log.release(&lease).await.unwrap();
+        log.pass(59);
+        assert!(log.claim(&owner("b"), TTL, 9).await.unwrap().is_empty());
+        log.pass(1);
+        assert_eq!(log.claim(&owner("b"), TTL, 9).await.unwrap().len(), 1);
+    }
+
+    async fn a_follower_misses_nothing(log) {
+        let lease = begin(&log, "c").await;
+        fill(&log, &lease, 1, 2).await;
+        let mut from_start = log.follow(&conversation("c"), None);
+        let mut from_tail = log.follow(&conversation("c"), seq(2));
+        assert_eq!(from_start.next().await.unwrap().unwrap(), nth(2), "what is there is told at once");
+        let writer = {
+            let (log, lease) = (log.clone(), lease.clone());
+            tokio::spawn(async move {
+                for round in 1..30 {
+                    fill(&log, &lease, round * 2 + 1, round * 2 + 2).await;
+                }
+            })
+        };
+        for tails in [&mut from_start, &mut from_tail] {
+            let mut last = nth(2);
+            while last < nth(60) {
+                let tail = tails.next().await.unwrap().unwrap();
+                assert!(tail > last, "tails rise");
+                let seen = log.read(&conversation("c"), tail, 1).await.unwrap();
+                assert_eq!(seen.len(), 1, "what is told can be read");
+                last = tail;
+            }
+        }
+        writer.await.unwrap();
+        log.delete(&lease).await.unwrap();
+        assert!(matches!(from_start.next().await, Some(Err(LogError::NotFound { .. }))));
+        assert!(from_start.next().await.is_none());
+    }
+
+    async fn a_follower_of_the_inbox_hears_of_every_post(log) {
+        log.create(new_conversation("c")).await.unwrap();
+        let id = conversation("c");
+        let first = log.post(&id, prompt("k1", "x")).await.unwrap().id();
+        let mut posts = log.posted(&id, None);
+        assert_eq!(posts.next().await.unwrap().unwrap(), first);
+        let second = log.post(&id, prompt("k2", "x")).await.unwrap().id();
+        assert_eq!(posts.next().await.unwrap().unwrap(), second);
+        log.post(&id, prompt("k2", "x")).await.unwrap();
+        let third = log.post(&id, prompt("k3", "x")).await.unwrap().id();
+        assert_eq!(posts.next().await.unwrap().unwrap(), third, "a duplicate is no news");
+        assert_eq!(log.posted(&id, Some(second)).next().await.unwrap().unwrap(), third);
+    }
+
+    async fn members_come_and_go(log) {
+        let nodes = ["n1", "n2"].map(|name| owner(name).node);
+        let first = log.join(&nodes[0], Some("10.0.0.1:7000"), TTL).await.unwrap();
+        let second = log.join(&nodes[1], None, TTL).await.unwrap();
+        let alive = async || -> Vec<Owner> {
+            log.alive().await.unwrap().into_iter().map(|member| member.owner).collect()
+        };
+        assert_eq!(alive().await, [first.clone(), second.clone()]);
+        assert_eq!(log.alive().await.unwrap()[0].address.as_deref(), Some("10.0.0.1:7000"));
+        log.pass(29);
+        log.beat(&first).await.unwrap();
+        log.pass(1);
+        assert_eq!(alive().await, std::slice::from_ref(&first), "a silent one is gone");
+        assert!(matches!(log.beat(&second).await, Err(LogError::NotAMember { .. })));
+        let again = log.join(&nodes[1], None, TTL).await.unwrap();
+        assert!(again.epoch > second.epoch);
+        assert!(matches!(log.beat(&second).await, Err(LogError::NotAMember { .. })), "its former self stays gone");
+        log.leave(&second).await.unwrap();
+        assert_eq!(alive().await, [first.clone(), again.clone()], "and cannot take it along");
+        log.leave(&again).await.unwrap();
+        log.leave(&again).await.unwrap();
+        assert_eq!(alive().await, [first]);
+        assert!(matches!(log.beat(&owner("n3")).await, Err(LogError::NotAMember { .. })));
+    }
+
+    async fn what_a_member_held_is_free_when_it_is_gone(log) {
+        let long = TTL * 100;
+        for name in ["left", "silent", "again", "there"] {
+            log.create(new_conversation(name)).await.unwrap();
+            log.post(&conversation(name), prompt("k", "x")).await.unwrap();
+            let member = log.join(&owner(name).node, None, TTL).await.unwrap();
+            log.acquire(&conversation(name), &member, long).await.unwrap();
+            if name == "left" {
+                log.leave(&member).await.unwrap();
+            }
+        }
+        log.pass(20);
+        log.join(&owner("again").node, None, TTL).await.unwrap();
+        log.beat(&Owner::new(owner("there").node, 1)).await.unwrap();
+        log.pass(10);
+        let claimed = log.claim(&owner("b"), TTL, 9).await.unwrap();
+        let mut names: Vec<&str> = claimed.iter().map(|claimed| claimed.lease.key().id.as_str()).collect();
+        names.sort();
+        assert_eq!(names, ["again", "left", "silent"]);
+        let held = log.acquire(&conversation("there"), &owner("b"), TTL).await;
+        assert!(matches!(held, Err(LogError::Held { .. })));
     }
 }

@@ -1,12 +1,15 @@
-//! The contract of [`BlockLog`](crate::BlockLog) as functions: a backend is right when every one of them returns.
+//! The contract of a [`Store`](crate::log::Store) as functions: a backend is right when every one of them returns.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use annals_store::{MemoryLog, testing::CASES};
+//! use annals_store::testing::{CASES, Subject};
+//! use annals_store::{ManualClock, MemoryLog};
 //!
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! for case in CASES {
-//!     (case.run)(Arc::new(MemoryLog::default())).await;
+//!     let clock = Arc::new(ManualClock::default());
+//!     let log = MemoryLog::with_clock(clock.clone());
+//!     (case.run)(Subject::new(Arc::new(log), clock)).await;
 //! }
 //! # });
 //! ```
@@ -14,5 +17,5 @@
 mod cases;
 mod sample;
 
-pub use cases::{CASES, Case};
-pub use sample::{at, conversation, new_conversation, text_block, varied_blocks};
+pub use cases::{CASES, Case, Subject};
+pub use sample::{after, at, conversation, new_conversation, owner, text_block, varied_blocks};

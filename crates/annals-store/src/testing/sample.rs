@@ -1,26 +1,41 @@
 //! Conversations and blocks for tests: a function of their numbers, so that any reader can tell what must be there.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use annals_core::block::{Blob, Block, BlockKind, Body, FileMeta, Meta};
-use annals_core::ids::{CallId, ConversationId, Scope, Seq, TurnId};
+use annals_core::ids::{CallId, ConversationId, ConversationKey, NodeId, Scope, Seq, TurnId};
 use annals_core::path::{LogicalPath, PhysicalPath, RelPath};
 use annals_core::time::Timestamp;
 
-use crate::log::NewConversation;
+use crate::log::{Append, BatchId, NewConversation, Owner};
 
-/// So many seconds after a fixed moment.
+/// A time that many seconds after a fixed moment.
 pub fn at(seconds: i64) -> Timestamp {
     const EPOCH_MICROS: i64 = 1_770_603_271_112_345;
     Timestamp::from_unix_micros(EPOCH_MICROS + seconds * 1_000_000)
 }
 
-/// A conversation's id.
-pub fn conversation(name: &str) -> ConversationId {
-    ConversationId::parse(name).expect("test names are ids")
+/// A conversation of the default scope.
+pub fn conversation(name: &str) -> ConversationKey {
+    let id = ConversationId::parse(name).expect("test names are ids");
+    ConversationKey::new(Scope::default(), id)
 }
 
 /// An empty conversation of the default scope.
 pub fn new_conversation(name: &str) -> NewConversation {
-    NewConversation::new(conversation(name), Scope::default(), at(0))
+    NewConversation::new(conversation(name), at(0))
+}
+
+/// An owner that never joined.
+pub fn owner(name: &str) -> Owner {
+    Owner::new(NodeId::parse(name).expect("test names are ids"), 1)
+}
+
+/// Blocks after this tail, as a batch of their own.
+pub fn after(expected_tail: Option<Seq>, blocks: Vec<Block>) -> Append {
+    static BATCHES: AtomicU64 = AtomicU64::new(1);
+    let batch = BatchId::new(BATCHES.fetch_add(1, Ordering::Relaxed));
+    Append::new(batch, expected_tail, blocks)
 }
 
 fn seq(number: u64) -> Seq {

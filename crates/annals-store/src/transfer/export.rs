@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use annals_core::block::{Blob, BlobDigest, Block, BlockJson};
-use annals_core::ids::{ConversationId, Seq};
+use annals_core::ids::{ConversationKey, Seq};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -33,14 +33,14 @@ pub struct Exported {
 pub async fn export_conversation(
     log: &dyn BlockLog,
     artifacts: &ArtifactStore,
-    id: &ConversationId,
+    key: &ConversationKey,
     writer: &mut (dyn AsyncWrite + Unpin + Send),
 ) -> Result<Exported, ExportError> {
-    let info = log.get(id).await?;
+    let info = log.get(key).await?;
     let tail = info.tail.map_or(0, Seq::get);
     let about = About {
-        id: info.id,
-        scope: info.scope,
+        id: info.key.id,
+        scope: info.key.scope,
         title: info.title,
         created: info.created,
         lineage: info.lineage,
@@ -64,7 +64,7 @@ pub async fn export_conversation(
         let page = usize::try_from(tail - next.get() + 1)
             .unwrap_or(PAGE_BLOCKS)
             .min(PAGE_BLOCKS);
-        let blocks = log.read(id, next, page).await?;
+        let blocks = log.read(key, next, page).await?;
         let Some(last) = blocks.last() else { break };
         next = last.seq.next();
         for block in &blocks {

@@ -5,8 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use annals_core::block::{BlobDigest, Block, BlockJson};
-use annals_core::ids::{ConversationId, Scope, Seq};
-use annals_core::time::Timestamp;
+use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
@@ -15,7 +14,9 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 use super::ImportError;
 use super::lines::{About, End, FORMAT, Header, LINE_MAX_BYTES, Piece, Totals};
 use crate::artifacts::ArtifactStore;
-use crate::log::{Ancestor, BlockLog, BlockLogExt, LogError, NewConversation, Operator, needed_by};
+use crate::log::{
+    Ancestor, Append, BatchId, BlockLog, LogError, NewConversation, Operator, Owner, needed_by,
+};
 
 /// How long the import may hold the new conversation.
 const LEASE_TTL: Duration = Duration::from_secs(60);
@@ -27,8 +28,8 @@ pub struct ImportAs {
     pub id: Option<ConversationId>,
     /// Who owns it here: never the file's word.
     pub scope: Scope,
-    /// Now.
-    pub now: Timestamp,
+    /// Who writes it.
+    pub owner: Owner,
 }
 
 /// What was read.
@@ -52,9 +53,9 @@ pub async fn import_conversation(
     let mut import = Import::new(artifacts, reader);
     let (about, blocks, totals) = import.read().await?;
     let id = import_as.id.clone().unwrap_or_else(|| about.id.clone());
+    let key = ConversationKey::new(import_as.scope, id);
     let new = NewConversation {
-        id: id.clone(),
-        scope: import_as.scope,
+        key: key.clone(),
         title: about.title,
         created: about.created,
         lineage: vec![Ancestor {
@@ -65,24 +66,34 @@ pub async fn import_conversation(
     };
     begin(log, &new).await?;
     if !blocks.is_empty() {
-        let lease = log.acquire(&id, "import", import_as.now, LEASE_TTL).await?;
-        log.append(&lease, None, blocks).await?;
+        let lease = log.acquire(&key, &import_as.owner, LEASE_TTL).await?;
+        log.append(&lease, Append::new(batch_of(&totals), None, blocks))
+            .await?;
         log.release(&lease).await?;
     }
     Ok(Imported {
-        id,
+        id: key.id,
         blocks: totals.blocks,
         artifacts: totals.artifacts,
     })
+}
+
+/// The same file is the same batch.
+fn batch_of(totals: &Totals) -> BatchId {
+    let (first, _) = totals
+        .sha256
+        .0
+        .split_first_chunk()
+        .expect("a digest has 32 bytes");
+    BatchId::new(u64::from_le_bytes(*first))
 }
 
 /// Makes the conversation, or goes on with one that an import which died had just made.
 async fn begin(log: &dyn BlockLog, new: &NewConversation) -> Result<(), LogError> {
     match log.create(new.clone()).await {
         Err(LogError::Exists { id }) => {
-            let there = log.get(&id).await?;
-            let same = there.scope == new.scope && there.lineage == new.lineage;
-            match same && log.tail(&id).await?.is_none() {
+            let there = log.get(&new.key).await?;
+            match there.lineage == new.lineage && there.tail.is_none() {
                 true => Ok(()),
                 false => Err(LogError::Exists { id }),
             }

@@ -17,7 +17,7 @@ use annals_core::block::{Blob, Block, BlockKind, Body};
 use annals_core::ids::Seq;
 use annals_embed::StaticTable;
 use annals_store::failpoint;
-use annals_store::testing::{at, conversation, new_conversation, text_block};
+use annals_store::testing::{after, conversation, new_conversation, owner, text_block};
 use annals_store::{BlockLog, BlockLogExt, Home, LogError, SqliteLog, SqliteOptions};
 
 /// Conversations that the writer appends to at once.
@@ -113,7 +113,7 @@ pub(crate) fn write(home: &Path, seed: u64) {
                 }
                 // The last writer was killed and its lease never expires: it must be known to be gone.
                 let lease = log
-                    .acquire(&id, "writer", at(0), Duration::from_secs(1 << 30))
+                    .acquire(&id, &owner("writer"), Duration::from_secs(1 << 30))
                     .await
                     .unwrap();
                 let workspace = home.open_workspace(&id).unwrap();
@@ -129,9 +129,9 @@ pub(crate) fn write(home: &Path, seed: u64) {
                     workspace
                         .write(&file(), content(&name, first).as_bytes())
                         .unwrap();
-                    let last = log.append(&lease, tail, blocks).await.unwrap();
-                    writeln!(out.lock().unwrap(), "ACK {name} {last}").unwrap();
-                    tail = Some(last);
+                    let last = log.append(&lease, after(tail, blocks)).await.unwrap();
+                    writeln!(out.lock().unwrap(), "ACK {name} {}", last.unwrap()).unwrap();
+                    tail = last;
                 }
             }));
         }

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use annals_core::block::{BlobDigest, Block, BlockKind, FileMeta, Meta, NewBlock};
-use annals_core::ids::{CallId, Scope, TurnId};
+use annals_core::ids::{CallId, ConversationKey, Scope, TurnId};
 use annals_core::path::{LogicalPath, RelPath};
 use annals_embed::{Embedder, StaticTable};
 use annals_store::recall::{Found, Query, Within};
-use annals_store::testing::{at, conversation};
+use annals_store::testing::{after, at, conversation, owner};
 use annals_store::{
     BlockLog, BlockLogExt, LogError, NewConversation, Recall, SqliteLog, SqliteOptions, SqliteRecall,
 };
@@ -72,6 +72,11 @@ pub(crate) fn scope(text: &str) -> Scope {
     Scope::parse(text).unwrap()
 }
 
+/// A conversation of a scope.
+pub(crate) fn key(of: &str, name: &str) -> ConversationKey {
+    ConversationKey::new(scope(of), conversation(name).id)
+}
+
 /// A log in a folder of its own.
 pub(crate) struct Stage {
     folder: Option<tempfile::TempDir>,
@@ -123,7 +128,7 @@ impl Stage {
     }
 
     pub(crate) fn new_conversation(&self, name: &str, of: &str) -> NewConversation {
-        NewConversation::new(conversation(name), scope(of), at(0))
+        NewConversation::new(key(of, name), at(0))
     }
 
     /// One append to a conversation of `t/p/u`, made if it is new.
@@ -136,10 +141,10 @@ impl Stage {
             Ok(()) | Err(LogError::Exists { .. }) => {}
             Err(error) => panic!("{error}"),
         }
-        let id = conversation(name);
+        let id = key(of, name);
         let lease = self
             .log
-            .acquire(&id, "test", at(0), Duration::from_secs(60))
+            .acquire(&id, &owner("test"), Duration::from_secs(60))
             .await
             .unwrap();
         let tail = self.log.tail(&id).await.unwrap();
@@ -153,13 +158,17 @@ impl Stage {
                 says(&turn, &call).seal(annals_core::ids::Seq::try_new(number).unwrap(), at(number as i64))
             })
             .collect();
-        self.log.append(&lease, tail, blocks).await.unwrap();
+        self.log.append(&lease, after(tail, blocks)).await.unwrap();
     }
 
     pub(crate) async fn delete(&self, name: &str) {
+        self.delete_in("t/p/u", name).await;
+    }
+
+    pub(crate) async fn delete_in(&self, of: &str, name: &str) {
         let lease = self
             .log
-            .acquire(&conversation(name), "test", at(0), Duration::from_secs(60))
+            .acquire(&key(of, name), &owner("test"), Duration::from_secs(60))
             .await
             .unwrap();
         self.log.delete(&lease).await.unwrap();
@@ -167,15 +176,14 @@ impl Stage {
 
     /// Waits for whatever the writer does after an answer: it takes requests one after the other.
     pub(crate) async fn settle(&self) {
-        let id = conversation("settled");
         let _ = self
             .log
-            .create(NewConversation::new(id, scope("t/p/nobody"), at(0)))
+            .create(self.new_conversation("settled", "t/p/nobody"))
             .await;
     }
 
     pub(crate) fn query(&self, name: &str, text: &str) -> Query {
-        Query::new(scope("t/p/u"), conversation(name), text, at(1_000))
+        Query::new(scope("t/p/u"), conversation(name).id, text, at(1_000))
     }
 
     pub(crate) async fn search(&self, name: &str, text: &str) -> Found {

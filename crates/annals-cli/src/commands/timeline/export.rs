@@ -6,19 +6,19 @@ use tokio::io::AsyncWriteExt as _;
 use crate::args::ExportArgs;
 use crate::failure::{Ended, Failure};
 use crate::paint;
-use crate::setup::Setup;
+use crate::setup::{Setup, conversation_id};
 
 pub(crate) async fn run(args: ExportArgs, setup: &Setup) -> Result<Ended, Failure> {
-    let (id, _) = setup.timeline(&args.conversation).await?;
+    let key = setup.agent.key(&conversation_id(&args.conversation)?);
     let (log, artifacts) = (setup.agent.log(), setup.agent.artifacts());
     let Some(file) = &args.output else {
-        export_conversation(&**log, artifacts, &id, &mut tokio::io::stdout()).await?;
+        export_conversation(&**log, artifacts, &key, &mut tokio::io::stdout()).await?;
         return Ok(Ended::Well);
     };
     let cannot =
         |error: std::io::Error| Failure::environment(format!("cannot write `{}`: {error}", file.display()));
     let mut writer = tokio::io::BufWriter::new(tokio::fs::File::create(file).await.map_err(cannot)?);
-    let exported = export_conversation(&**log, artifacts, &id, &mut writer).await?;
+    let exported = export_conversation(&**log, artifacts, &key, &mut writer).await?;
     writer.shutdown().await.map_err(cannot)?;
     paint::say(&format!(
         "{} blocks and {} artifacts, {} in `{}`",

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use annals_core::block::Block;
-use annals_core::ids::ConversationId;
 use annals_embed::Embedder;
 use rusqlite::{Connection, params};
 
@@ -16,7 +15,7 @@ use super::source::Source;
 use crate::recall::passage;
 use crate::recall::remembered::{Remembered, remembered};
 use crate::recall::terms::terms;
-use crate::sqlite::LogObserver;
+use crate::sqlite::observer::LogObserver;
 
 /// The index is behind the log by less than so many passages, of the blocks that this process wrote: a search that finds
 /// it there adds them in a few milliseconds.
@@ -149,21 +148,10 @@ impl LogObserver for Indexer {
         Ok(())
     }
 
-    fn appended(&mut self, _: &Connection, _: &ConversationId, blocks: &[Block]) -> rusqlite::Result<()> {
+    fn appended(&mut self, blocks: &[Block]) {
         self.lag.blocks += blocks.len();
         let texts = blocks.iter().filter_map(remembered);
         self.lag.passages += texts.map(|found| passage::about(found.text)).sum::<usize>();
-        Ok(())
-    }
-
-    fn forked(&mut self, _: &Connection, _: &ConversationId, _: &ConversationId) -> rusqlite::Result<()> {
-        // What is shared is found where it lies.
-        Ok(())
-    }
-
-    fn deleted(&mut self, _: &Connection, _: &ConversationId) -> rusqlite::Result<()> {
-        // What leaves the log leaves the index whether there is one of us or not: see `removal`.
-        Ok(())
     }
 
     fn is_behind(&self) -> bool {

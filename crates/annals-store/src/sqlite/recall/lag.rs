@@ -126,7 +126,9 @@ fn source_of(tx: &Connection, conversation: i64) -> rusqlite::Result<Option<Sour
         return Ok(Some(source));
     }
     let found: Option<(String, i64)> = tx
-        .prepare_cached("SELECT scope, cut FROM conversation WHERE key = ?1")?
+        .prepare_cached(
+            "SELECT s.text, c.cut FROM conversation c JOIN scope s ON s.key = c.scope_key WHERE c.key = ?1",
+        )?
         .query_row([conversation], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     match found {

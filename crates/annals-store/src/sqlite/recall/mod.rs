@@ -98,7 +98,7 @@ impl SqliteRecall {
         let (query, vector) = (query.clone(), vector.cloned());
         let (matrices, identity) = (Arc::clone(&self.matrices), self.embedder.identity().to_owned());
         self.readers
-            .read(move |words, tx, _| {
+            .read(move |words, tx| {
                 search::look(words, tx, &matrices, &identity, &query, vector.as_ref(), patience)
             })
             .await

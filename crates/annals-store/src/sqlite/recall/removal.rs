@@ -1,35 +1,15 @@
 //! What leaves the log leaves the index, in the same transaction, also when the log is open without memory search.
 
-use annals_core::block::Block;
-use annals_core::ids::ConversationId;
 use rusqlite::{Connection, params};
 
 use super::last_block;
 use super::source::Source;
-use crate::sqlite::LogObserver;
+use crate::sqlite::observer::LogObserver;
 
 /// Removes passages.
 pub(in crate::sqlite) struct Removal;
 
 impl LogObserver for Removal {
-    fn prepare(&mut self, _: &Connection) -> rusqlite::Result<()> {
-        Ok(())
-    }
-
-    fn appended(&mut self, _: &Connection, _: &ConversationId, _: &[Block]) -> rusqlite::Result<()> {
-        Ok(())
-    }
-
-    fn forked(&mut self, _: &Connection, _: &ConversationId, _: &ConversationId) -> rusqlite::Result<()> {
-        // What is shared is found where it lies.
-        Ok(())
-    }
-
-    fn deleted(&mut self, _: &Connection, _: &ConversationId) -> rusqlite::Result<()> {
-        // The blocks that go with it are told one by one.
-        Ok(())
-    }
-
     fn removed(&mut self, tx: &Connection, conversation: i64, above: u64) -> rusqlite::Result<()> {
         forget(tx, conversation, above as i64)?;
         // The numbers of the last rows are given out again.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use annals_core::block::Block;
-use annals_core::ids::{ConversationId, Seq};
+use annals_core::ids::{ConversationId, ConversationKey, Seq};
 use annals_core::time::Timestamp;
 use annals_embed::{Vector, vector};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -14,7 +14,6 @@ use super::lexical::{self, Lookups};
 use super::matrix::{Matrices, Row};
 use super::source::{self, Source};
 use super::{State, last_block};
-use crate::log::LogError;
 use crate::recall::rank::{self, By, Candidate};
 use crate::recall::{Found, Hit, Query, Shortfall, Target, Within};
 use crate::sqlite::conversations;
@@ -144,13 +143,8 @@ impl Place {
 
 /// A conversation of the scope, with what it shares.
 fn of_conversation(tx: &Connection, query: &Query, id: &ConversationId) -> Result<Vec<Place>, Fault> {
-    let place = conversations::find(tx, id)?;
-    let scope: String = tx
-        .prepare_cached("SELECT scope FROM conversation WHERE key = ?1")?
-        .query_row([place.key], |row| row.get(0))?;
-    if scope != query.scope.to_string() {
-        return Err(LogError::NotFound { id: id.clone() }.into());
-    }
+    let key = ConversationKey::new(query.scope.clone(), id.clone());
+    let place = conversations::find(tx, &key)?;
     let Some(tail) = conversations::tail(tx, place)? else {
         return Ok(Vec::new());
     };
@@ -178,12 +172,14 @@ fn last_of(query: &Query, id: &ConversationId) -> u64 {
 
 /// All conversations of the scope.
 fn of_scope(tx: &Connection, query: &Query) -> Result<Vec<Place>, Fault> {
-    let scope = query.scope.to_string();
+    let Some(scope) = conversations::scope_key(tx, &query.scope)? else {
+        return Ok(Vec::new());
+    };
     let mut statement = tx.prepare_cached(
         "SELECT c.key, c.id, c.cut, s.first, s.next, s.upto
-         FROM conversation c LEFT JOIN recall_source s ON s.conversation = c.key WHERE c.scope = ?1",
+         FROM conversation c LEFT JOIN recall_source s ON s.conversation = c.key WHERE c.scope_key = ?1",
     )?;
-    let mut rows = statement.query([&scope])?;
+    let mut rows = statement.query([scope])?;
     let mut places = Vec::new();
     while let Some(row) = rows.next()? {
         let conversation: i64 = row.get(0)?;
@@ -194,7 +190,7 @@ fn of_scope(tx: &Connection, query: &Query) -> Result<Vec<Place>, Fault> {
                 (id, last)
             }
             // Deleted, and there for the forks that share its beginning.
-            None => match sharer(tx, conversation, &scope)? {
+            None => match sharer(tx, conversation, scope)? {
                 Some(sharer) => sharer,
                 None => continue,
             },
@@ -224,13 +220,13 @@ fn of_scope(tx: &Connection, query: &Query) -> Result<Vec<Place>, Fault> {
 }
 
 /// Which conversation of this scope still shows blocks of a deleted one, and up to where.
-fn sharer(tx: &Connection, deleted: i64, scope: &str) -> Result<Option<(String, u64)>, Fault> {
-    let mut statement = tx.prepare("SELECT key, id, scope, cut FROM conversation WHERE base = ?1")?;
+fn sharer(tx: &Connection, deleted: i64, scope: i64) -> Result<Option<(String, u64)>, Fault> {
+    let mut statement = tx.prepare("SELECT key, id, scope_key, cut FROM conversation WHERE base = ?1")?;
     let forks = statement.query_map([deleted], |row| {
         Ok((
             row.get::<_, i64>(0)?,
             row.get::<_, Option<String>>(1)?,
-            row.get::<_, String>(2)?,
+            row.get::<_, i64>(2)?,
             row.get::<_, i64>(3)?.unsigned_abs(),
         ))
     })?;

@@ -62,7 +62,7 @@ impl SqliteRecall {
 
     async fn complete(&self, seen: &mut impl FnMut(Progress) -> bool) -> Result<Progress, ReindexError> {
         let mut progress = Progress {
-            of_blocks: self.readers.read(|_, tx, _| Ok(count_left(tx)?)).await?,
+            of_blocks: self.readers.read(|_, tx| Ok(count_left(tx)?)).await?,
             ..Progress::default()
         };
         loop {
@@ -129,7 +129,7 @@ impl SqliteRecall {
         seen: &mut impl FnMut(Progress) -> bool,
     ) -> Result<(), ReindexError> {
         let identity = self.embedder.identity().to_owned();
-        progress.of_vectors = self.readers.read(|_, tx, _| Ok(count_pending(tx)?)).await?;
+        progress.of_vectors = self.readers.read(|_, tx| Ok(count_pending(tx)?)).await?;
         if !seen(*progress) {
             return Ok(());
         }
@@ -138,7 +138,7 @@ impl SqliteRecall {
             let own = identity.clone();
             let batch = self
                 .readers
-                .read(move |words, tx, _| pending(words, tx, &own, after))
+                .read(move |words, tx| pending(words, tx, &own, after))
                 .await?;
             let Some(last) = batch.docs.last() else {
                 return Ok(());

@@ -1,0 +1,84 @@
+//! One append: blocks, what they consume of the inbox, and what work remains, in one commit.
+
+use std::time::Duration;
+
+use annals_core::block::Block;
+use annals_core::ids::Seq;
+
+use super::InboxId;
+
+/// Names one append, so that it can be asked for again when its answer was lost. Drawn at random by the caller; never
+/// used for other content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BatchId(u64);
+
+impl BatchId {
+    /// The batch of these random bits.
+    pub fn new(random: u64) -> Self {
+        BatchId(random)
+    }
+
+    /// The bits.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// What remains to be done for a conversation once nobody holds it: see [`Claims`](super::Claims).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Work {
+    /// As before.
+    #[default]
+    Keep,
+    /// Somebody must take it up after this time, by the store's clock.
+    DueIn(Duration),
+    /// Nothing, unless the inbox holds more.
+    Done,
+}
+
+/// What to append.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Append {
+    /// The last block that the writer knows; none when it takes the log for empty.
+    pub expected_tail: Option<Seq>,
+    /// The blocks, numbered on from there. There may be none if something is consumed or the work changes.
+    pub blocks: Vec<Block>,
+    /// Which append this is.
+    pub batch: BatchId,
+    /// Rows of the inbox that these blocks write down. They are gone when the blocks are there.
+    pub consumes: Vec<InboxId>,
+    /// What work remains.
+    pub work: Work,
+}
+
+impl Append {
+    /// Blocks that consume nothing and leave the work as it is.
+    pub fn new(batch: BatchId, expected_tail: Option<Seq>, blocks: Vec<Block>) -> Self {
+        Append {
+            expected_tail,
+            blocks,
+            batch,
+            consumes: Vec::new(),
+            work: Work::Keep,
+        }
+    }
+
+    /// Consuming these rows of the inbox.
+    #[must_use]
+    pub fn consuming(mut self, rows: impl IntoIterator<Item = InboxId>) -> Self {
+        self.consumes.extend(rows);
+        self
+    }
+
+    /// With this work remaining.
+    #[must_use]
+    pub fn work(mut self, work: Work) -> Self {
+        self.work = work;
+        self
+    }
+
+    /// The last block's place once this is appended.
+    pub fn tail_after(&self) -> Option<Seq> {
+        self.blocks.last().map(|block| block.seq).or(self.expected_tail)
+    }
+}

@@ -1,0 +1,95 @@
+//! What waits for a conversation's owner: prompts, steers, cancels, decisions, posted by anybody at any time.
+
+use std::time::Duration;
+
+use annals_core::ids::ConversationKey;
+use annals_core::time::Timestamp;
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+
+use super::LogError;
+
+/// For at least this long after a post, its client key is known, also when the row has been consumed.
+pub const CLIENT_KEY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A row of the inbox; later posts of a conversation have higher ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InboxId(u64);
+
+impl InboxId {
+    /// The row of this number, given out by a backend.
+    pub fn new(number: u64) -> Self {
+        InboxId(number)
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// What to post.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Post {
+    /// The sender's name for it: posting it again changes nothing.
+    pub client_key: String,
+    /// What it is: `prompt`, `steer`, … The store does not look at it.
+    pub kind: String,
+    /// Its content. The store does not look at it.
+    pub body: Vec<u8>,
+}
+
+/// What became of a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// It waits.
+    New(InboxId),
+    /// It was posted before; it may have been consumed since.
+    Duplicate(InboxId),
+}
+
+impl Posted {
+    /// Its row.
+    pub fn id(self) -> InboxId {
+        match self {
+            Posted::New(id) | Posted::Duplicate(id) => id,
+        }
+    }
+}
+
+/// A row that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Its place in line.
+    pub id: InboxId,
+    /// What was posted.
+    pub post: Post,
+    /// When, by the store's clock.
+    pub posted: Timestamp,
+}
+
+/// The inbox of every conversation.
+///
+/// 1. **Durable when `Ok`**, as in [`BlockLog`](super::BlockLog).
+/// 2. **Consumed once.** A row waits until an append names it in [`consumes`](super::Append::consumes), and is gone in the
+///    same commit. An append that names a row which does not wait there changes nothing and fails with
+///    [`Stale::Inbox`](super::Stale::Inbox).
+/// 3. **Posted once.** A client key that was used for this conversation within [`CLIENT_KEY_KEPT`] gives
+///    [`Posted::Duplicate`]; with another kind or body it fails with [`LogError::KeyReused`].
+/// 4. **A post is work**: the conversation is due at once, as [`Claims`](super::Claims) says.
+#[async_trait]
+pub trait Inbox: Send + Sync {
+    /// Posts to a conversation, whoever holds it.
+    async fn post(&self, key: &ConversationKey, post: Post) -> Result<Posted, LogError>;
+
+    /// What waits, the oldest first.
+    async fn pending(&self, key: &ConversationKey) -> Result<Vec<Pending>, LogError>;
+
+    /// Tells of every row after one (`None`: of all): its item is the highest id so far, so a slow reader skips some.
+    /// Ends with an error when the conversation is gone.
+    fn posted(
+        &self,
+        key: &ConversationKey,
+        after: Option<InboxId>,
+    ) -> BoxStream<'static, Result<InboxId, LogError>>;
+}

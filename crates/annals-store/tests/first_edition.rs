@@ -1,0 +1,201 @@
+//! What the first edition stored opens for ever: blocks, artifacts, memory, forks. `fixtures/first-edition` says what it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annals_core::block::BlockJson;
+use annals_core::ids::{ConversationId, ConversationKey, Scope};
+use annals_core::time::Timestamp;
+use annals_embed::StaticTable;
+use annals_store::recall::{Query, Within};
+use annals_store::testing::{after, at, owner, text_block};
+use annals_store::{
+    BlockLog, BlockLogExt as _, Home, ImportAs, LogError, MemoryLog, Operator, Recall as _, SqliteLog,
+    SqliteOptions, import_conversation, named_by,
+};
+
+const DEMO: &str = "conv_c8d12b2c7f9d41ab";
+const FORK: &str = "conv_b652f2f019ea9550";
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/first-edition")
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// A copy of the home, since opening it changes it.
+fn home() -> (tempfile::TempDir, Home) {
+    let folder = tempfile::tempdir().unwrap();
+    copy_folder(&fixture().join("home"), folder.path());
+    let home = Home::new(folder.path());
+    (folder, home)
+}
+
+fn open(home: &Home) -> SqliteLog {
+    home.open_log(SqliteOptions::default().recall(StaticTable::embedder()))
+        .unwrap()
+}
+
+fn key(scope: &str, id: &str) -> ConversationKey {
+    ConversationKey::new(Scope::parse(scope).unwrap(), ConversationId::parse(id).unwrap())
+}
+
+fn conversations() -> [ConversationKey; 4] {
+    let own = Scope::default().to_string();
+    [
+        key(&own, DEMO),
+        key(&own, FORK),
+        key(&own, "conv_fixture"),
+        key("other/p/u", "conv_other"),
+    ]
+}
+
+/// Blocks as JSON Lines. Where bytes are kept was a path of that machine; it is told by digest now.
+fn lines(blocks: &[annals_core::block::Block]) -> Vec<serde_json::Value> {
+    let line = |block| serde_json::to_value(BlockJson::from(block)).unwrap();
+    blocks.iter().map(line).map(without_place).collect()
+}
+
+fn without_place(mut line: serde_json::Value) -> serde_json::Value {
+    if let Some(meta) = line.get_mut("meta").and_then(|meta| meta.as_object_mut()) {
+        meta.remove("hosted_uri");
+    }
+    line
+}
+
+fn expected(id: &str) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(fixture().join(format!("expected/{id}.jsonl"))).unwrap();
+    let lines = text.split_terminator('\n');
+    lines
+        .map(|line| without_place(serde_json::from_str(line).unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn every_block_and_artifact_of_an_old_home_is_there() {
+    let (_folder, home) = home();
+    let (log, artifacts) = (open(&home), home.open_artifacts().unwrap());
+    for key in conversations() {
+        let blocks = log.read_all(&key).await.unwrap();
+        assert_eq!(lines(&blocks), expected(key.id.as_str()), "{key}");
+        for digest in blocks.iter().flat_map(named_by) {
+            if artifacts.contains(&digest).await.unwrap() {
+                artifacts.get(&digest).await.unwrap();
+            }
+        }
+    }
+    let fork = log.get(&conversations()[1]).await.unwrap();
+    assert_eq!(fork.lineage[0].parent.as_str(), DEMO);
+    assert_eq!(fork.lineage[0].operator, Operator::Fork);
+    let own = log.list(&Scope::default(), None, 10).await.unwrap();
+    assert_eq!(own.items.len(), 3);
+    let hidden = key(&Scope::default().to_string(), "conv_other");
+    assert!(matches!(log.get(&hidden).await, Err(LogError::NotFound { .. })));
+}
+
+#[tokio::test]
+async fn an_old_home_is_written_on_and_stays_itself() {
+    let (_folder, home) = home();
+    let before = {
+        let log = open(&home);
+        for key in conversations() {
+            let tail = log.tail(&key).await.unwrap();
+            let lease = log
+                .acquire(&key, &owner("new"), std::time::Duration::from_secs(60))
+                .await
+                .unwrap();
+            let next = tail.map_or(1, |tail| tail.get() + 1);
+            log.append(&lease, after(tail, vec![text_block(next, "and on")]))
+                .await
+                .unwrap();
+            log.release(&lease).await.unwrap();
+        }
+        log.read_all(&conversations()[1]).await.unwrap()
+    };
+    let log = open(&home);
+    assert_eq!(log.read_all(&conversations()[1]).await.unwrap(), before);
+    let mut new = annals_store::NewConversation::new(key("local/default/me", "again"), at(0));
+    new.title = Some("A fork of old blocks".to_owned());
+    let cut = before[5].seq;
+    log.fork(&conversations()[1], cut, new.clone()).await.unwrap();
+    assert_eq!(log.read_all(&new.key).await.unwrap(), before[..6]);
+    assert!(matches!(log.create(new).await, Err(LogError::Exists { .. })));
+}
+
+#[tokio::test]
+async fn an_old_home_is_searched() {
+    let (_folder, home) = home();
+    search(&open(&home)).await;
+}
+
+/// Memory search came with schema 2.
+#[tokio::test]
+async fn a_log_of_the_first_schema_is_opened_and_searched() {
+    let (_folder, home) = home();
+    let database = rusqlite::Connection::open(home.log_path()).unwrap();
+    database
+        .execute_batch(
+            "DROP TABLE recall_vocabulary; DROP TABLE recall_text; DROP TABLE recall_file; DROP TABLE recall_passage;
+             DROP TABLE recall_source; DROP TABLE recall_scope; DROP TABLE recall_state; PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    drop(database);
+    let log = open(&home);
+    assert_eq!(
+        lines(&log.read_all(&conversations()[2]).await.unwrap()),
+        expected("conv_fixture")
+    );
+    search(&log).await;
+}
+
+async fn search(log: &SqliteLog) {
+    let id = ConversationId::parse("conv_fixture").unwrap();
+    let query = Query {
+        within: Within::Scope,
+        ..Query::new(
+            Scope::default(),
+            id,
+            "report written",
+            Timestamp::from_unix_millis(1_800_000_000_000),
+        )
+    };
+    let found = log.recall().unwrap().search(query).await.unwrap();
+    let hits: Vec<(&str, &str)> = found
+        .hits
+        .iter()
+        .map(|hit| (hit.conversation.as_str(), hit.text.as_str()))
+        .collect();
+    assert!(
+        hits.contains(&("conv_fixture", "The report is written.")),
+        "{hits:?}"
+    );
+    assert!(hits.iter().all(|(id, _)| *id != "conv_other"), "{hits:?}");
+}
+
+#[tokio::test]
+async fn an_old_export_is_imported() {
+    let (_folder, home) = home();
+    let (log, artifacts) = (Arc::new(MemoryLog::default()), home.open_artifacts().unwrap());
+    let file = fs::read(fixture().join("conv_fixture.annals")).unwrap();
+    let import_as = ImportAs {
+        id: None,
+        scope: Scope::default(),
+        owner: owner("import"),
+    };
+    let mut reader = std::io::Cursor::new(file);
+    import_conversation(&*log, &artifacts, &mut reader, import_as)
+        .await
+        .unwrap();
+    let blocks = log.read_all(&conversations()[2]).await.unwrap();
+    assert_eq!(lines(&blocks), expected("conv_fixture"));
+}
