@@ -16,6 +16,10 @@ test:
 check:
     cargo xtask test --no-setup
 
+# the README's commands in a minimal Debian root, as root and as an ordinary user (an hour; needs root)
+fresh:
+    cargo xtask fresh
+
 # tests of one crate: `just t annals-core`
 t crate *filter:
     cargo nextest run -p {{crate}} {{filter}}

@@ -11,7 +11,6 @@ mod crate_benches;
 mod machine;
 mod page;
 mod peers;
-pub(crate) mod process;
 mod run;
 mod table;
 mod workload;
@@ -22,6 +21,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::Usage;
 use crate::flags::Flags;
+use crate::process;
 use crate::repository::{cargo, target};
 use peers::Peers;
 use run::Run;

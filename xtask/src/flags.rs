@@ -40,6 +40,15 @@ impl Flags {
         }
     }
 
+    /// The values of an option that may be given several times.
+    pub(crate) fn values(&mut self, name: &str) -> Result<Vec<String>, Usage> {
+        let mut values = Vec::new();
+        while let Some(value) = self.value(name)? {
+            values.push(value);
+        }
+        Ok(values)
+    }
+
     /// The value of an option that is a number.
     pub(crate) fn number(&mut self, name: &str, otherwise: u64) -> Result<u64, Usage> {
         match self.value(name)? {

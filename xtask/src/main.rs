@@ -13,7 +13,9 @@ mod bench;
 mod crash;
 mod docs;
 mod flags;
+mod fresh;
 mod json;
+mod process;
 mod repository;
 mod setup;
 mod stage;
@@ -22,7 +24,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-use crate::bench::process::Interrupted;
+use crate::process::Interrupted;
 
 const HELP: &str = "\
 cargo xtask <task>
@@ -42,8 +44,14 @@ cargo xtask <task>
   bench --accept-budgets            make the counts the new budgets
   crash [--kills N] [--seed S]      kill a writing store N times (default 1000); nothing acknowledged may be lost
   docs                              write docs/dependencies.md and docs/tools.md
-  tidy                              check what neither rustfmt nor clippy does: paths, module headers, long files
+  tidy                              check what neither rustfmt nor clippy does
   setup                             only install what tests need
+  fresh [--as USER] [--target DIR] [--command LINE]… [--keep]
+                                    run the README's commands in a minimal Debian root, from a clean clone of HEAD, as
+                                    root and as an ordinary user (`builder`); needs root, mmdebstrap and git
+                                      --target DIR   begin with a copy of this build instead of nothing
+                                      --command LINE run this instead of the README's commands
+                                      --keep         leave the root there
   help                              this text
 
 exit codes: 0 done, 1 a check failed, 2 wrong usage, 130 interrupted
@@ -86,6 +94,7 @@ fn run(task: &str, arguments: &[String]) -> anyhow::Result<()> {
         "docs" => docs::run(arguments),
         "tidy" => tidy::run(arguments),
         "setup" => setup::run(arguments),
+        "fresh" => fresh::run(arguments),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -12,7 +12,7 @@ use annals_requirements::{Requirement, met, program};
 use anyhow::{Context as _, bail};
 
 use super::crate_benches::programs;
-use super::process::{self, Echo};
+use crate::process::{self, Echo};
 use crate::repository::{cargo, root};
 
 const FILE: &str = "bench/budgets.toml";

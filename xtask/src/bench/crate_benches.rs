@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::process::{self, Echo};
 use super::run::Figure;
 use crate::json::Json;
+use crate::process::{self, Echo};
 use crate::repository::{cargo, crates};
 use crate::stage::seconds;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use annals_requirements::program;
 use anyhow::{Context as _, bail};
 
-use super::process::{self, Echo};
 use super::workload::System;
+use crate::process::{self, Echo};
 use crate::repository::root;
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(15 * 60);

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::process::{self, Echo, End};
 use super::run::{Measured, Outcome, sample};
 use crate::json::Json;
+use crate::process::{self, Echo, End};
 
 /// Something every system is asked to do.
 pub(crate) struct Workload {

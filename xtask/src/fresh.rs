@@ -1,0 +1,246 @@
+//! `cargo xtask fresh`: proves that a fresh machine is enough. The commands of the README's first block run in a minimal
+//! Debian root from a clean clone, as root and as an ordinary user.
+//!
+//! The root has a C compiler and nothing else that Debian does not install by itself; the toolchain is bound in read-only,
+//! and crates come from a copy of this machine's registry cache. All mounts live in a mount namespace that ends with the
+//! command, so an interruption leaves only a folder, and that is removed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use annals_requirements::{is_root, program};
+use anyhow::{Context as _, ensure};
+
+use crate::flags::Flags;
+use crate::process::{self, Echo};
+use crate::repository::{root, target};
+use crate::stage::Stages;
+
+const LIMIT: Duration = Duration::from_secs(2 * 3_600);
+const ENTER: &str = include_str!("fresh/enter.sh");
+/// What the README says is needed besides Rust, and certificates for the registry.
+const PACKAGES: &str = "--include=gcc,libc6-dev,ca-certificates";
+const USERS: [User; 2] = [
+    User { name: "root", id: 0 },
+    User {
+        name: "builder",
+        id: 1000,
+    },
+];
+
+struct User {
+    name: &'static str,
+    id: u32,
+}
+
+/// Runs the README's commands, or those given, in a fresh root.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let mut flags = Flags::new(arguments);
+    let only = flags.value("--as")?;
+    let built = flags.value("--target")?.map(PathBuf::from);
+    let keeps = flags.switch("--keep");
+    let commands = match flags.values("--command")? {
+        given if given.is_empty() => first_commands(&std::fs::read_to_string(root().join("README.md"))?)?,
+        given => given,
+    };
+    flags.done()?;
+    let users: Vec<&User> = USERS
+        .iter()
+        .filter(|user| only.as_deref().is_none_or(|only| only == user.name))
+        .collect();
+    ensure!(!users.is_empty(), "`--as` is `root` or `builder`");
+    ensure!(
+        is_root(),
+        "a Debian root is made and entered as root: run `sudo -E cargo xtask fresh`"
+    );
+    for (tool, package) in [
+        ("mmdebstrap", "mmdebstrap"),
+        ("git", "git"),
+        ("unshare", "util-linux"),
+    ] {
+        ensure!(
+            program(tool).is_some(),
+            "`{tool}` is missing: apt-get install {package}"
+        );
+    }
+    process::catch_interrupts();
+    let machine = Machine::create(keeps)?;
+    let mut stages = Stages::new(1 + users.len() * (1 + commands.len()));
+    stages.stage("root", "mmdebstrap", || machine.bootstrap())?;
+    for user in users {
+        stages.stage("clone", user.name, || machine.clone_for(user, built.as_deref()))?;
+        for command in &commands {
+            stages.stage("command", &format!("as {}: {command}", user.name), || {
+                machine.enter(user, command)
+            })?;
+        }
+    }
+    stages.summary();
+    println!("a fresh machine is enough");
+    Ok(())
+}
+
+/// The commands of the README's first block of code, without their comments.
+fn first_commands(readme: &str) -> anyhow::Result<Vec<String>> {
+    let block = readme
+        .split("```sh\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let lines = block.context("the README has no block of commands")?.lines();
+    let commands: Vec<String> = lines
+        .map(|line| line.split(" #").next().unwrap_or_default().trim().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect();
+    ensure!(!commands.is_empty(), "the README's first block has no command");
+    Ok(commands)
+}
+
+/// The root folder of the fresh machine, removed at the end.
+struct Machine {
+    folder: PathBuf,
+    is_kept: bool,
+}
+
+impl Machine {
+    fn create(is_kept: bool) -> anyhow::Result<Machine> {
+        let fresh = target()?.join("fresh");
+        let folder = fresh.join(std::process::id().to_string());
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
+        Ok(Machine { folder, is_kept })
+    }
+
+    fn bootstrap(&self) -> anyhow::Result<()> {
+        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let suite = release
+            .lines()
+            .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+            .context("`/etc/os-release` names no Debian release: this task needs Debian")?;
+        let mut command = Command::new("mmdebstrap");
+        command
+            .args(["--variant=minbase", PACKAGES, suite])
+            .arg(&self.folder)
+            .args(apt_sources());
+        process::succeed(command, LIMIT)?;
+        for (file, line) in [
+            ("passwd", "builder:x:1000:1000::/build/builder:/bin/sh\n"),
+            ("group", "builder:x:1000:\n"),
+        ] {
+            let file = self.folder.join("etc").join(file);
+            let text = std::fs::read_to_string(&file)?;
+            std::fs::write(&file, text + line)?;
+        }
+        for file in ["resolv.conf", "hosts"] {
+            std::fs::copy(Path::new("/etc").join(file), self.folder.join("etc").join(file))?;
+        }
+        Ok(std::fs::create_dir_all(self.folder.join("opt/rust"))?)
+    }
+
+    /// A clean clone of what is committed, and a registry cache of the user's own.
+    fn clone_for(&self, user: &User, built: Option<&Path>) -> anyhow::Result<()> {
+        let home = self.folder.join("build").join(user.name);
+        let cargo = home.join("cargo");
+        std::fs::create_dir_all(&cargo)?;
+        let mut clone = Command::new("git");
+        clone
+            .args(["clone", "--quiet", "--no-hardlinks"])
+            .arg(root())
+            .arg(home.join("annals"));
+        process::succeed(clone, LIMIT)?;
+        let ours = cargo_home()?;
+        for name in ["registry", "config.toml"] {
+            if ours.join(name).exists() {
+                copy(&ours.join(name), &cargo.join(name))?;
+            }
+        }
+        if let Some(built) = built {
+            copy(built, &home.join("annals/target"))?;
+        }
+        let mut owner = Command::new("chown");
+        owner.args(["-R", &format!("{0}:{0}", user.id)]).arg(&home);
+        process::succeed(owner, LIMIT)
+    }
+
+    fn enter(&self, user: &User, line: &str) -> anyhow::Result<()> {
+        let mut command = Command::new("unshare");
+        command
+            .args([
+                "--mount",
+                "--propagation",
+                "private",
+                "--pid",
+                "--fork",
+                "--kill-child",
+            ])
+            .args(["sh", "-c", ENTER, "enter"])
+            .arg(&self.folder)
+            .arg(toolchain()?)
+            .args([user.name, "sh", "-c", line]);
+        process::succeed(command, LIMIT)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let shown = self.folder.display();
+        // Mounts end with their namespace; if one were here all the same, removing would reach through it.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let is_mounted = mounts.contains(&*self.folder.to_string_lossy());
+        if self.is_kept || is_mounted {
+            println!("kept: {shown}");
+        } else if let Err(error) = std::fs::remove_dir_all(&self.folder) {
+            println!("cannot remove `{shown}`: {error}");
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new("cp");
+    command.args(["-a", "--reflink=auto"]).args([from, to]);
+    process::succeed(command, LIMIT)
+}
+
+/// The files in which this machine names its package sources.
+fn apt_sources() -> Vec<PathBuf> {
+    let folder = Path::new("/etc/apt/sources.list.d");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let listed = entries.map(|entry| entry.path()).filter(|file| {
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        matches!(extension, Some("list" | "sources"))
+    });
+    let mut sources: Vec<PathBuf> = listed.collect();
+    sources.sort();
+    sources.extend(Some(PathBuf::from("/etc/apt/sources.list")).filter(|file| file.is_file()));
+    sources
+}
+
+/// The folder of the toolchain in use, whichever way it was installed.
+fn toolchain() -> anyhow::Result<PathBuf> {
+    let mut command = Command::new("rustc");
+    command.args(["--print", "sysroot"]).current_dir(root());
+    let ended = process::run(command, LIMIT, Echo::Kept)?;
+    let line = ended.output.first().context("rustc names no sysroot")?;
+    Ok(PathBuf::from(line))
+}
+
+fn cargo_home() -> anyhow::Result<PathBuf> {
+    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let usual = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
+    set.or(usual)
+        .context("neither `CARGO_HOME` nor `HOME` is set: where is the registry cache?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_are_those_of_the_readme() {
+        let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+        assert_eq!(
+            first_commands(&readme).unwrap(),
+            ["cargo run -- demo", "cargo xtask test"]
+        );
+        assert!(first_commands("no block").is_err());
+    }
+}
