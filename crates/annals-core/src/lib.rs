@@ -16,6 +16,7 @@ pub mod ids;
 pub mod limits;
 pub mod path;
 pub mod plan;
+pub mod redact;
 pub mod settings;
 pub mod skill;
 pub mod sources;

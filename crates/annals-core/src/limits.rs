@@ -36,6 +36,12 @@ pub const TEXT_ATTACHMENT_MAX_BYTES: u64 = 10_000_000;
 
 /// One answer of a model makes at most so many tool calls.
 pub const ANSWER_MAX_CALLS: usize = 64;
+/// An answer of a model, as a server sends it, has at most this many bytes; a longer one is an error.
+pub const MODEL_ANSWER_MAX_BYTES: u64 = 100_000_000;
+/// One event of such a stream has at most this many bytes; a longer one is an error.
+pub const MODEL_EVENT_MAX_BYTES: usize = 16_000_000;
+/// An answer of a model takes at most this many seconds; a longer one is an error.
+pub const MODEL_ANSWER_MAX_SECONDS: u64 = 1_800;
 /// A turn makes at most so many model calls, unless set otherwise.
 pub const TURN_MAX_ITERATIONS: u32 = 15;
 /// No setting allows more model calls a turn than this.
@@ -115,6 +121,11 @@ pub const SOURCE_TAIL_TEXT_MAX_CHARS: usize = 500;
 pub const SOURCE_SNIPPET_MAX_CHARS: usize = 500;
 /// One citation token names at most so many sources; a longer one is plain text.
 pub const CITATION_MAX_SIDS: usize = 100;
+
+// Secrets.
+
+/// A shorter secret is refused, because ordinary text would be replaced.
+pub const SECRET_MIN_CHARS: usize = 8;
 
 // Plans and skills.
 

@@ -5,6 +5,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use annals_core::redact::SafeUrl;
 use annals_embed::{EmbedError, Embedder, Vector};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,8 @@ impl EmbeddingsSpec {
                 connect: Duration::from_secs(5),
                 first_byte: Duration::from_secs(30),
                 idle: Duration::from_secs(30),
+                whole: Duration::from_secs(120),
+                ..Timeouts::default()
             },
             retry: RetryPolicy {
                 max_attempts: 3,
@@ -104,7 +107,7 @@ impl EmbeddingsEndpoint {
             identity: format!(
                 "openai:{}{wish}@{}",
                 spec.model,
-                spec.base_url.trim_end_matches('/')
+                SafeUrl(spec.base_url.trim_end_matches('/'))
             ),
             endpoint,
             dimension: OnceLock::new(),

@@ -11,6 +11,8 @@ pub enum StallPhase {
     FirstByte,
     /// For the next bytes of a stream that had begun.
     Idle,
+    /// For the end of the answer.
+    Whole,
 }
 
 impl StallPhase {
@@ -18,6 +20,7 @@ impl StallPhase {
         match self {
             StallPhase::FirstByte => "the first byte",
             StallPhase::Idle => "more of the stream",
+            StallPhase::Whole => "the end of the answer",
         }
     }
 }
@@ -79,6 +82,12 @@ pub enum ModelError {
         /// How long it took.
         after: Duration,
     },
+    /// The server sends more than any answer has.
+    #[error("the answer has more than {max_bytes} bytes; the server does not behave like a model")]
+    TooLarge {
+        /// The bound.
+        max_bytes: u64,
+    },
     /// The stream ended before the model said that it had finished.
     #[error("the stream ended before the answer did")]
     CutOff,
@@ -121,6 +130,7 @@ impl ModelError {
             ModelError::Quota { .. } => "quota",
             ModelError::BadRequest { .. } => "bad_request",
             ModelError::Stalled { .. } => "stalled",
+            ModelError::TooLarge { .. } => "too_large",
             ModelError::CutOff => "cut_off",
             ModelError::Malformed { .. } => "malformed",
             ModelError::ScriptExhausted { .. } => "script_exhausted",
@@ -132,6 +142,12 @@ impl ModelError {
     /// Whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
+            // An answer that took the whole time would take it again.
+            ModelError::Stalled {
+                phase: StallPhase::Whole,
+                ..
+            }
+            | ModelError::TooLarge { .. } => false,
             ModelError::RateLimited { .. }
             | ModelError::Overloaded { .. }
             | ModelError::Network { .. }

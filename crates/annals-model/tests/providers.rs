@@ -1,5 +1,6 @@
 //! Both wire forms against a server that behaves as providers do, and worse.
 
+mod bounds;
 mod loopback;
 
 use std::sync::Arc;

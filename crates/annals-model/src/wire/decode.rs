@@ -99,8 +99,8 @@ impl<D: Decoder> Decoding<D> {
         if let Some(overflow) = overflow
             && !self.is_closed
         {
-            self.fail(ModelError::Malformed {
-                message: overflow.to_string(),
+            self.fail(ModelError::TooLarge {
+                max_bytes: overflow.max_bytes as u64,
             });
         }
     }

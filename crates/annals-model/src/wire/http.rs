@@ -1,15 +1,18 @@
 //! One request, one stream of events, and every way it can hang or break.
 //!
 //! The only place that talks to the network. A wait is always bounded: for the connection, for the first byte, for
-//! the next bytes. Redirects are not followed, because they would carry the key to another host.
+//! the next bytes, for the whole answer; so is what comes. Redirects are not followed, because they would carry the
+//! key to another host, and nothing is unpacked, because a packed answer may be a thousand times what was sent.
 
 use std::future::Future;
 use std::time::Duration;
 
+use annals_core::redact::SafeUrl;
 use futures::stream;
 use futures::{FutureExt as _, StreamExt as _};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::decode::{Decoder, Decoding, Next};
@@ -23,16 +26,13 @@ use crate::model::EventStream;
 /// Longer error bodies are not read to their end.
 const ERROR_BODY_MAX_BYTES: usize = 64 << 10;
 
-/// A longer answer that is no stream is refused.
-const JSON_MAX_BYTES: usize = 64 << 20;
-
 /// Why an endpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The base URL is no URL.
     #[error("`{url}` is not a base url; expected something like `http://localhost:8000/v1`")]
     Url {
-        /// What was given.
+        /// What was given, without what may be secret in it.
         url: String,
     },
     /// The key has characters that no header can carry.
@@ -72,7 +72,9 @@ impl Endpoint {
         key_header: KeyHeader,
         fixed: &[(&'static str, &'static str)],
     ) -> Result<Self, EndpointError> {
-        let bad_url = || EndpointError::Url { url: url.to_owned() };
+        let bad_url = || EndpointError::Url {
+            url: SafeUrl(url).to_string(),
+        };
         let url = Url::parse(url).map_err(|_| bad_url())?;
         let host = url.host_str().ok_or_else(bad_url)?;
         let is_loopback = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
@@ -110,19 +112,14 @@ impl Endpoint {
         decoder: impl Decoder,
         cancel: &CancellationToken,
     ) -> Result<EventStream, ModelError> {
-        let request = self
-            .client
-            .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(body);
-        let send = async { request.send().await.map_err(|error| self.network(error)) };
-        let response = within(self.timeouts.first_byte, StallPhase::FirstByte, cancel, send).await?;
-        let response = self.accept(response, cancel).await?;
+        let allowance = Allowance::new(self.timeouts);
+        let response = self.send(body, &allowance, cancel).await?;
+        let response = self.accept(response, &allowance, cancel).await?;
         let reading = Reading {
             response,
             decoding: Decoding::new(decoder, self.key.clone()),
             next_wait: (self.timeouts.first_byte, StallPhase::FirstByte),
-            idle: self.timeouts.idle,
+            allowance,
             key: self.key.clone(),
             cancel: cancel.clone(),
         };
@@ -139,24 +136,18 @@ impl Endpoint {
         body: Vec<u8>,
         cancel: &CancellationToken,
     ) -> Result<serde_json::Value, ModelError> {
-        let request = self
-            .client
-            .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(body);
-        let send = async { request.send().await.map_err(|error| self.network(error)) };
-        let mut response = within(self.timeouts.first_byte, StallPhase::FirstByte, cancel, send).await?;
+        let mut allowance = Allowance::new(self.timeouts);
+        let mut response = self.send(body, &allowance, cancel).await?;
         let (status, retry_after) = (response.status(), retry_after(response.headers()));
         let mut answer = Vec::new();
         loop {
             let chunk = async { response.chunk().await.map_err(|error| self.network(error)) };
-            match within(self.timeouts.idle, StallPhase::Idle, cancel, chunk).await? {
-                Some(bytes) => answer.extend_from_slice(&bytes),
+            match allowance.idle(cancel, chunk).await? {
+                Some(bytes) => {
+                    allowance.take(bytes.len())?;
+                    answer.extend_from_slice(&bytes);
+                }
                 None => break,
-            }
-            if answer.len() > JSON_MAX_BYTES {
-                let message = format!("the answer has more than {JSON_MAX_BYTES} bytes");
-                return Err(ModelError::Malformed { message });
             }
         }
         if !status.is_success() || is_complaint(&answer) {
@@ -167,10 +158,27 @@ impl Endpoint {
         })
     }
 
+    async fn send(
+        &self,
+        body: Vec<u8>,
+        allowance: &Allowance,
+        cancel: &CancellationToken,
+    ) -> Result<Response, ModelError> {
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        let send = async { request.send().await.map_err(|error| self.network(error)) };
+        let first_byte = (self.timeouts.first_byte, StallPhase::FirstByte);
+        allowance.within(first_byte, cancel, send).await
+    }
+
     /// The response if it is a stream; what its body complains about otherwise.
     async fn accept(
         &self,
         mut response: Response,
+        allowance: &Allowance,
         cancel: &CancellationToken,
     ) -> Result<Response, ModelError> {
         let status = response.status();
@@ -186,7 +194,7 @@ impl Endpoint {
         let mut body = Vec::new();
         while body.len() < ERROR_BODY_MAX_BYTES {
             let chunk = async { Ok(response.chunk().await.unwrap_or(None)) };
-            match within(self.timeouts.idle, StallPhase::Idle, cancel, chunk).await {
+            match allowance.idle(cancel, chunk).await {
                 Ok(Some(bytes)) => body.extend_from_slice(&bytes),
                 Ok(None) => break,
                 Err(ModelError::Cancelled) => return Err(ModelError::Cancelled),
@@ -225,7 +233,7 @@ struct Reading<D> {
     response: Response,
     decoding: Decoding<D>,
     next_wait: (Duration, StallPhase),
-    idle: Duration,
+    allowance: Allowance,
     key: Option<ApiKey>,
     cancel: CancellationToken,
 }
@@ -238,7 +246,10 @@ impl<D: Decoder> Reading<D> {
                 Next::Failure(failure) => return Some(Err(failure)),
                 Next::End => return None,
                 Next::NeedsBytes => match self.chunk().await {
-                    Ok(Some(bytes)) => self.decoding.push(bytes.as_ref()),
+                    Ok(Some(bytes)) => match self.allowance.take(bytes.as_ref().len()) {
+                        Ok(()) => self.decoding.push(bytes.as_ref()),
+                        Err(error) => self.decoding.fail(error),
+                    },
                     Ok(None) => self.decoding.end(),
                     Err(error) => self.decoding.fail(error),
                 },
@@ -251,26 +262,70 @@ impl<D: Decoder> Reading<D> {
     }
 
     async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<D>>, ModelError> {
-        let (wait, phase) = std::mem::replace(&mut self.next_wait, (self.idle, StallPhase::Idle));
+        let idle = (self.allowance.bounds.idle, StallPhase::Idle);
+        let wait = std::mem::replace(&mut self.next_wait, idle);
         let (response, key) = (&mut self.response, self.key.as_ref());
         let chunk = async { response.chunk().await.map_err(|error| network(error, key)) };
-        within(wait, phase, &self.cancel, chunk).await
+        self.allowance.within(wait, &self.cancel, chunk).await
     }
 }
 
-async fn within<T>(
-    limit: Duration,
-    phase: StallPhase,
-    cancel: &CancellationToken,
-    work: impl Future<Output = Result<T, ModelError>>,
-) -> Result<T, ModelError> {
-    match cancel
-        .run_until_cancelled(tokio::time::timeout(limit, work))
-        .await
-    {
-        None => Err(ModelError::Cancelled),
-        Some(Err(_)) => Err(ModelError::Stalled { phase, after: limit }),
-        Some(Ok(result)) => result,
+/// What is left of the time and the bytes that one answer may take.
+struct Allowance {
+    bounds: Timeouts,
+    deadline: Instant,
+    taken_bytes: u64,
+}
+
+impl Allowance {
+    fn new(bounds: Timeouts) -> Self {
+        Allowance {
+            bounds,
+            deadline: Instant::now() + bounds.whole,
+            taken_bytes: 0,
+        }
+    }
+
+    /// Counts what came.
+    fn take(&mut self, bytes: usize) -> Result<(), ModelError> {
+        let max_bytes = self.bounds.answer_max_bytes;
+        self.taken_bytes = self.taken_bytes.saturating_add(bytes as u64);
+        match self.taken_bytes > max_bytes {
+            true => Err(ModelError::TooLarge { max_bytes }),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits for the next bytes.
+    async fn idle<T>(
+        &self,
+        cancel: &CancellationToken,
+        work: impl Future<Output = Result<T, ModelError>>,
+    ) -> Result<T, ModelError> {
+        self.within((self.bounds.idle, StallPhase::Idle), cancel, work)
+            .await
+    }
+
+    /// Waits at most this long, and never beyond the end of the whole answer.
+    async fn within<T>(
+        &self,
+        (limit, phase): (Duration, StallPhase),
+        cancel: &CancellationToken,
+        work: impl Future<Output = Result<T, ModelError>>,
+    ) -> Result<T, ModelError> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let (wait, stalled) = match left < limit {
+            true => (left, (StallPhase::Whole, self.bounds.whole)),
+            false => (limit, (phase, limit)),
+        };
+        match cancel.run_until_cancelled(tokio::time::timeout(wait, work)).await {
+            None => Err(ModelError::Cancelled),
+            Some(Err(_)) => Err(ModelError::Stalled {
+                phase: stalled.0,
+                after: stalled.1,
+            }),
+            Some(Ok(result)) => result,
+        }
     }
 }
 

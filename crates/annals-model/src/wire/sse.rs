@@ -35,7 +35,7 @@ pub struct SseParser {
 
 impl Default for SseParser {
     fn default() -> Self {
-        SseParser::new(16 << 20)
+        SseParser::new(annals_core::limits::MODEL_EVENT_MAX_BYTES)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,6 +18,10 @@ pub(crate) enum Then {
     Break,
     /// Nothing more comes, and the connection stays open.
     Hang,
+    /// The last chunk comes again and again, with this pause, until the client hangs up.
+    Repeat(Duration),
+    /// After the status, header lines come until the client hangs up.
+    Headers,
 }
 
 /// One answer.
@@ -133,25 +138,43 @@ async fn serve(mut socket: TcpStream, reply: Reply, asked: Arc<Mutex<Vec<Asked>>
         mut gate,
         then,
     } = reply;
+    if let Then::Headers = then {
+        let mut sent = socket.write_all(b"HTTP/1.1 200 OK\r\n").await;
+        while sent.is_ok() {
+            sent = socket.write_all(b"x-more: 0123456789\r\n").await;
+        }
+        return;
+    }
     let head =
         format!("HTTP/1.1 {status} X\r\n{headers}transfer-encoding: chunked\r\nconnection: close\r\n\r\n");
     let mut sent = socket.write_all(head.as_bytes()).await;
     for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
-        let mut framed = format!("{:x}\r\n", chunk.len()).into_bytes();
-        framed.extend_from_slice(chunk);
-        framed.extend_from_slice(b"\r\n");
-        sent = sent.and(socket.write_all(&framed).await);
+        sent = sent.and(socket.write_all(&framed(chunk)).await);
         sent = sent.and(socket.flush().await);
         if let Some(gate) = gate.take() {
             gate.wait().await;
         }
     }
-    drop(sent); // whoever hung up has read what they wanted
+    drop(sent); // a client that hung up has read what it wanted
     match then {
         Then::End => drop(socket.write_all(b"0\r\n\r\n").await),
         Then::Break => drop(socket.write_all(b"ffff\r\n").await),
         Then::Hang => std::future::pending().await,
+        Then::Repeat(pause) => {
+            let chunk = framed(chunks.last().map_or(&b"\n"[..], Vec::as_slice));
+            while socket.write_all(&chunk).await.is_ok() {
+                tokio::time::sleep(pause).await;
+            }
+        }
+        Then::Headers => {}
     }
+}
+
+fn framed(chunk: &[u8]) -> Vec<u8> {
+    let mut framed = format!("{:x}\r\n", chunk.len()).into_bytes();
+    framed.extend_from_slice(chunk);
+    framed.extend_from_slice(b"\r\n");
+    framed
 }
 
 async fn read_request(socket: &mut TcpStream) -> Option<Asked> {
