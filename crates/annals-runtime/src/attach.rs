@@ -1,9 +1,13 @@
 //! Files that come with a prompt: checked, kept by digest, put into OUT_DIR, described.
 
+use std::fs::{FileType, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use annals_core::block::{ArtifactKind, Blob, Body, FileMeta, SafeDigest, Visibility};
 use annals_core::ids::TurnId;
+use annals_core::limits;
 use annals_core::path::PhysicalPath;
 use annals_core::turn::opening::AttachedFile;
 use annals_store::preflight::{self, AttachmentRefused};
@@ -30,6 +34,14 @@ pub enum AttachmentError {
         /// Why not.
         reason: String,
     },
+    /// A device or a pipe may have no end, and a folder has no bytes.
+    #[error("cannot attach `{path}`: it is {kind}; only a regular file can be attached")]
+    NotAFile {
+        /// What was named.
+        path: String,
+        /// What it is.
+        kind: &'static str,
+    },
     /// It did not pass the checks.
     #[error(transparent)]
     Refused(#[from] AttachmentRefused),
@@ -47,18 +59,80 @@ impl Attachment {
         }
     }
 
-    /// A file of this machine.
+    /// A file of this machine. Only a regular one, and never more of it than an attachment may have.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, AttachmentError> {
         let path = path.as_ref();
+        let unreadable = |error: std::io::Error| AttachmentError::Unreadable {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        };
         let name = path
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
-        let bytes = std::fs::read(path).map_err(|error| AttachmentError::Unreadable {
-            path: path.display().to_string(),
-            reason: error.to_string(),
-        })?;
+        // Opening a pipe that nobody writes to would wait for ever.
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(path);
+        let file = match opened {
+            Ok(file) => file,
+            // A socket cannot even be opened.
+            Err(error) => return Err(special(path).unwrap_or_else(|| unreadable(error))),
+        };
+        let found = file.metadata().map_err(unreadable)?;
+        if !found.is_file() {
+            return Err(not_a_file(path, found.file_type()));
+        }
+        let too_large = |size_bytes| AttachmentRefused::TooLarge {
+            name: name.clone(),
+            size_bytes,
+            max_bytes: limits::ATTACHMENT_MAX_BYTES,
+        };
+        if found.len() > limits::ATTACHMENT_MAX_BYTES {
+            return Err(too_large(found.len()).into());
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0));
+        // It may grow while it is read, and files of the kernel say that they are empty.
+        file.take(limits::ATTACHMENT_MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        if bytes.len() as u64 > limits::ATTACHMENT_MAX_BYTES {
+            return Err(too_large(bytes.len() as u64).into());
+        }
         Ok(Attachment { name, bytes })
+    }
+
+    /// Whether all of these may come with a prompt; asked before anything is made for them.
+    pub fn check_all(attachments: &[Attachment]) -> Result<(), AttachmentError> {
+        let mut names = Vec::with_capacity(attachments.len());
+        for attachment in attachments {
+            let passed = preflight::check_attachment(&attachment.name, &attachment.bytes)?;
+            if names.contains(&passed.name) {
+                return Err(AttachmentError::SameName(attachment.name.clone()));
+            }
+            names.push(passed.name);
+        }
+        Ok(())
+    }
+}
+
+/// The error for what can be seen but not opened.
+fn special(path: &Path) -> Option<AttachmentError> {
+    let found = path.metadata().ok()?.file_type();
+    (!found.is_file()).then(|| not_a_file(path, found))
+}
+
+fn not_a_file(path: &Path, found: FileType) -> AttachmentError {
+    let kind = match found {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    AttachmentError::NotAFile {
+        path: path.display().to_string(),
+        kind,
     }
 }
 

@@ -16,7 +16,9 @@ use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BOLD, DIM, NAME, WARN, styled};
 use crate::screen::Shows;
+use crate::screen_text::ScreenText;
 use crate::setup::{Needs, Setup};
+use crate::shown;
 use crate::turn::{self, Form, Work};
 
 const HELP: &str = "\
@@ -71,13 +73,13 @@ pub(crate) async fn run(args: ChatArgs, config: Config) -> Result<Ended, Failure
         match chat.act(Line::parse(&line)).await {
             Ok(true) => {}
             Ok(false) => break Ok(Ended::Well),
-            Err(Failure::Usage(message)) => paint::error(&message),
+            Err(Failure::Usage(message)) => paint::error(message),
             Err(failure) => break Err(failure),
         }
     };
     let id = chat.session.id().clone();
     chat.session.close().await?;
-    paint::say(&styled(
+    paint::say(styled(
         DIM,
         format!("go on with: annals chat --conversation {id}"),
     ));
@@ -91,14 +93,14 @@ fn greet(setup: &Setup, session: &Session) -> Result<(), Failure> {
     } else {
         format!(", {turns} turns so far")
     };
-    paint::print(format!(
+    paint::print(shown!(
         "{} {}\n",
         styled(BOLD, "annals"),
         styled(DIM, format!("{}{so_far} · /help", setup.agent.model().name()))
     ))?;
     if session.is_unfinished() {
         let id = session.id();
-        paint::say(&styled(
+        paint::say(styled(
             WARN,
             format!(
                 "the last turn is unfinished: a new prompt closes it; `annals resume {id}` goes on with it"
@@ -133,7 +135,7 @@ impl Chat {
         let end = turn::perform(&self.setup, &mut self.session, Work::Run(request), form).await?;
         match turn::judge(&self.setup, &self.session, end) {
             // A model that is away may be back for the next prompt.
-            Err(Failure::Environment(message)) => paint::error(&message),
+            Err(Failure::Environment(message)) => paint::error(message),
             other => drop(other?),
         }
         paint::print("\n")
@@ -158,7 +160,7 @@ impl Chat {
             "read" => {
                 let path = RangedPath::parse(argument).map_err(Failure::usage)?;
                 let bytes = read::content(self.session.cx(), &path).await?;
-                paint::print_bytes(&bytes)?;
+                paint::print_content(&bytes)?;
                 paint::print("\n")?;
             }
             "help" | "?" => paint::print(HELP)?,
@@ -174,7 +176,11 @@ impl Chat {
     fn attach(&mut self, file: &Path) -> Result<(), Failure> {
         self.attached
             .push(Attachment::from_file(file).map_err(Failure::usage)?);
-        paint::say(&styled(
+        if let Err(error) = Attachment::check_all(&self.attached) {
+            self.attached.pop();
+            return Err(Failure::usage(error));
+        }
+        paint::say(styled(
             DIM,
             format!("`{}` goes with the next prompt", file.display()),
         ));
@@ -183,8 +189,8 @@ impl Chat {
 }
 
 /// Files of a conversation, each a link to where it lies.
-pub(crate) fn files(timeline: &Timeline, out_dir: &Path) -> String {
-    let mut out = String::new();
+pub(crate) fn files(timeline: &Timeline, out_dir: &Path) -> ScreenText {
+    let mut out = ScreenText::default();
     for block in timeline.files() {
         let Some(path) = &block.path else { continue };
         let size = block
@@ -196,11 +202,11 @@ pub(crate) fn files(timeline: &Timeline, out_dir: &Path) -> String {
             .unwrap_or_default();
         let name = match path.physical() {
             Some(physical) if std::io::stdout().is_terminal() => {
-                paint::link(&out_dir.join(physical.as_str()), path.as_str())
+                paint::link(&out_dir.join(physical.as_str()), path)
             }
-            _ => path.to_string(),
+            _ => ScreenText::from(path),
         };
-        out.push_str(&format!(
+        out.push(shown!(
             "  {} {} {}\n",
             styled(NAME, name),
             styled(DIM, &block.mime),
@@ -279,7 +285,7 @@ impl Keyboard {
                 }
                 Err(ReadlineError::Interrupted) if *interrupts == 0 => {
                     *interrupts = 1;
-                    paint::say(&styled(DIM, "press Ctrl-C again to quit, or go on"));
+                    paint::say(styled(DIM, "press Ctrl-C again to quit, or go on"));
                 }
                 Err(_) => return None,
             }

@@ -18,9 +18,15 @@ const TITLE_MAX_CHARS: usize = 60;
 
 pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure> {
     let prompt = prompt(args.prompt)?;
+    let attachments: Vec<Attachment> = args
+        .attach
+        .iter()
+        .map(|file| Attachment::from_file(file).map_err(Failure::usage))
+        .collect::<Result<_, _>>()?;
+    Attachment::check_all(&attachments).map_err(Failure::usage)?;
     let mut request = TurnRequest::new(&prompt);
-    for file in &args.attach {
-        request = request.attach(Attachment::from_file(file).map_err(Failure::usage)?);
+    for attachment in attachments {
+        request = request.attach(attachment);
     }
     if let Some(turn) = &args.turn_id {
         request = request.turn_id(TurnId::parse(turn).map_err(Failure::usage)?);
@@ -51,7 +57,7 @@ pub(crate) async fn open(
                 .agent
                 .new_session(Some(paint::gist(prompt, TITLE_MAX_CHARS)))
                 .await?;
-            paint::say(&format!("conversation {}", session.id()));
+            paint::say(format!("conversation {}", session.id()));
             Ok(session)
         }
     }

@@ -183,3 +183,47 @@ fn colours_come_only_when_asked_for_or_on_a_terminal() {
             .contains('\u{1b}')
     );
 }
+
+#[test]
+fn what_is_no_regular_file_is_refused_at_once_and_leaves_no_conversation() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [{"text": "Hi."}]}));
+    let pipe = annals.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let socket = annals.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let sparse = annals.file("sparse.bin", "");
+    std::fs::File::options()
+        .write(true)
+        .open(&sparse)
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    let broken = annals.file("broken.docx", "PK\u{3}\u{4} no archive");
+    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    for (path, why) in [
+        ("/dev/zero".to_owned(), "a device"),
+        ("/dev/tty".to_owned(), "attach"),
+        (text(&pipe), "a pipe"),
+        (text(&socket), "a socket"),
+        (text(annals.path()), "a folder"),
+        (text(&sparse), "at most 50000000 are accepted"),
+        (text(&broken), "broken.docx"),
+    ] {
+        let ran = annals.run(&["run", "Hi", "--model", &model, "--attach", &path]);
+        assert_eq!(ran.code, 2, "{path}: {}", ran.shown());
+        assert!(ran.stderr.contains(why), "{path}: {}", ran.stderr);
+    }
+    let chat = format!("/attach /dev/zero\n/attach {}\n/quit\n", pipe.display());
+    let ran = annals
+        .run_with(&["chat", "--model", &model, "--conversation", "c"], &chat)
+        .good();
+    assert!(
+        ran.stderr.contains("a device") && ran.stderr.contains("a pipe"),
+        "{}",
+        ran.stderr
+    );
+    let listed = annals.run(&["conversations"]).good();
+    assert!(!listed.stdout.contains("Hi"), "{}", listed.stdout);
+}
