@@ -5,6 +5,9 @@ use std::fmt::Display;
 use annals::runtime::{BuildError, RunError};
 use annals::store::{ExportError, ImportError, LogError, ReindexError};
 
+/// What shells expect of a program that Ctrl-C ended.
+pub(crate) const INTERRUPTED_CODE: u8 = 130;
+
 /// How a command ended that did what it could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -21,8 +24,10 @@ pub(crate) enum Failure {
     Usage(String),
     /// The store, the sandbox or the model is not there.
     Environment(String),
-    /// Whoever read our output went away.
+    /// The reader of our output went away.
     ClosedPipe,
+    /// Ctrl-C.
+    Interrupted,
 }
 
 impl Failure {
@@ -40,6 +45,7 @@ impl Failure {
             Failure::Usage(_) => 2,
             Failure::Environment(_) => 3,
             Failure::ClosedPipe => 0,
+            Failure::Interrupted => INTERRUPTED_CODE,
         }
     }
 }

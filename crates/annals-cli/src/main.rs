@@ -1,12 +1,15 @@
 //! The `annals` binary: what was typed, what it means, what comes of it.
 
 mod args;
+mod citations;
 mod commands;
 mod config;
 mod failure;
 mod markdown;
+mod output;
 mod paint;
 mod screen;
+mod screen_text;
 mod setup;
 mod turn;
 
@@ -18,6 +21,7 @@ use clap::Parser as _;
 use args::{Cli, ColorArg, GlobalArgs};
 use config::Config;
 use failure::{Ended, Failure};
+use screen_text::ScreenText;
 
 fn main() -> ExitCode {
     annals::launcher::init();
@@ -65,6 +69,23 @@ fn choose_colours(color: ColorArg) {
     }
 }
 
+/// Lines of the log on standard error.
+struct TraceLines;
+
+impl std::io::Write for TraceLines {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let line_text = ScreenText::from(String::from_utf8_lossy(line));
+        std::io::stderr()
+            .lock()
+            .write_all(line_text.as_str().as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
+}
+
 fn start_tracing(verbose: u8) {
     let level = match verbose {
         0 => "warn",
@@ -72,12 +93,11 @@ fn start_tracing(verbose: u8) {
         _ => "debug",
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("ANNALS_LOG").unwrap_or_else(|_| level.into());
-    let colours = anstream::AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
-    // Only the first call can succeed, and this is it.
+    // Only the first call can succeed, and this is it. Values in a line may be foreign, so it has no colours of its own.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(colours)
+        .with_writer(|| TraceLines)
+        .with_ansi(false)
         .without_time()
         .try_init();
 }

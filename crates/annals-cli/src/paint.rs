@@ -1,12 +1,15 @@
 //! Colours, and how numbers are shown to people. Colours are left out where the stream takes none.
 
 use std::fmt::Display;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 
 use crate::failure::Failure;
+use crate::screen_text::{ScreenText, json_for_terminal};
+use crate::shown;
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -18,18 +21,41 @@ pub(crate) const LINK: Style = Style::new().underline();
 pub(crate) const TITLE: Style = AnsiColor::Magenta.on_default().bold();
 
 /// A text in a style.
-pub(crate) fn styled(style: Style, text: impl Display) -> String {
-    format!("{style}{text}{style:#}")
+pub(crate) fn styled(style: Style, text: impl Into<ScreenText>) -> ScreenText {
+    text.into().styled(style)
 }
 
 /// Prints to standard output; a reader that went away ends the program quietly.
-pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
+pub(crate) fn print(text: impl Into<ScreenText>) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
-    write!(out, "{text}")?;
+    out.write_all(text.into().as_str().as_bytes())?;
     Ok(out.flush()?)
 }
 
-/// Prints bytes to standard output as they are.
+/// Prints content: every byte of it to a file or a pipe, its text for eyes on a terminal.
+pub(crate) fn print_content(bytes: &[u8]) -> Result<(), Failure> {
+    match std::io::stdout().is_terminal() {
+        true => print(String::from_utf8_lossy(bytes)),
+        false => print_bytes(bytes),
+    }
+}
+
+/// Prints lines of JSON, the same values everywhere.
+pub(crate) fn print_json(json: &str) -> Result<(), Failure> {
+    Ok(write_json(json)?)
+}
+
+/// Writes lines of JSON to standard output.
+pub(crate) fn write_json(json: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.is_terminal() {
+        true => out.write_all(json_for_terminal(json).as_bytes())?,
+        false => out.write_all(json.as_bytes())?,
+    }
+    out.flush()
+}
+
+/// Prints bytes of ours as they are.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes)?;
@@ -37,14 +63,14 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Says what went wrong, in one sentence.
-pub(crate) fn error(message: &str) {
-    say(&format!("{} {message}", styled(BAD.bold(), "error:")));
+pub(crate) fn error(message: impl Into<ScreenText>) {
+    say(shown!("{} {}", styled(BAD.bold(), "error:"), message.into()));
 }
 
 /// Says something beside the result, on standard error.
-pub(crate) fn say(message: &str) {
+pub(crate) fn say(message: impl Into<ScreenText>) {
     // When nobody reads, nobody needs to hear it.
-    let _ = writeln!(anstream::stderr().lock(), "{message}");
+    let _ = writeln!(anstream::stderr().lock(), "{}", message.into().as_str());
 }
 
 /// A whole number with its thousands set apart.
@@ -77,7 +103,7 @@ pub(crate) fn seconds(ms: u64) -> String {
     }
 }
 
-/// The first line of a text, cut to so many characters.
+/// A text on one line, cut to so many characters.
 pub(crate) fn gist(text: &str, max_chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(max_chars) {
@@ -87,14 +113,20 @@ pub(crate) fn gist(text: &str, max_chars: usize) -> String {
 }
 
 /// A file that a terminal opens when its name is clicked.
-pub(crate) fn link(path: &Path, text: &str) -> String {
-    format!(
-        "\u{1b}]8;;file://{}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\",
-        path.display()
-    )
+pub(crate) fn link(path: &Path, text: impl Display) -> ScreenText {
+    let mut address = String::from("file://");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'~' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => {
+                address.push(char::from(*byte));
+            }
+            other => address.push_str(&format!("%{other:02X}")),
+        }
+    }
+    ScreenText::from(text).linked(&address)
 }
 
-/// Whether an address may be opened by a click; nothing in it can end the sequence that carries it.
+/// Whether an address is one that a click may open.
 pub(crate) fn is_web_address(address: &str) -> bool {
     let is_web = ["https://", "http://", "mailto:"]
         .iter()
@@ -103,8 +135,8 @@ pub(crate) fn is_web_address(address: &str) -> bool {
 }
 
 /// A web address that a terminal opens when the text is clicked.
-pub(crate) fn web_link(address: &str, text: &str) -> String {
-    format!("{LINK}\u{1b}]8;;{address}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\{LINK:#}")
+pub(crate) fn web_link(address: &str, text: impl Into<ScreenText>) -> ScreenText {
+    text.into().linked(address).styled(LINK)
 }
 
 #[cfg(test)]
@@ -133,5 +165,14 @@ mod tests {
     fn a_gist_is_one_line_of_whole_characters() {
         assert_eq!(gist("a\n b  ü", 10), "a b ü");
         assert_eq!(gist("üüüü", 2), "üü…");
+    }
+
+    #[test]
+    fn a_link_to_a_file_carries_any_name() {
+        let link = link(Path::new("/a b/ü\u{1b}"), "x");
+        assert!(
+            link.as_str()
+                .starts_with("\u{1b}]8;;file:///a%20b/%C3%BC%1B\u{1b}\\x")
+        );
     }
 }

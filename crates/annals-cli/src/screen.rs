@@ -1,6 +1,7 @@
 //! What a person sees of a running turn: the answer as it streams, tools with how long they took, files as links.
 //!
 //! One thread owns the terminal; the turn only sends to it. Nothing here knows how a turn works.
+//! Every text of a turn is foreign and becomes [`ScreenText`] before it is written.
 
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -8,14 +9,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use annals::core::block::{Block, BlockKind, SafeDigest};
-use annals::core::ids::CallId;
+use annals::core::ids::{CallId, Sid};
 use annals::runtime::{Delta, DeltaChannel, Listen, Update};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::markdown::Markdown;
+use crate::citations::{self, Source};
+use crate::markdown::{Find, Markdown};
 use crate::paint::{self, BAD, DIM, GOOD, NAME, WARN, styled};
+use crate::screen_text::ScreenText;
+use crate::shown;
 
 /// How much of a turn is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,13 +44,13 @@ impl Shows {
 /// A screen being written to.
 pub(crate) struct Screen {
     sender: UnboundedSender<Told>,
-    thread: std::thread::JoinHandle<()>,
+    thread: std::thread::JoinHandle<std::io::Result<()>>,
 }
 
 /// What the terminal's thread is told.
 enum Told {
     Update(Update),
-    /// Nothing more is to be shown, whoever else may still send.
+    /// Nothing more is to be shown, although others may still send.
     End,
 }
 
@@ -61,10 +65,14 @@ impl Listen for Listener {
 }
 
 impl Screen {
-    /// A screen for a turn whose OUT_DIR is here.
-    pub(crate) fn open(shows: Shows, out_dir: PathBuf) -> Self {
+    /// A screen for a turn whose OUT_DIR is here, and whose sources are looked up so.
+    pub(crate) fn open(
+        shows: Shows,
+        out_dir: PathBuf,
+        find: impl Fn(Sid) -> Option<Source> + Clone + Send + 'static,
+    ) -> Self {
         let (sender, receiver) = unbounded_channel();
-        let thread = std::thread::spawn(move || show(shows, out_dir, receiver));
+        let thread = std::thread::spawn(move || show(View::new(shows, out_dir, find), receiver));
         Screen { sender, thread }
     }
 
@@ -73,35 +81,33 @@ impl Screen {
         Listener(self.sender.clone())
     }
 
-    /// Waits until everything is shown.
-    pub(crate) fn close(self) {
+    /// Waits until everything is shown; an error if standard output did not take it all.
+    pub(crate) fn close(self) -> std::io::Result<()> {
         let _ = self.sender.send(Told::End);
         // A screen that broke has shown what it could.
-        let _ = self.thread.join();
+        self.thread.join().unwrap_or(Ok(()))
     }
 }
 
-fn show(shows: Shows, out_dir: PathBuf, mut told: UnboundedReceiver<Told>) {
-    let mut view = View {
-        shows,
-        out_dir,
-        ..View::default()
-    };
+fn show(mut view: View, mut told: UnboundedReceiver<Told>) -> std::io::Result<()> {
     while let Some(Told::Update(update)) = told.blocking_recv() {
         view.on(update);
     }
     view.end_text();
+    view.written
 }
 
 /// What is on the screen right now.
-#[derive(Default)]
 struct View {
     shows: Shows,
     out_dir: PathBuf,
+    find: Find,
     markdown: Markdown,
     text: Text,
     spinners: MultiProgress,
     tools: HashMap<CallId, Running>,
+    /// The first error of standard output. The turn goes on: its blocks are durable either way.
+    written: std::io::Result<()>,
 }
 
 /// Whose text is being written.
@@ -115,12 +121,29 @@ enum Text {
 }
 
 struct Running {
-    tool: String,
+    tool: ScreenText,
     since: Instant,
     spinner: Option<ProgressBar>,
 }
 
 impl View {
+    fn new(
+        shows: Shows,
+        out_dir: PathBuf,
+        find: impl Fn(Sid) -> Option<Source> + Clone + Send + 'static,
+    ) -> Self {
+        View {
+            shows,
+            out_dir,
+            markdown: Markdown::new(Box::new(find.clone())),
+            find: Box::new(find),
+            text: Text::None,
+            spinners: MultiProgress::new(),
+            tools: HashMap::new(),
+            written: Ok(()),
+        }
+    }
+
     fn on(&mut self, update: Update) {
         if self.shows == Shows::AnswerOnly {
             return self.answer_only(&update);
@@ -131,7 +154,7 @@ impl View {
             Update::Block(block) => self.block(&block),
             Update::Restarted { reason } => {
                 self.end_text();
-                self.line(&styled(WARN, format!("the model is asked again: {reason}")));
+                self.line(styled(WARN, format!("the model is asked again: {reason}")));
             }
             Update::TurnEnded { .. } => self.end_text(),
         }
@@ -145,7 +168,11 @@ impl View {
             )
             && let Some(text) = block.text()
         {
-            self.write(&format!("{}\n", text.trim_end()));
+            // A pipe gets the text as it is: what it means there is not ours to say.
+            let answer = citations::answer(text, &self.find);
+            let mut out = std::io::stdout().lock();
+            let written = out.write_all(answer.as_bytes()).and_then(|()| out.flush());
+            self.took(written);
         }
     }
 
@@ -160,20 +187,22 @@ impl View {
         if text != self.text {
             self.end_text();
             if let Text::Document(path) = &text {
-                self.line(&format!("{} {}", styled(DIM, "┌"), styled(NAME, path)));
-                self.write(&styled(DIM, "│ "));
+                let head = shown!(
+                    "{} {}\n{}",
+                    styled(DIM, "┌"),
+                    styled(NAME, path),
+                    styled(DIM, "│ ")
+                );
+                self.write(head);
             }
             self.text = text;
         }
         let shown = match &self.text {
             Text::Thinking => styled(DIM, &delta.text),
-            Text::Document(_) => self
-                .markdown
-                .push(&delta.text)
-                .replace('\n', &format!("\n{}", styled(DIM, "│ "))),
+            Text::Document(_) => self.markdown.push(&delta.text).with_margin(&styled(DIM, "│ ")),
             Text::Answer | Text::None => self.markdown.push(&delta.text),
         };
-        self.write(&shown);
+        self.write(shown);
     }
 
     /// Ends the text that is being written, so that a line may follow.
@@ -182,22 +211,22 @@ impl View {
         if text == Text::None {
             return;
         }
-        let rest = self.markdown.finish();
-        let corner = if matches!(text, Text::Document(_)) {
-            styled(DIM, "\n└")
-        } else {
-            String::new()
+        let (rest, sources) = self.markdown.finish();
+        let corner = match text {
+            Text::Document(_) => styled(DIM, "\n└"),
+            _ => ScreenText::default(),
         };
-        self.write(&format!("{rest}{corner}\n"));
+        self.write(shown!("{}{}\n{}", rest, corner, sources));
     }
 
     fn started(&mut self, call: CallId, tool: String) {
         self.end_text();
+        let tool = ScreenText::from(tool);
         let spinner = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{spinner:.cyan} {msg} {elapsed:.dim}");
             let spinner = self
                 .spinners
-                .add(ProgressBar::new_spinner().with_message(tool.clone()));
+                .add(ProgressBar::new_spinner().with_message(tool.as_str().to_owned()));
             spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             spinner.enable_steady_tick(Duration::from_millis(90));
             spinner
@@ -217,11 +246,10 @@ impl View {
             BlockKind::ToolResult => self.result(block),
             BlockKind::Notice => self.notice(block),
             BlockKind::PlanAck => {
-                let lines: Vec<&str> = block.text().unwrap_or_default().lines().collect();
                 self.end_text();
-                lines
-                    .into_iter()
-                    .for_each(|line| self.line(&styled(GOOD, format!("  {line}"))));
+                for line in block.text().unwrap_or_default().lines() {
+                    self.line(styled(GOOD, format!("  {line}")));
+                }
             }
             BlockKind::StageClarification => {
                 self.end_text();
@@ -229,7 +257,7 @@ impl View {
             }
             BlockKind::SystemMessage => {
                 self.end_text();
-                self.line(&styled(WARN, paint::gist(block.text().unwrap_or_default(), 160)));
+                self.line(styled(WARN, paint::gist(block.text().unwrap_or_default(), 160)));
             }
             _ => {}
         }
@@ -255,8 +283,9 @@ impl View {
                     format!(" — {} {}", error.code, paint::gist(&error.message, 120)),
                 )
             });
-            self.line(&format!(
-                "{mark} {} {}{}",
+            self.line(shown!(
+                "{} {} {}{}",
+                mark,
                 styled(NAME, &running.tool),
                 styled(DIM, took),
                 why.unwrap_or_default()
@@ -272,16 +301,16 @@ impl View {
         }
     }
 
-    fn file(&self, digest: &SafeDigest) {
+    fn file(&mut self, digest: &SafeDigest) {
         let size = digest.size_bytes.map(paint::size).unwrap_or_default();
         let name = digest.artifact_path.as_str();
         let shown = match &digest.physical_path {
             Some(path) if std::io::stdout().is_terminal() => {
                 paint::link(&self.out_dir.join(path.as_str()), name)
             }
-            _ => name.to_owned(),
+            _ => ScreenText::from(name),
         };
-        self.line(&format!("  {} {shown} {}", styled(DIM, "→"), styled(DIM, size)));
+        self.line(shown!("  {} {} {}", styled(DIM, "→"), shown, styled(DIM, size)));
     }
 
     fn notice(&mut self, block: &Block) {
@@ -297,22 +326,28 @@ impl View {
                 .to_owned()
         };
         self.end_text();
-        self.line(&styled(
+        self.line(styled(
             WARN,
             format!("  ! {}: {}", field("code"), paint::gist(&field("message"), 120)),
         ));
     }
 
-    fn line(&self, text: &str) {
-        self.write(&format!("{text}\n"));
+    fn line(&mut self, text: impl Into<ScreenText>) {
+        self.write(shown!("{}\n", text.into()));
     }
 
-    fn write(&self, text: &str) {
+    fn write(&mut self, text: ScreenText) {
         // Tools that are still running stay below what is written.
-        self.spinners.suspend(|| {
+        let written = self.spinners.suspend(|| {
             let mut out = anstream::stdout().lock();
-            // The turn goes on when nobody reads; its blocks are durable either way.
-            let _ = write!(out, "{text}").and_then(|()| out.flush());
+            out.write_all(text.as_str().as_bytes()).and_then(|()| out.flush())
         });
+        self.took(written);
+    }
+
+    fn took(&mut self, written: std::io::Result<()>) {
+        if self.written.is_ok() {
+            self.written = written;
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use annals::Agent;
 use annals::core::ids::{ConversationId, SkillName};
+use annals::core::redact::SafeUrl;
 use annals::core::skill::Skill;
 use annals::core::timeline::Timeline;
 use annals::embed::{Embedder, StaticTable};
@@ -208,7 +209,8 @@ pub(crate) fn open_log(url: &str, embedder: Arc<dyn Embedder>) -> Result<Log, Fa
             "this build has no PostgreSQL store: use `--store sqlite:FILE`",
         )),
         _ => Err(Failure::usage(format!(
-            "`{url}` names no store: use `sqlite:FILE`"
+            "`{}` names no store: use `sqlite:FILE`",
+            SafeUrl(url)
         ))),
     }
 }

@@ -1,21 +1,21 @@
 //! One turn from the command line: watched, cancellable, and judged by how it ended.
 
-use std::io::Write as _;
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annals::core::block::{BlockJson, BlockKind};
+use annals::core::ids::Sid;
+use annals::core::redact::SafeUrl;
 use annals::core::turn::{TurnEnd, TurnReport};
 use annals::runtime::{Listen, Update};
 use annals::{Session, TurnRequest};
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::{Ended, Failure};
+use crate::citations::Source;
+use crate::failure::{Ended, Failure, INTERRUPTED_CODE};
 use crate::paint;
 use crate::screen::{Screen, Shows};
 use crate::setup::Setup;
-
-/// What the shell of many systems expects of a program that Ctrl-C ended.
-const INTERRUPTED_CODE: i32 = 130;
 
 /// How a turn is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,23 +45,45 @@ pub(crate) enum Work {
     Resume,
 }
 
-/// Prints every block as a line of JSON.
-pub(crate) struct JsonLines;
+/// Prints every block as a line of JSON, flushed. When a line cannot be written, the turn goes on all the same.
+#[derive(Default)]
+pub(crate) struct JsonLines {
+    error: Mutex<Option<io::Error>>,
+}
+
+impl JsonLines {
+    /// An error if standard output did not take every line.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        error.map_or(Ok(()), Err)
+    }
+}
 
 impl Listen for JsonLines {
     fn on(&self, update: Update) {
-        if let Update::Block(block) = update {
-            print_block(&BlockJson::from(&*block));
+        let Update::Block(block) = update else { return };
+        let line = serde_json::to_string(&BlockJson::from(&*block));
+        let written = line.map_err(io::Error::from).and_then(|mut line| {
+            line.push('\n');
+            paint::write_json(&line)
+        });
+        if let Err(error) = written {
+            self.error
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(error);
         }
     }
 }
 
-/// One line, flushed. When nobody reads, the turn goes on all the same.
-fn print_block(block: &BlockJson) {
-    let mut line = serde_json::to_string(block).expect("plain data always serialises to JSON");
-    line.push('\n');
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+/// A turn whose output was not taken has not done what was asked; a reader that went away has had enough.
+pub(crate) fn output_taken(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::environment(format!(
+            "standard output did not take everything: {error}; the turn is on the timeline"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Does the work, shows it in this form, and lets Ctrl-C cancel it; twice quits.
@@ -73,13 +95,18 @@ pub(crate) async fn perform(
 ) -> Result<TurnEnd, Failure> {
     let cancel = CancellationToken::new();
     let watch = tokio::spawn(cancel_on_ctrl_c(cancel.clone()));
+    let lines = Arc::new(JsonLines::default());
     let screen = match form {
-        Form::Screen(shows) => Some(Screen::open(shows, setup.workspace(session.id()))),
+        Form::Screen(shows) => Some(Screen::open(
+            shows,
+            setup.workspace(session.id()),
+            sources_of(session),
+        )),
         Form::Json => None,
     };
     let listener: Arc<dyn Listen> = match &screen {
         Some(screen) => Arc::new(screen.listener()),
-        None => Arc::new(JsonLines),
+        None => lines.clone(),
     };
     let end = match work {
         Work::Run(request) => {
@@ -91,10 +118,19 @@ pub(crate) async fn perform(
         Work::Resume => setup.agent.resume(session, listener, cancel).await,
     };
     watch.abort();
-    if let Some(screen) = screen {
-        screen.close();
+    let written = screen.map_or_else(|| lines.close(), Screen::close);
+    let end = end?;
+    output_taken(written)?;
+    Ok(end)
+}
+
+/// Looks sources up in the session's timeline as it is at that moment.
+fn sources_of(session: &Session) -> impl Fn(Sid) -> Option<Source> + Clone + Send + 'static {
+    let cx = session.cx().clone();
+    move |sid| {
+        let timeline = cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
+        Source::find(timeline.pool(), sid)
     }
-    Ok(end?)
 }
 
 async fn cancel_on_ctrl_c(cancel: CancellationToken) {
@@ -104,7 +140,7 @@ async fn cancel_on_ctrl_c(cancel: CancellationToken) {
     cancel.cancel();
     paint::say("cancelling; press Ctrl-C again to quit at once (nothing written so far is lost)");
     if tokio::signal::ctrl_c().await.is_ok() {
-        std::process::exit(INTERRUPTED_CODE);
+        std::process::exit(i32::from(INTERRUPTED_CODE));
     }
 }
 
@@ -142,7 +178,7 @@ pub(crate) fn judge(setup: &Setup, session: &Session, end: TurnEnd) -> Result<En
     if end == TurnEnd::ModelError && never_answered && !is_script {
         return Err(Failure::Environment(sentence));
     }
-    paint::error(&sentence);
+    paint::error(sentence);
     Ok(Ended::Otherwise)
 }
 
@@ -158,7 +194,11 @@ fn explain(setup: &Setup, reason: &str) -> String {
     let hint = match (kind, &config.base_url) {
         ("auth", _) => format!("; check `{variable}`"),
         ("network" | "malformed" | "bad_request" | "stalled", Some(url)) if !model.starts_with("script:") => {
-            format!("; check that `{}` ({}) is a model server", url.value, url.origin)
+            format!(
+                "; check that `{}` ({}) is a model server",
+                SafeUrl(&url.value),
+                url.origin
+            )
         }
         ("network" | "stalled", None) if !model.starts_with("script:") => {
             "; check the network, or name a server with `--base-url`".to_owned()

@@ -7,9 +7,13 @@ mod cli {
     mod chat;
     mod demo;
     mod doctor;
+    mod hostile_text;
     mod memory;
     mod models;
+    mod output;
+    pub(crate) mod pty;
     mod run;
+    mod screen;
     mod timeline;
     mod tool;
 }

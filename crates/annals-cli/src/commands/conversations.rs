@@ -10,7 +10,9 @@ use crate::args::{ConversationArgs, ConversationsArgs, ConversationsCommand, Jso
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BOLD, DIM, styled};
+use crate::screen_text::ScreenText;
 use crate::setup::{Needs, Setup, conversation_id};
+use crate::shown;
 
 const PAGE: usize = 500;
 
@@ -51,9 +53,9 @@ async fn list(form: &JsonArgs, setup: &Setup) -> Result<Ended, Failure> {
     }
     if form.json {
         let rows: Vec<Value> = all.iter().map(as_json).collect();
-        paint::print(format!("{}\n", Value::Array(rows)))?;
+        paint::print_json(&format!("{}\n", Value::Array(rows)))?;
     } else {
-        paint::print(all.iter().map(as_line).collect::<String>())?;
+        paint::print(all.iter().map(as_line).collect::<ScreenText>())?;
     }
     Ok(Ended::Well)
 }
@@ -70,15 +72,16 @@ fn as_json(info: &ConversationInfo) -> Value {
     })
 }
 
-fn as_line(info: &ConversationInfo) -> String {
+fn as_line(info: &ConversationInfo) -> ScreenText {
     let blocks = format!("{} blocks", paint::number(info.tail.map_or(0, Seq::get)));
     let when = info.updated.unwrap_or(info.created).to_string();
     let title = info.title.as_deref().unwrap_or_default();
-    let line = format!(
-        "{}  {}  {}  {title}",
+    let line = shown!(
+        "{}  {}  {}  {}",
         styled(BOLD, &info.key.id),
         styled(DIM, when),
-        styled(DIM, blocks)
+        styled(DIM, blocks),
+        title
     );
-    format!("{}\n", line.trim_end())
+    shown!("{}\n", line.trim_end())
 }

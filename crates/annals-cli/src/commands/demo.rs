@@ -22,7 +22,9 @@ use crate::config::{Config, Origin, Resolved};
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BOLD, DIM, NAME, TITLE, WARN, styled};
 use crate::screen::Shows;
+use crate::screen_text::ScreenText;
 use crate::setup::Setup;
+use crate::shown;
 use crate::turn::{self, Form, Work};
 use script::{Code, Pace};
 
@@ -44,7 +46,7 @@ pub(crate) async fn run(args: DemoArgs, config: Config) -> Result<Ended, Failure
     introduce(&code)?;
     let mut ended = Ended::Well;
     for (number, prompt) in PROMPTS.into_iter().enumerate() {
-        paint::print(format!(
+        paint::print(shown!(
             "\n{} {}\n\n",
             styled(TITLE, "you ›"),
             styled(BOLD, prompt)
@@ -52,7 +54,7 @@ pub(crate) async fn run(args: DemoArgs, config: Config) -> Result<Ended, Failure
         let id = TurnId::parse(&format!("turn_demo_{}", number + 1)).map_err(Failure::environment)?;
         let mut request = TurnRequest::new(prompt).turn_id(id);
         if number == 0 {
-            paint::print(format!(
+            paint::print(shown!(
                 "  {} sales.csv {}\n",
                 styled(DIM, "attached"),
                 styled(DIM, paint::size(SALES.len() as u64))
@@ -117,7 +119,7 @@ fn at_home(config: Config, into: Option<PathBuf>) -> Config {
 }
 
 fn introduce(code: &Code) -> Result<(), Failure> {
-    paint::print(format!(
+    paint::print(shown!(
         "{}\n{}\n",
         styled(BOLD, "annals demo"),
         styled(
@@ -126,7 +128,7 @@ fn introduce(code: &Code) -> Result<(), Failure> {
         )
     ))?;
     if let Code::Cannot(why) = code {
-        paint::print(format!(
+        paint::print(shown!(
             "{}\n",
             styled(
                 WARN,
@@ -141,26 +143,27 @@ fn conclude(setup: &Setup, session: &Session, began: Instant) -> Result<(), Fail
     let id = session.id();
     let out_dir = setup.workspace(id);
     let home = &setup.config.home.value;
-    paint::print(format!("\n{}\n", styled(TITLE, "── files ──")))?;
+    paint::print(shown!("\n{}\n", styled(TITLE, "── files ──")))?;
     paint::print(session.timeline(|timeline| files(timeline, &out_dir)))?;
-    paint::print(format!("  {} {}\n", styled(DIM, "in"), out_dir.display()))?;
-    paint::print(format!("\n{}\n", styled(TITLE, "── timeline ──")))?;
+    paint::print(shown!("  {} {}\n", styled(DIM, "in"), out_dir.display()))?;
+    paint::print(shown!("\n{}\n", styled(TITLE, "── timeline ──")))?;
     paint::print(session.timeline(|timeline| tree::draw(id.as_str(), timeline, None)))?;
     let usage = session.timeline(usage);
     let share = (usage.cache_read_tokens * 100)
         .checked_div(usage.input_tokens)
         .unwrap_or(0);
-    paint::print(format!(
-        "\n{} tokens sent, {} of them cache reads ({share} %), {} written by the model, {} in all\n",
+    paint::print(shown!(
+        "\n{} tokens sent, {} of them cache reads ({} %), {} written by the model, {} in all\n",
         styled(BOLD, paint::number(usage.input_tokens)),
         styled(BOLD, paint::number(usage.cache_read_tokens)),
+        share,
         paint::number(usage.output_tokens),
         paint::seconds(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
     ))?;
     paint::print(next_steps(home, id.as_str()))
 }
 
-fn next_steps(home: &Path, id: &str) -> String {
+fn next_steps(home: &Path, id: &str) -> ScreenText {
     let home = home.display();
     let commands = [
         (
@@ -175,8 +178,12 @@ fn next_steps(home: &Path, id: &str) -> String {
     ];
     let lines = commands
         .iter()
-        .map(|(command, what)| format!("  {}  {}\n", styled(NAME, command), styled(DIM, what)));
-    format!("\n{}\n{}", styled(TITLE, "── next ──"), lines.collect::<String>())
+        .map(|(command, what)| shown!("  {}  {}\n", styled(NAME, command), styled(DIM, what)));
+    shown!(
+        "\n{}\n{}",
+        styled(TITLE, "── next ──"),
+        lines.collect::<ScreenText>()
+    )
 }
 
 /// What all turns spent.

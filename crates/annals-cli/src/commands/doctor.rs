@@ -1,5 +1,6 @@
 //! `annals doctor`: what works here, what does not, and where every setting came from.
 
+use annals::core::redact::SafeUrl;
 use annals::embed::StaticTable;
 use annals::model::{ANTHROPIC_API_KEY, ModelName, OPENAI_API_KEY, Provider};
 use annals::render::Renderer;
@@ -11,7 +12,8 @@ use crate::args::JsonArgs;
 use crate::config::{BUILT_IN, Config, Resolved};
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BAD, BOLD, DIM, GOOD, WARN, styled};
-use crate::setup;
+use crate::screen_text::ScreenText;
+use crate::{setup, shown};
 
 /// One thing that was looked at.
 #[derive(Serialize)]
@@ -66,7 +68,7 @@ pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure
         .map_err(Failure::environment)?;
     if args.json {
         let json = serde_json::to_string_pretty(&report).map_err(Failure::environment)?;
-        paint::print(format!("{json}\n"))?;
+        paint::print_json(&format!("{json}\n"))?;
     } else {
         paint::print(for_people(&report))?;
     }
@@ -163,7 +165,7 @@ fn model(config: &Config) -> Finding {
     let place = config
         .base_url
         .as_ref()
-        .map(|url| format!(" at {}", url.value))
+        .map(|url| format!(" at {}", SafeUrl(&url.value)))
         .unwrap_or_default();
     match variable {
         Some(variable) if !has_key && config.base_url.is_none() => Finding::new(
@@ -201,11 +203,13 @@ fn web(config: &Config) -> Finding {
 
 fn stores(config: &Config) -> Vec<Finding> {
     let finding = |name: &str, url: &str, opened: Result<(), Failure>| match opened {
-        Ok(()) => Finding::new(name, State::Ok, url),
+        Ok(()) => Finding::new(name, State::Ok, SafeUrl(url).to_string()),
         Err(Failure::Usage(message) | Failure::Environment(message)) => {
             Finding::new(name, State::Broken, message)
         }
-        Err(Failure::ClosedPipe) => Finding::new(name, State::Broken, url),
+        Err(Failure::ClosedPipe | Failure::Interrupted) => {
+            Finding::new(name, State::Broken, SafeUrl(url).to_string())
+        }
     };
     let (log, artifacts) = (&config.store.value, &config.artifacts.value);
     let opened = setup::open_log(log, StaticTable::embedder());
@@ -240,7 +244,7 @@ fn memory(config: &Config) -> Finding {
         Err(Failure::Usage(message) | Failure::Environment(message)) => {
             Finding::new("memory search", State::Broken, message)
         }
-        Err(Failure::ClosedPipe) => Finding::new("memory search", State::Broken, ""),
+        Err(Failure::ClosedPipe | Failure::Interrupted) => Finding::new("memory search", State::Broken, ""),
     }
 }
 
@@ -262,6 +266,10 @@ fn settings(config: &Config) -> Vec<Setting> {
             },
         }
     }
+    let address = |url: &Resolved<String>| Resolved {
+        value: SafeUrl(&url.value).to_string(),
+        origin: url.origin.clone(),
+    };
     let secret = config.web.brave_key.as_ref().map(|key| Resolved {
         value: "set",
         origin: key.origin.clone(),
@@ -273,26 +281,26 @@ fn settings(config: &Config) -> Vec<Setting> {
     vec![
         row("home", &config.home),
         row("config", &config.config_file),
-        row("store", &config.store),
-        row("artifacts", &config.artifacts),
+        row("store", &address(&config.store)),
+        row("artifacts", &address(&config.artifacts)),
         row("sandbox", &config.sandbox),
         maybe("model", &config.model),
-        maybe("base_url", &config.base_url),
+        maybe("base_url", &config.base_url.as_ref().map(address)),
         maybe("context_tokens", &config.context_tokens),
         row("max_iterations", &config.max_iterations),
         row("layout", &config.layout),
         row("scope", &scope),
         row("skills", &config.skills),
-        maybe("searxng_url", &config.web.searxng_url),
+        maybe("searxng_url", &config.web.searxng_url.as_ref().map(address)),
         maybe("brave_key", &secret),
         maybe("web_allow", &config.web.allow),
         row("embeddings", &config.embeddings.name),
-        maybe("embeddings_url", &config.embeddings.url),
+        maybe("embeddings_url", &config.embeddings.url.as_ref().map(address)),
         maybe("embeddings_dimensions", &config.embeddings.dimensions),
     ]
 }
 
-fn for_people(report: &Report) -> String {
+fn for_people(report: &Report) -> ScreenText {
     let sections = [
         ("Isolation", &report.isolation),
         ("Interpreters", &report.interpreters),
@@ -300,32 +308,34 @@ fn for_people(report: &Report) -> String {
         ("Model and web", &report.model),
         ("Stores", &report.stores),
     ];
-    let mut out = format!("{} {}\n", styled(BOLD, "annals"), report.version);
+    let mut out = shown!("{} {}\n", styled(BOLD, "annals"), report.version);
     for (title, findings) in sections {
-        out.push_str(&format!("\n{}\n", styled(BOLD, title)));
+        out.push(shown!("\n{}\n", styled(BOLD, title)));
         for finding in findings {
             let mark = match finding.state {
                 State::Ok => styled(GOOD, "✓"),
                 State::Missing => styled(WARN, "–"),
                 State::Broken => styled(BAD, "✗"),
             };
-            out.push_str(&format!(
-                "  {mark} {:<18} {}\n",
-                finding.name,
+            out.push(shown!(
+                "  {} {} {}\n",
+                mark,
+                format!("{:<18}", finding.name),
                 styled(DIM, &finding.detail)
             ));
         }
     }
-    out.push_str(&format!("\n{}\n", styled(BOLD, "Settings")));
+    out.push(shown!("\n{}\n", styled(BOLD, "Settings")));
     for setting in &report.settings {
         let value = match &setting.value {
             Value::Null => "–".to_owned(),
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        out.push_str(&format!(
-            "    {:<18} {value} {}\n",
-            setting.name,
+        out.push(shown!(
+            "    {} {} {}\n",
+            format!("{:<18}", setting.name),
+            value,
             styled(DIM, format!("({})", setting.origin))
         ));
     }

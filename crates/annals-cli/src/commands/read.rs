@@ -3,12 +3,13 @@
 use annals::core::path::{LineRange, RangedPath};
 use annals::tools::ConversationCx;
 use annals::tools::content::{self, ContentError};
+use tokio::io::AsyncWriteExt as _;
 
 use crate::args::ReadArgs;
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
-use crate::paint;
 use crate::setup::{Needs, Setup};
+use crate::{output, paint};
 
 pub(crate) async fn run(args: ReadArgs, config: Config) -> Result<Ended, Failure> {
     let paths: Vec<RangedPath> = args
@@ -24,9 +25,10 @@ pub(crate) async fn run(args: ReadArgs, config: Config) -> Result<Ended, Failure
         bytes.extend(content(&cx, path).await?);
     }
     match &args.output {
-        Some(file) => std::fs::write(file, bytes)
-            .map_err(|error| Failure::environment(format!("cannot write `{}`: {error}", file.display())))?,
-        None => paint::print_bytes(&bytes)?,
+        Some(file) => {
+            output::write_file(file, async |out| Ok(out.write_all(&bytes).await?)).await?;
+        }
+        None => paint::print_content(&bytes)?,
     }
     Ok(Ended::Well)
 }

@@ -14,8 +14,10 @@ use crate::args::{CallArgs, JsonArgs, SchemaArgs, ToolCommand};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, NAME, styled};
+use crate::screen_text::ScreenText;
 use crate::setup::{Needs, Setup, conversation_id};
-use crate::turn::JsonLines;
+use crate::shown;
+use crate::turn::{JsonLines, output_taken};
 
 pub(crate) async fn run(command: ToolCommand, config: Config) -> Result<Ended, Failure> {
     match command {
@@ -32,7 +34,7 @@ fn list(args: JsonArgs, setup: &Setup) -> Result<Ended, Failure> {
             .iter()
             .map(|tool| json!({"name": tool.name, "description": tool.description}))
             .collect();
-        paint::print(format!("{}\n", Value::Array(rows)))?;
+        paint::print_json(&format!("{}\n", Value::Array(rows)))?;
         return Ok(Ended::Well);
     }
     let width = schemas
@@ -42,9 +44,9 @@ fn list(args: JsonArgs, setup: &Setup) -> Result<Ended, Failure> {
         .unwrap_or_default();
     let line = |tool: &ToolSchema| {
         let name = styled(NAME, format!("{:width$}", tool.name));
-        format!("{name}  {}\n", paint::gist(&tool.description, 90))
+        shown!("{}  {}\n", name, paint::gist(&tool.description, 90))
     };
-    paint::print(schemas.iter().map(line).collect::<String>())?;
+    paint::print(schemas.iter().map(line).collect::<ScreenText>())?;
     Ok(Ended::Well)
 }
 
@@ -59,7 +61,7 @@ fn schema(args: SchemaArgs, setup: &Setup) -> Result<Ended, Failure> {
             serde_json::to_string_pretty(&tool.spec().schema())
         }
     };
-    paint::print(format!("{}\n", shown.map_err(Failure::environment)?))?;
+    paint::print_json(&format!("{}\n", shown.map_err(Failure::environment)?))?;
     Ok(Ended::Well)
 }
 
@@ -84,6 +86,7 @@ async fn call(args: CallArgs, config: Config) -> Result<Ended, Failure> {
         .await;
     session.close().await?;
     let end = end?;
+    output_taken(listener.lines.close())?;
     Ok(
         match listener.has_failed.load(Ordering::Relaxed) || !end.is_success() {
             true => Ended::Otherwise,
@@ -95,6 +98,7 @@ async fn call(args: CallArgs, config: Config) -> Result<Ended, Failure> {
 /// Prints the blocks and remembers whether a result was an error.
 #[derive(Default)]
 struct Watched {
+    lines: JsonLines,
     has_failed: AtomicBool,
 }
 
@@ -106,7 +110,7 @@ impl Listen for Watched {
         {
             self.has_failed.store(true, Ordering::Relaxed);
         }
-        JsonLines.on(update);
+        self.lines.on(update);
     }
 }
 

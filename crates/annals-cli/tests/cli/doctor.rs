@@ -1,6 +1,6 @@
 //! `doctor`, `completions`, `man`.
 
-use super::annals::Annals;
+use super::annals::{Annals, Ran};
 
 #[test]
 fn every_setting_is_shown_with_where_it_came_from() {
@@ -59,4 +59,37 @@ fn a_completion_script_and_a_manual_page_are_generated() {
             .contains("_annals")
     );
     assert!(annals.run(&["man"]).good().stdout.contains(".TH annals"));
+}
+
+#[test]
+fn no_command_prints_a_password_of_an_address() {
+    let annals = Annals::new();
+    let address = "http://me:hunter2@127.0.0.1:1/v1?key=hunter2";
+    annals.file(
+        "config.toml",
+        format!("searxng_url = '{address}'\nembeddings = 'openai:e'\nembeddings_url = '{address}'\n"),
+    );
+    let common = [
+        "--config",
+        "config.toml",
+        "--base-url",
+        address,
+        "--model",
+        "openai:m",
+        "-vv",
+    ];
+    for command in [
+        vec!["doctor"],
+        vec!["doctor", "--json"],
+        vec!["run", "Hi", "--max-iterations", "1"],
+        vec!["memory", "search", "x"],
+        vec!["--store", "mysql://me:hunter2@db/x", "conversations"],
+        vec!["--store", "postgres://me:hunter2@db/x", "conversations"],
+        vec!["--artifacts", "s3://me:hunter2@bucket/x", "conversations"],
+    ] {
+        let args: Vec<&str> = command.iter().chain(&common).copied().collect();
+        let mut process = annals.command(&args);
+        let ran = Ran::of(process.env("ANNALS_LOG", "trace").output().unwrap());
+        assert!(!ran.shown().contains("hunter2"), "{command:?}: {}", ran.shown());
+    }
 }

@@ -25,7 +25,7 @@ pub(crate) async fn run(setup: &Setup) -> Result<Ended, Failure> {
     bar.finish_and_clear();
     // What was under way is dropped, an answer of an endpoint among it; what was written is whole.
     let Some(progress) = made.transpose()? else {
-        paint::say(&stopped(last));
+        paint::say(stopped(last));
         return Ok(Ended::Otherwise);
     };
     let vectors = match progress.vectors {

@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use crate::args::{SearchArgs, TargetArg};
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BOLD, DIM, NAME, styled};
+use crate::screen_text::ScreenText;
 use crate::setup::{Setup, conversation_id};
+use crate::shown;
 
-/// So much of a passage is shown to people.
+/// A passage is shown to people up to this length.
 const SHOWN_CHARS: usize = 300;
 
 pub(crate) async fn run(args: SearchArgs, setup: &Setup) -> Result<Ended, Failure> {
@@ -32,16 +34,16 @@ pub(crate) async fn run(args: SearchArgs, setup: &Setup) -> Result<Ended, Failur
     };
     let found = setup.recall.search(query.days(args.days)).await?;
     if let Some(shortfall) = &found.shortfall {
-        paint::say(&shortfall.to_string());
+        paint::say(shortfall);
     }
     if found.hits.is_empty() {
         paint::say("nothing was found: try other words, or search further back with `--days`");
     }
     if args.json {
         let rows: Vec<Value> = found.hits.iter().map(as_json).collect();
-        paint::print(format!("{}\n", Value::Array(rows)))?;
+        paint::print_json(&format!("{}\n", Value::Array(rows)))?;
     } else {
-        paint::print(found.hits.iter().map(for_people).collect::<String>())?;
+        paint::print(found.hits.iter().map(for_people).collect::<ScreenText>())?;
     }
     Ok(Ended::Well)
 }
@@ -66,9 +68,9 @@ fn as_json(hit: &Hit) -> Value {
     })
 }
 
-fn for_people(hit: &Hit) -> String {
+fn for_people(hit: &Hit) -> ScreenText {
     let path = hit.path.as_ref().map_or("-", |path| path.as_str());
-    format!(
+    shown!(
         "{}  {}  {}  {}  {}\n    {}\n",
         styled(BOLD, format!("{:.2}", hit.score)),
         styled(NAME, path),

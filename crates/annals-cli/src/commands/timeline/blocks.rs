@@ -12,15 +12,16 @@ pub(crate) async fn run(args: SliceArgs, setup: &Setup) -> Result<Ended, Failure
     let (_, timeline) = setup.timeline(&args.conversation).await?;
     let timeline = at(timeline, args.at)?;
     let only = turn(&timeline, args.turn.as_deref())?;
-    let mut lines = Vec::new();
+    let mut lines = String::new();
     for block in timeline
         .blocks()
         .iter()
         .filter(|block| only.as_ref().is_none_or(|turn| *turn == block.turn))
     {
-        serde_json::to_writer(&mut lines, &BlockJson::from(&**block)).map_err(Failure::environment)?;
-        lines.push(b'\n');
+        let line = serde_json::to_string(&BlockJson::from(&**block)).map_err(Failure::environment)?;
+        lines.push_str(&line);
+        lines.push('\n');
     }
-    paint::print_bytes(&lines)?;
+    paint::print_json(&lines)?;
     Ok(Ended::Well)
 }

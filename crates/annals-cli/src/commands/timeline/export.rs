@@ -5,22 +5,24 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::args::ExportArgs;
 use crate::failure::{Ended, Failure};
-use crate::paint;
 use crate::setup::{Setup, conversation_id};
+use crate::{output, paint};
 
 pub(crate) async fn run(args: ExportArgs, setup: &Setup) -> Result<Ended, Failure> {
     let key = setup.agent.key(&conversation_id(&args.conversation)?);
     let (log, artifacts) = (setup.agent.log(), setup.agent.artifacts());
     let Some(file) = &args.output else {
-        export_conversation(&**log, artifacts, &key, &mut tokio::io::stdout()).await?;
+        let mut out = tokio::io::stdout();
+        export_conversation(&**log, artifacts, &key, &mut out).await?;
+        // What a full disk refuses shows when the last bytes are written.
+        out.flush().await?;
         return Ok(Ended::Well);
     };
-    let cannot =
-        |error: std::io::Error| Failure::environment(format!("cannot write `{}`: {error}", file.display()));
-    let mut writer = tokio::io::BufWriter::new(tokio::fs::File::create(file).await.map_err(cannot)?);
-    let exported = export_conversation(&**log, artifacts, &key, &mut writer).await?;
-    writer.shutdown().await.map_err(cannot)?;
-    paint::say(&format!(
+    let exported = output::write_file(file, async |out| {
+        Ok(export_conversation(&**log, artifacts, &key, out).await?)
+    })
+    .await?;
+    paint::say(format!(
         "{} blocks and {} artifacts, {} in `{}`",
         exported.blocks,
         exported.artifacts,

@@ -37,9 +37,9 @@ pub(crate) async fn run(args: RenderArgs, setup: &Setup) -> Result<Ended, Failur
             tokens: *tokens,
         };
         let json = serde_json::to_string(&rendered).map_err(Failure::environment)?;
-        paint::print(format!("{json}\n"))?;
+        paint::print_json(&format!("{json}\n"))?;
     } else {
-        paint::print(outline.to_text())?;
+        paint::print_content(outline.to_text().as_bytes())?;
     }
     Ok(Ended::Well)
 }

@@ -1,7 +1,5 @@
 //! A timeline drawn for people: turns, their rounds, the blocks of each, what they cost.
 
-use std::fmt::Write as _;
-
 use annals::core::block::{Block, BlockKind, Body};
 use annals::core::ids::{CallId, TurnId};
 use annals::core::path::PathKind;
@@ -9,7 +7,10 @@ use annals::core::timeline::{Timeline, Turn};
 use annals::core::turn::{TurnEnd, TurnReport};
 use serde_json::Value;
 
+use crate::citations::{Citations, Source};
 use crate::paint::{self, BAD, BOLD, DIM, GOOD, NAME, WARN, styled};
+use crate::screen_text::ScreenText;
+use crate::shown;
 
 const GIST_MAX_CHARS: usize = 56;
 
@@ -20,9 +21,9 @@ enum Branch<'a> {
 }
 
 /// The conversation, or one of its turns.
-pub(crate) fn draw(name: &str, timeline: &Timeline, only: Option<&TurnId>) -> String {
+pub(crate) fn draw(name: &str, timeline: &Timeline, only: Option<&TurnId>) -> ScreenText {
     let blocks = timeline.blocks().len() as u64;
-    let mut out = format!(
+    let mut out = shown!(
         "{}  {}\n",
         styled(BOLD, name),
         styled(
@@ -45,14 +46,15 @@ pub(crate) fn draw(name: &str, timeline: &Timeline, only: Option<&TurnId>) -> St
     out
 }
 
-fn draw_turn(out: &mut String, timeline: &Timeline, turn: &Turn) {
+fn draw_turn(out: &mut ScreenText, timeline: &Timeline, turn: &Turn) {
     let blocks: Vec<&Block> = timeline
         .blocks()
         .iter()
         .map(|block| &**block)
         .filter(|block| block.turn == turn.id)
         .collect();
-    let _ = writeln!(out, "{} {}", mark(turn.end), headline(turn, &blocks));
+    out.push(shown!("{} {}\n", mark(turn.end), headline(turn, &blocks)));
+    let sources = sources(timeline, &blocks);
     let branches = branches(blocks);
     let last = branches.len().saturating_sub(1);
     for (at, branch) in branches.iter().enumerate() {
@@ -64,21 +66,33 @@ fn draw_turn(out: &mut String, timeline: &Timeline, turn: &Turn) {
         let (fork, rail) = (styled(DIM, fork), styled(DIM, rail));
         match branch {
             Branch::Block(block) => {
-                let _ = writeln!(out, "{fork} {}", line(timeline, block));
+                out.push(shown!("{} {}\n", fork, line(timeline, block)));
             }
             Branch::Round { call, blocks } => {
-                let _ = writeln!(out, "{fork} {}", round(timeline, call, blocks));
+                out.push(shown!("{} {}\n", fork, round(timeline, call, blocks)));
                 draw_round(out, timeline, &rail, blocks);
             }
         }
     }
+    out.push(sources);
 }
 
-fn draw_round(out: &mut String, timeline: &Timeline, rail: &str, blocks: &[&Block]) {
+/// What the answer of a turn cites.
+fn sources(timeline: &Timeline, blocks: &[&Block]) -> ScreenText {
+    let answer = blocks
+        .iter()
+        .rev()
+        .find(|block| block.kind == BlockKind::AssistantCompletion);
+    let mut citations = Citations::default();
+    citations.plain(answer.and_then(|block| block.text()).unwrap_or_default());
+    citations.list("   ", |sid| Source::find(timeline.pool(), sid))
+}
+
+fn draw_round(out: &mut ScreenText, timeline: &Timeline, rail: &ScreenText, blocks: &[&Block]) {
     let last = blocks.len().saturating_sub(1);
     for (at, block) in blocks.iter().enumerate() {
         let fork = styled(DIM, if at == last { "└─" } else { "├─" });
-        let _ = writeln!(out, "{rail}{fork} {}", line(timeline, block));
+        out.push(shown!("{}{} {}\n", rail, fork, line(timeline, block)));
     }
 }
 
@@ -116,7 +130,7 @@ fn call_of(block: &Block) -> Option<CallId> {
     block.meta().call.clone().or_else(from_path)
 }
 
-fn mark(end: Option<TurnEnd>) -> String {
+fn mark(end: Option<TurnEnd>) -> ScreenText {
     match end {
         Some(end) if end.is_success() => styled(GOOD, "●"),
         Some(_) => styled(BAD, "●"),
@@ -124,7 +138,7 @@ fn mark(end: Option<TurnEnd>) -> String {
     }
 }
 
-fn headline(turn: &Turn, blocks: &[&Block]) -> String {
+fn headline(turn: &Turn, blocks: &[&Block]) -> ScreenText {
     let end = turn.end.map_or("unfinished", TurnEnd::as_str);
     let completion = blocks
         .iter()
@@ -145,10 +159,10 @@ fn headline(turn: &Turn, blocks: &[&Block]) -> String {
         )
     });
     let facts = format!("{} · {end}{}", turn.started, facts.unwrap_or_default());
-    format!("{} {}", styled(BOLD, &turn.id), styled(DIM, facts))
+    shown!("{} {}", styled(BOLD, &turn.id), styled(DIM, facts))
 }
 
-fn round(timeline: &Timeline, call: &CallId, blocks: &[&Block]) -> String {
+fn round(timeline: &Timeline, call: &CallId, blocks: &[&Block]) -> ScreenText {
     let tool = timeline.tool_of(call).unwrap_or("?");
     let error = blocks.iter().find_map(|block| block.meta().error.as_ref());
     let has_result = blocks.iter().any(|block| block.kind == BlockKind::ToolResult);
@@ -158,15 +172,16 @@ fn round(timeline: &Timeline, call: &CallId, blocks: &[&Block]) -> String {
         (None, false) => styled(WARN, "…"),
     };
     let tokens: u64 = blocks.iter().map(|block| u64::from(block.tokens)).sum();
-    format!(
-        "{} {} {state} {}",
+    shown!(
+        "{} {} {} {}",
         styled(NAME, tool),
         styled(DIM, call),
+        state,
         styled(DIM, cost(tokens))
     )
 }
 
-fn line(timeline: &Timeline, block: &Block) -> String {
+fn line(timeline: &Timeline, block: &Block) -> ScreenText {
     let is_content = matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
     let is_digest = block.meta().is_digest || block.kind == BlockKind::UserAttachmentMeta;
     let named = block
@@ -176,21 +191,21 @@ fn line(timeline: &Timeline, block: &Block) -> String {
     let hidden = is_content && !timeline.is_visible(block) && !is_digest;
     let facts = [
         styled(DIM, format!("{:>3}", block.seq)),
-        block.kind.to_string(),
+        ScreenText::from(&block.kind),
         named.map(|path| styled(NAME, path)).unwrap_or_default(),
         styled(DIM, about(block)),
         styled(DIM, cost(u64::from(block.tokens))),
         if hidden {
             styled(WARN, "hidden")
         } else {
-            String::new()
+            ScreenText::default()
         },
     ];
-    let facts: Vec<String> = facts
-        .into_iter()
-        .filter(|fact| !anstream::adapter::strip_str(fact).to_string().is_empty())
-        .collect();
-    facts.join(" ")
+    let facts = facts.into_iter().filter(|fact| !fact.is_blank());
+    facts
+        .map(|fact| shown!("{} ", fact))
+        .collect::<ScreenText>()
+        .trim_end()
 }
 
 /// What a block is about, in a few words.
@@ -206,7 +221,7 @@ fn about(block: &Block) -> String {
         BlockKind::ReactCompletion => json()["outcome"].as_str().unwrap_or_default().to_owned(),
         BlockKind::UserAttachmentMeta => digest(&json()),
         BlockKind::ToolResult if block.meta().is_digest => digest(&json()),
-        _ => paint::gist(text, GIST_MAX_CHARS),
+        _ => paint::gist(&Citations::default().plain(text), GIST_MAX_CHARS),
     }
 }
 
