@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use annals::prelude::*;
 use annals::sandbox::{
-    CommandRun, FilesExists, FilesRead, FilesWrite, Op, Sandbox, SandboxExt as _, SandboxSpec,
+    CommandRun, FilesExists, FilesRead, FilesWrite, LocalTree, Op, Opening, Sandbox, SandboxExt as _,
+    SandboxName, SandboxSpec,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -88,7 +89,8 @@ pub(crate) async fn streams(streams: usize, n: usize, directory: &Path) -> anyho
 }
 
 async fn open(directory: &Path) -> anyhow::Result<Arc<dyn Sandbox>> {
-    std::fs::create_dir_all(directory)?;
     let backend = annals::tools::default_sandbox();
-    Ok(backend.open(SandboxSpec::new(directory)).await?)
+    let spec = SandboxSpec::new(SandboxName::new("bench", 1));
+    let opening = Opening::new(spec).local(LocalTree::at(directory));
+    Ok(backend.open(opening).await?)
 }

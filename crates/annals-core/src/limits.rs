@@ -86,6 +86,8 @@ pub const EXEC_CONTRACT_MAX_FILES: usize = 64;
 pub const SEARCH_FILES_DEFAULT_HITS: usize = 200;
 /// `react.search_files` never returns more hits than this.
 pub const SEARCH_FILES_MAX_HITS: usize = 2_000;
+/// Largest content that a path brings into memory; anything larger is streamed or refused.
+pub const READ_MAX_BYTES: u64 = 50_000_000;
 /// `react.search_files` looks into files up to so many bytes.
 pub const SEARCH_FILE_MAX_BYTES: u64 = 10_000_000;
 /// `react.memsearch` returns at most so many snippets, unless asked otherwise.

@@ -15,10 +15,10 @@ use annals_core::turn::opening::Opening;
 use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
 use annals_core::view::Layout;
 use annals_model::{Model, Window};
-use annals_sandbox::{Backend, SandboxSpec, Target};
+use annals_sandbox::{Backend, LocalTree, SandboxName, SandboxSpec, Target};
 use annals_store::{
-    ArtifactStore, BatchId, BlockLog, BlockLogExt as _, LogError, NewConversation, Owner, Recall, Workspace,
-    workspace_folder,
+    ArtifactStore, BatchId, BlockLog, BlockLogExt as _, Lease, LogError, NewConversation, Owner, Recall,
+    Workspace, workspace_folder,
 };
 use annals_tools::skills::{NoSkills, Skills};
 use annals_tools::{ConversationCx, Tool, ToolTable};
@@ -133,6 +133,13 @@ impl<T: Into<String>> From<T> for TurnRequest {
     }
 }
 
+/// Where a conversation's side effects happen: named by the conversation and its owner's fencing token, on the files of
+/// its working tree.
+fn target(backend: &Arc<dyn Backend>, lease: &Lease, workspace: &Workspace) -> Target {
+    let name = SandboxName::new(lease.key().to_string(), lease.token());
+    Target::new(backend.clone(), SandboxSpec::new(name)).local(LocalTree::at(workspace.root()))
+}
+
 impl Agent {
     /// Starts making an agent.
     pub fn builder() -> AgentBuilder {
@@ -235,7 +242,7 @@ impl Agent {
         let sandbox = parts
             .sandbox
             .as_ref()
-            .map(|backend| Arc::new(Target::new(backend.clone(), SandboxSpec::new(workspace.root()))));
+            .map(|backend| Arc::new(target(backend, &lease, &workspace)));
         let cx = ConversationCx {
             sandbox,
             skills: parts.skills.clone(),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use annals_figures::{Figure, full_or_quick};
 use annals_sandbox::{
-    Backend, CodeRun, CommandRun, FilesExists, FilesRead, FilesWrite, Language, Local, Op, Sandbox,
-    SandboxExt, SandboxSpec, TrustedHost, interpreters,
+    Backend, CodeRun, CommandRun, FilesExists, FilesRead, FilesWrite, Language, Local, LocalTree, Op,
+    Opening, Sandbox, SandboxExt, SandboxName, SandboxSpec, TrustedHost, interpreters,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +30,7 @@ fn main() {
         .expect("a runtime");
     runtime.block_on(async {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let spec = || SandboxSpec::new(directory.path());
+        let spec = || at(directory.path());
         let local = Local::new().open(spec()).await.expect("the local sandbox opens");
         let host = TrustedHost::new()
             .open(spec())
@@ -41,6 +41,11 @@ fn main() {
         opening(directory.path()).await;
         streams(&local).await;
     });
+}
+
+fn at(directory: &std::path::Path) -> Opening {
+    let spec = SandboxSpec::new(SandboxName::new("bench", 1));
+    Opening::new(spec).local(LocalTree::at(directory))
 }
 
 /// Median times of several contestants, measured in turns so that load on the machine meets all alike.
@@ -141,10 +146,7 @@ async fn opening(workspace: &std::path::Path) {
     let mut turns = Turns::new(&["open a sandbox, run `true`, close it"]);
     for _ in 0..rounds() / 4 {
         let started = Instant::now();
-        let sandbox = Local::new()
-            .open(SandboxSpec::new(workspace))
-            .await
-            .expect("the sandbox opens");
+        let sandbox = Local::new().open(at(workspace)).await.expect("the sandbox opens");
         perform(&sandbox, Op::CommandRun(CommandRun::argv(["/usr/bin/true"]))).await;
         sandbox.close().await;
         turns.add(0, started);

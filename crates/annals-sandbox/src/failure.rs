@@ -101,7 +101,8 @@ impl Failure {
         Self::new(FailureKind::Cancelled, "the operation was cancelled")
     }
 
-    pub(crate) fn os(doing: impl fmt::Display, error: impl fmt::Display) -> Self {
+    /// The operating system refused to do something.
+    pub fn os(doing: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::new(FailureKind::OsError, format!("could not {doing}: {error}"))
     }
 }

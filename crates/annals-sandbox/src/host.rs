@@ -1,8 +1,8 @@
 //! A sandbox of processes on this machine: the common body of [`crate::local`] and [`crate::trusted_host`], which
-//! differ only in the walls they ask for.
+//! differ only in the isolation layers they ask for.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,23 +11,29 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, FailureKind};
-use crate::files::Workspace;
+use crate::files::FileOps;
 use crate::interpreters;
 use crate::language::Language;
 use crate::ops::{Cmd, CodeResult, CodeRun, CommandResult, CommandRun, Op, OpResult};
+use crate::owners::Claim;
 use crate::process::client::{KeeperHandle, Running};
 use crate::process::wire::{RunRequest, Source};
 use crate::sandbox::{Capabilities, Sandbox};
 use crate::spec::SandboxSpec;
+use crate::transfer;
+use crate::tree::{ByteStream, ChangeLimits, Changes, Manifest, Snapshot, TreePut, TreeSource};
 
 /// File operations of one sandbox that run at once; more would only queue in the kernel.
 const FILE_OPERATIONS_AT_ONCE: usize = 16;
 
-/// A keeper, a workspace, and what every command gets.
+/// A supervisor of processes, a workspace, and what every command gets.
 pub(crate) struct HostSandbox {
     pub(crate) spec: SandboxSpec,
-    pub(crate) root: PathBuf,
-    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) files: Arc<FileOps>,
+    /// A workspace that nobody placed; removed with the sandbox.
+    pub(crate) _own_directory: Option<tempfile::TempDir>,
+    /// Ends this sandbox when a later owner opens one.
+    pub(crate) _claim: Claim,
     pub(crate) keeper: KeeperHandle,
     pub(crate) capabilities: Capabilities,
     /// Environment of every command, before its own.
@@ -45,10 +51,17 @@ impl HostSandbox {
         Semaphore::new(FILE_OPERATIONS_AT_ONCE)
     }
 
-    async fn files<T: Send + 'static>(
+    fn check_open(&self) -> Result<(), Failure> {
+        if self.closed.is_cancelled() {
+            return Err(Failure::closed());
+        }
+        Ok(())
+    }
+
+    async fn on_files<T: Send + 'static>(
         &self,
         cancel: &CancellationToken,
-        work: impl FnOnce(&Workspace) -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce(&FileOps) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let _slot = tokio::select! {
             biased;
@@ -56,9 +69,8 @@ impl HostSandbox {
             () = self.closed.cancelled() => return Err(Failure::closed()),
             slot = self.file_slots.acquire() => slot.map_err(|_| Failure::closed())?,
         };
-        let workspace = Arc::clone(&self.workspace);
-        let done = tokio::task::spawn_blocking(move || work(&workspace)).await;
-        done.unwrap_or_else(|error| Err(Failure::os("perform the file operation", error)))
+        let files = Arc::clone(&self.files);
+        transfer::blocking(move || work(&files)).await?
     }
 
     async fn command(&self, op: CommandRun, cancel: &CancellationToken) -> Result<CommandResult, Failure> {
@@ -150,9 +162,9 @@ impl HostSandbox {
             let message = format!("`{name}` is no name for an environment variable");
             return Err(Failure::new(FailureKind::Unsupported, message));
         }
-        let inside = self.workspace.inside();
+        let inside = self.files.inside();
         let cwd = cwd
-            .map(|cwd| self.workspace.relative(cwd))
+            .map(|cwd| self.files.relative(cwd))
             .transpose()?
             .map_or(inside.to_owned(), |cwd| inside.join(cwd));
         let mut all = self.env.clone();
@@ -210,9 +222,7 @@ fn last_words(stderr: &str) -> Option<String> {
 #[async_trait]
 impl Sandbox for HostSandbox {
     async fn dispatch(&self, op: Op, cancel: &CancellationToken) -> Result<OpResult, Failure> {
-        if self.closed.is_cancelled() {
-            return Err(Failure::closed());
-        }
+        self.check_open()?;
         if cancel.is_cancelled() {
             return Err(Failure::cancelled());
         }
@@ -221,17 +231,17 @@ impl Sandbox for HostSandbox {
             Op::CommandRun(op) => self.command(op, cancel).await.map(OpResult::Command),
             Op::CodeRun(op) => self.code(op, cancel).await.map(OpResult::Code),
             // One system call of a microsecond; handing it to another thread would cost ten times that.
-            Op::FilesExists(op) => self.workspace.exists(&op).map(OpResult::Exists),
+            Op::FilesExists(op) => self.files.exists(&op).map(OpResult::Exists),
             Op::FilesRead(op) => self
-                .files(cancel, move |files| files.read(&op, &limits))
+                .on_files(cancel, move |files| files.read(&op, &limits))
                 .await
                 .map(OpResult::File),
             Op::FilesWrite(op) => self
-                .files(cancel, move |files| files.write(&op))
+                .on_files(cancel, move |files| files.write(&op))
                 .await
                 .map(OpResult::Written),
             Op::FilesList(op) => self
-                .files(cancel, move |files| files.list(&op, &limits))
+                .on_files(cancel, move |files| files.list(&op, &limits))
                 .await
                 .map(OpResult::Entries),
         }
@@ -241,14 +251,47 @@ impl Sandbox for HostSandbox {
         self.capabilities.clone()
     }
 
+    async fn put_tree(&self, manifest: &Manifest, source: &dyn TreeSource) -> Result<TreePut, Failure> {
+        self.check_open()?;
+        transfer::put(&self.files, manifest, source).await
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Failure> {
+        self.check_open()?;
+        self.on_files(&CancellationToken::new(), |files| Ok(transfer::snapshot(files)))
+            .await
+    }
+
+    async fn changed(&self, since: &Snapshot, limits: &ChangeLimits) -> Result<Changes, Failure> {
+        self.check_open()?;
+        let (since, limits) = (since.clone(), *limits);
+        self.on_files(&CancellationToken::new(), move |files| {
+            Ok(transfer::changed(files, &since, &limits))
+        })
+        .await
+    }
+
+    async fn get(&self, path: &str) -> Result<ByteStream, Failure> {
+        self.check_open()?;
+        let path = path.to_owned();
+        let cancel = CancellationToken::new();
+        let file = self
+            .on_files(&cancel, move |files| files.open_file(&path))
+            .await?;
+        Ok(transfer::stream(file))
+    }
+
     async fn close(&self) {
         self.closed.cancel();
         self.keeper.end();
         self.keeper.ended().await;
     }
+}
 
-    fn root(&self) -> &Path {
-        &self.root
+impl Drop for HostSandbox {
+    fn drop(&mut self) {
+        // Whoever serves programs inside holds a clone.
+        self.closed.cancel();
     }
 }
 

@@ -40,7 +40,7 @@ impl Language {
     }
 
     /// What a file of it is called.
-    pub(crate) fn file_name(self) -> &'static str {
+    pub fn file_name(self) -> &'static str {
         match self {
             Self::Python => "main.py",
             Self::Bash => "main.sh",
@@ -49,7 +49,7 @@ impl Language {
     }
 
     /// The variable that names directories to import from, if it has one.
-    pub(crate) fn import_path_variable(self) -> Option<&'static str> {
+    pub fn import_path_variable(self) -> Option<&'static str> {
         match self {
             Self::Python => Some("PYTHONPATH"),
             Self::Bash => None,

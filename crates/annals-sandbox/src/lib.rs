@@ -1,8 +1,9 @@
-//! Side effects behind walls: commands, files and code as data.
+//! Isolated side effects: commands, files and code as data.
 //!
 //! Start at [`ops`]: what may be asked and what comes back. A [`Sandbox`] performs operations, a [`Backend`]
 //! opens sandboxes, a [`Registry`] knows backends by name, a [`Target`] opens one on first need. [`streams`]
-//! order operations. [`local`] isolates with the kernel's own walls, [`trusted_host`] has none.
+//! order operations. Files go in and out as [`tree`]s, programs inside ask through a [`context`] service. [`local`]
+//! isolates with the kernel's own layers, [`trusted_host`] not at all.
 //!
 //! This crate knows nothing of conversations, tools or models.
 
@@ -15,16 +16,15 @@ pub mod language;
 pub mod limits;
 pub mod spec;
 
+pub mod context;
 pub mod registry;
 pub mod sandbox;
 pub mod streams;
 pub mod target;
+pub mod tree;
 
-#[cfg_attr(
-    not(feature = "local"),
-    allow(dead_code, reason = "only backends on this machine use all of it")
-)]
-pub mod files;
+#[cfg(feature = "local")]
+mod files;
 
 #[cfg(feature = "local")]
 pub mod facts;
@@ -39,7 +39,13 @@ pub mod launcher;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(feature = "local")]
+mod own_directories;
+#[cfg(feature = "local")]
+mod owners;
+#[cfg(feature = "local")]
 mod process;
+#[cfg(feature = "local")]
+mod transfer;
 #[cfg(feature = "local")]
 pub mod trusted_host;
 
@@ -47,6 +53,7 @@ pub mod trusted_host;
 pub mod testing;
 
 pub use capture::Captured;
+pub use context::{ContextError, ContextService, Fetched};
 pub use failure::{Failure, FailureKind};
 pub use language::{Language, UnknownLanguage};
 pub use limits::Limits;
@@ -57,9 +64,12 @@ pub use ops::{
     FileEntries, FileEntry, FileWriteResult, FilesExists, FilesList, FilesRead, FilesWrite, Op, OpResult,
 };
 pub use registry::{Registry, UnknownBackend};
-pub use sandbox::{Backend, Capabilities, OpenError, Sandbox, SandboxExt};
-pub use spec::{Bind, Isolation, Layer, SandboxSpec};
+pub use sandbox::{Backend, Capabilities, LocalTree, OpenError, Opening, Sandbox, SandboxExt};
+pub use spec::{Isolation, Layer, SandboxName, SandboxSpec};
 pub use streams::{Event, Pending, Stream, StreamClosed};
 pub use target::Target;
+pub use tree::{
+    ByteStream, ChangeLimits, Changes, Digest, Manifest, Snapshot, TreeFile, TreePut, TreeSource,
+};
 #[cfg(feature = "local")]
 pub use trusted_host::TrustedHost;

@@ -1,24 +1,30 @@
-//! The default backend: processes of this machine behind all the walls the kernel has.
+//! The default backend: processes of this machine, isolated by all the layers the kernel has.
 //!
-//! What each wall is for, and what none of them holds, is in `docs/sandbox.md`.
+//! What each layer is for, and what none of them holds, is in `docs/sandbox.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use annals_files::Links;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::files::Workspace;
+use crate::context::{self, ContextService, server};
+use crate::files::FileOps;
 use crate::host::{self, HostSandbox};
 use crate::interpreters;
 use crate::language::Language;
+use crate::own_directories;
+use crate::owners::Claim;
 use crate::process::cgroup::{self, Group};
 use crate::process::client::{self, KeeperHandle};
-use crate::process::wire::{OpenRequest, Opened, Refusal};
-use crate::sandbox::{Backend, Capabilities, OpenError, Sandbox};
+use crate::process::wire::OpenRequest;
+use crate::sandbox::{Backend, Capabilities, LocalTree, OpenError, Opening, Sandbox};
 use crate::spec::{Layer, SandboxSpec};
 
 /// Where the workspace appears inside: says nothing about the host.
@@ -27,14 +33,33 @@ pub const WORKSPACE: &str = "/workspace";
 /// The identity of a sandbox that root opened, as the host sees it.
 const NOBODY: u32 = 65534;
 
+/// A directory or file of this machine and where it appears inside, read-only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bind {
+    pub(crate) host: PathBuf,
+    pub(crate) inside: PathBuf,
+}
+
 /// Isolated processes of this machine.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Local;
+#[derive(Debug, Default, Clone)]
+pub struct Local {
+    read_only: Vec<Bind>,
+}
 
 impl Local {
     /// The backend; it holds nothing.
     pub fn new() -> Self {
-        Self
+        Self::default()
+    }
+
+    /// Shows a directory or file of this machine in every sandbox, at the absolute path `inside`, read-only.
+    #[must_use]
+    pub fn read_only(mut self, host: impl Into<PathBuf>, inside: impl Into<PathBuf>) -> Self {
+        self.read_only.push(Bind {
+            host: host.into(),
+            inside: inside.into(),
+        });
+        self
     }
 }
 
@@ -44,20 +69,21 @@ impl Backend for Local {
         "local"
     }
 
-    async fn open(&self, spec: SandboxSpec) -> Result<Arc<dyn Sandbox>, OpenError> {
-        let layers = spec.isolation.layers();
-        let walls = Walls {
-            layers,
+    async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
+        let isolated = Isolated {
+            layers: opening.spec.isolation.layers(),
             limited: Limited::Yes,
+            read_only: self.read_only.clone(),
         };
-        open(spec, walls).await
+        open(opening, isolated).await
     }
 }
 
-/// Which walls a backend asks for.
-pub(crate) struct Walls {
-    pub(crate) layers: std::collections::BTreeSet<Layer>,
+/// How a backend of this machine isolates.
+pub(crate) struct Isolated {
+    pub(crate) layers: BTreeSet<Layer>,
     pub(crate) limited: Limited,
+    pub(crate) read_only: Vec<Bind>,
 }
 
 /// Whether resource limits are set.
@@ -67,54 +93,69 @@ pub(crate) enum Limited {
     No,
 }
 
-pub(crate) async fn open(spec: SandboxSpec, walls: Walls) -> Result<Arc<dyn Sandbox>, OpenError> {
-    let prepared = tokio::task::spawn_blocking(move || prepare(spec, walls)).await;
+pub(crate) async fn open(opening: Opening, isolated: Isolated) -> Result<Arc<dyn Sandbox>, OpenError> {
+    let closed = CancellationToken::new();
+    let claim = Claim::enter(&opening.spec.name, &closed)?;
+    let context = opening.context.clone();
+    let prepared = tokio::task::spawn_blocking(move || prepare(opening, isolated)).await;
     let prepared = prepared.map_err(|error| OpenError::Launcher {
         reason: error.to_string(),
     })??;
-    Ok(Arc::new(prepared.into_sandbox()?))
+    Ok(Arc::new(prepared.into_sandbox(claim, closed, context)?))
 }
 
 /// Everything blocking that opening takes is done.
 struct Prepared {
     spec: SandboxSpec,
-    root: PathBuf,
-    workspace: Workspace,
-    socket: std::os::unix::net::UnixStream,
-    layers: std::collections::BTreeSet<Layer>,
-    scratch: PathBuf,
+    files: FileOps,
+    own_directory: Option<TempDir>,
+    opened: client::Built,
 }
 
-fn prepare(spec: SandboxSpec, walls: Walls) -> Result<Prepared, OpenError> {
+fn prepare(opening: Opening, isolated: Isolated) -> Result<Prepared, OpenError> {
+    let Opening { spec, local, context } = opening;
     let refused = |error: io::Error| OpenError::Workspace {
-        path: spec.workspace.clone(),
         reason: error.to_string(),
     };
-    let root = std::fs::canonicalize(&spec.workspace).map_err(refused)?;
-    let has_own_root = walls.layers.contains(&Layer::Mount);
-    let inside = if has_own_root {
+    check(&spec, &isolated.read_only)?;
+    let own_directory = match &local {
+        Some(tree) => std::fs::create_dir_all(tree.directory()).map(|()| None),
+        None => own_directories::make().map(Some),
+    };
+    let own_directory = own_directory.map_err(refused)?;
+    let root = own_directory
+        .as_ref()
+        .map(TempDir::path)
+        .or(local.as_ref().map(LocalTree::directory))
+        .unwrap_or(Path::new("."));
+    let root = std::fs::canonicalize(root).map_err(refused)?;
+    let inside = if isolated.layers.contains(&Layer::Mount) {
         PathBuf::from(WORKSPACE)
     } else {
         root.clone()
     };
-    let workspace = Workspace::open(&root, &inside, spec.writable_subdirs.clone()).map_err(refused)?;
-    check(&spec, &root)?;
+    let writable: Option<Vec<PathBuf>> = spec
+        .writable_subdirs
+        .as_ref()
+        .map(|subdirs| subdirs.iter().map(PathBuf::from).collect());
+    let files = FileOps::open(&root, &inside, writable.clone()).map_err(refused)?;
+    make_writable(&files, writable.iter().flatten())?;
 
-    let mut layers = walls.layers;
+    let mut layers = isolated.layers;
     let (group, entries) = make_group(&mut layers, &spec)?;
     let prefixes = interpreters::all()
         .flat_map(|interpreter| interpreter.prefixes.iter().cloned())
         .collect();
     let request = OpenRequest {
-        workspace: root.clone(),
+        workspace: root,
         inside,
-        owner: workspace.owner(),
-        writable_subdirs: spec.writable_subdirs.clone(),
-        read_only: spec.read_only.clone(),
-        sockets: spec.sockets.clone(),
+        owner: files.root.owner(),
+        writable_subdirs: writable,
+        read_only: isolated.read_only,
+        has_context: context.is_some(),
         prefixes,
         layers,
-        limits: (walls.limited == Limited::Yes).then(|| spec.limits.clone()),
+        limits: (isolated.limited == Limited::Yes).then(|| spec.limits.clone()),
         cgroups: group
             .as_ref()
             .map(|group| group.directories().to_vec())
@@ -123,30 +164,18 @@ fn prepare(spec: SandboxSpec, walls: Walls) -> Result<Prepared, OpenError> {
     let asked = client::ask_to_open(request, &entries)?;
     // The launcher has heard of them and removes them when the sandbox has ended.
     group.map(Group::into_directories);
-    match asked.answer()? {
-        (Opened::Ready { layers, scratch }, socket) => Ok(Prepared {
-            spec,
-            root,
-            workspace,
-            socket,
-            layers,
-            scratch,
-        }),
-        (
-            Opened::Refused(Refusal {
-                layer: Some(layer),
-                reason,
-            }),
-            _,
-        ) => Err(OpenError::LayerMissing { layer, reason }),
-        (Opened::Refused(Refusal { layer: None, reason }), _) => Err(OpenError::Spec { reason }),
-    }
+    Ok(Prepared {
+        spec,
+        files,
+        own_directory,
+        opened: asked.answer()?,
+    })
 }
 
 /// What can be said about a spec without building anything.
-fn check(spec: &SandboxSpec, root: &Path) -> Result<(), OpenError> {
+fn check(spec: &SandboxSpec, read_only: &[Bind]) -> Result<(), OpenError> {
     let wrong = |reason: String| Err(OpenError::Spec { reason });
-    for bind in spec.read_only.iter().chain(&spec.sockets) {
+    for bind in read_only {
         if !bind.inside.is_absolute() || bind.inside.components().any(|part| part.as_os_str() == "..") {
             return wrong(format!(
                 "`{}` must be an absolute path inside",
@@ -158,22 +187,30 @@ fn check(spec: &SandboxSpec, root: &Path) -> Result<(), OpenError> {
         }
     }
     for subdir in spec.writable_subdirs.iter().flatten() {
-        let plain = subdir
-            .components()
-            .all(|part| matches!(part, std::path::Component::Normal(_)));
-        if !plain || !root.join(subdir).is_dir() {
-            return wrong(format!(
-                "`{}` must be a directory below the workspace",
-                subdir.display()
-            ));
+        let mut parts = Path::new(subdir).components();
+        let is_plain = parts.all(|part| matches!(part, std::path::Component::Normal(_)));
+        if subdir.is_empty() || !is_plain {
+            return wrong(format!("`{subdir}` must be a relative path below the workspace"));
         }
+    }
+    Ok(())
+}
+
+fn make_writable<'d>(files: &FileOps, subdirs: impl Iterator<Item = &'d PathBuf>) -> Result<(), OpenError> {
+    for subdir in subdirs {
+        files
+            .root
+            .make_dir(subdir, Links::Never)
+            .map_err(|errno| OpenError::Workspace {
+                reason: format!("`{}`: {}", subdir.display(), io::Error::from(errno)),
+            })?;
     }
     Ok(())
 }
 
 /// Cgroups are used where the machine grants them; where not, the layer is taken off the list.
 fn make_group(
-    layers: &mut std::collections::BTreeSet<Layer>,
+    layers: &mut BTreeSet<Layer>,
     spec: &SandboxSpec,
 ) -> Result<(Option<Group>, Vec<OwnedFd>), OpenError> {
     if !layers.contains(&Layer::Cgroup) {
@@ -191,33 +228,50 @@ fn make_group(
 }
 
 impl Prepared {
-    fn into_sandbox(self) -> Result<HostSandbox, OpenError> {
-        let keeper = KeeperHandle::new(self.socket).map_err(|error| OpenError::Launcher {
+    fn into_sandbox(
+        self,
+        claim: Claim,
+        closed: CancellationToken,
+        context: Option<Arc<dyn ContextService>>,
+    ) -> Result<HostSandbox, OpenError> {
+        let failed = |error: io::Error| OpenError::Launcher {
             reason: error.to_string(),
-        })?;
-        let isolated = self.layers.contains(&Layer::Mount);
-        let becomes_nobody =
-            rustix::process::geteuid().is_root() && self.layers.contains(&Layer::UnprivilegedUid);
-        let programs = host::programs();
-        let capabilities = Capabilities {
-            workspace: self.workspace.inside().to_owned(),
-            languages: programs.keys().copied().collect(),
-            layers: self.layers,
         };
-        let mut env = if isolated {
-            isolated_env(&self.scratch)
+        let client::Built {
+            socket,
+            layers,
+            scratch,
+            context: inside,
+        } = self.opened;
+        let keeper = KeeperHandle::new(socket).map_err(failed)?;
+        let mut env = if layers.contains(&Layer::Mount) {
+            isolated_env(&scratch)
         } else {
-            host_env(&self.scratch)
+            host_env(&scratch)
         };
+        if let (Some((folder, listener)), Some(service)) = (inside, context) {
+            server::serve(listener, service, closed.clone()).map_err(failed)?;
+            add_context(&folder, &mut env);
+        }
         env.extend(self.spec.env.clone());
+        let programs = host::programs();
         let shell = programs
             .get(&Language::Bash)
             .cloned()
             .unwrap_or_else(|| PathBuf::from("/bin/sh"));
+        let becomes_nobody = rustix::process::geteuid().is_root() && layers.contains(&Layer::UnprivilegedUid);
+        let capabilities = Capabilities {
+            workspace: self.files.inside().to_owned(),
+            works_in_place: self.own_directory.is_none(),
+            read_only_parts: layers.contains(&Layer::Mount) || layers.contains(&Layer::Landlock),
+            languages: programs.keys().copied().collect(),
+            layers,
+        };
         Ok(HostSandbox {
             spec: self.spec,
-            root: self.root,
-            workspace: Arc::new(self.workspace),
+            files: Arc::new(self.files),
+            _own_directory: self.own_directory,
+            _claim: claim,
             keeper,
             capabilities,
             env,
@@ -225,9 +279,20 @@ impl Prepared {
             shell,
             pipe_owner: becomes_nobody.then_some(NOBODY),
             file_slots: HostSandbox::file_slots(),
-            closed: CancellationToken::new(),
+            closed,
         })
     }
+}
+
+/// The variables by which programs find the context service in `folder`.
+fn add_context(folder: &Path, env: &mut BTreeMap<String, String>) {
+    let path = env.get("PATH").cloned().unwrap_or_default();
+    env.extend(context::environment(&folder.to_string_lossy(), &path));
+    let socket = folder.join(context::SOCKET);
+    env.insert(
+        "ANNALS_CTX_SOCKET".to_owned(),
+        socket.to_string_lossy().into_owned(),
+    );
 }
 
 /// `PATH`, `HOME`, `LANG`, and that Python leaves no caches among the user's files; nothing of the host.

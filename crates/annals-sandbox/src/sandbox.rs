@@ -1,18 +1,25 @@
 //! The two ports: a sandbox performs operations, a backend opens sandboxes.
+//!
+//! Neither knows a host file system. Files go in and out by manifest and digest ([`crate::tree`]), programs inside ask
+//! their conversation through [`ContextService`], and a sandbox is named, not placed ([`crate::spec::SandboxName`]).
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+#[cfg(feature = "local")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::context::ContextService;
 use crate::failure::Failure;
 use crate::language::Language;
 use crate::ops::{Op, OpResult};
 use crate::spec::{Layer, SandboxSpec};
 use crate::streams::Stream;
+use crate::tree::{ByteStream, ChangeLimits, Changes, Manifest, Snapshot, TreePut, TreeSource};
 
 /// A place where operations happen.
 ///
@@ -21,7 +28,8 @@ use crate::streams::Stream;
 /// - Whatever a command started is dead when `dispatch` returns, also on timeout and cancel, and also when the
 ///   returned future is dropped.
 /// - A path that leads out of the workspace is a `path_violation`, never an access.
-/// - After `close` every `dispatch` fails with `sandbox_closed`; closing twice is harmless.
+/// - No file is held in memory because a path named it: reads are bounded, and [`get`](Self::get) streams.
+/// - After `close` everything fails with `sandbox_closed`; closing twice is harmless.
 #[async_trait]
 pub trait Sandbox: Send + Sync {
     /// Performs one operation.
@@ -30,11 +38,21 @@ pub trait Sandbox: Send + Sync {
     /// What this sandbox can do and how well it holds.
     fn capabilities(&self) -> Capabilities;
 
-    /// Ends everything that runs inside and frees what it holds; files in the workspace stay.
-    async fn close(&self);
+    /// Makes sure that every file of the manifest lies in the workspace with exactly these bytes. Files that it does
+    /// not name are left alone.
+    async fn put_tree(&self, manifest: &Manifest, source: &dyn TreeSource) -> Result<TreePut, Failure>;
 
-    /// The workspace's directory on the host.
-    fn root(&self) -> &Path;
+    /// The state of the workspace now, to ask for [`changed`](Self::changed) later.
+    async fn snapshot(&self) -> Result<Snapshot, Failure>;
+
+    /// Which files changed since `since`, with their digests.
+    async fn changed(&self, since: &Snapshot, limits: &ChangeLimits) -> Result<Changes, Failure>;
+
+    /// The content of one regular file, as a stream.
+    async fn get(&self, path: &str) -> Result<ByteStream, Failure>;
+
+    /// Ends everything that runs inside and frees what it holds. Files of a workspace that the caller placed stay.
+    async fn close(&self);
 }
 
 /// What a sandbox can do and how well it holds.
@@ -42,9 +60,13 @@ pub trait Sandbox: Send + Sync {
 pub struct Capabilities {
     /// Where the workspace appears inside.
     pub workspace: PathBuf,
+    /// Whether the workspace is the caller's own directory, so that nothing has to travel.
+    pub works_in_place: bool,
+    /// Whether [`SandboxSpec::writable_subdirs`] is enforced.
+    pub read_only_parts: bool,
     /// Languages whose code it runs.
     pub languages: Vec<Language>,
-    /// The walls that stand.
+    /// The isolation layers that are in force.
     pub layers: BTreeSet<Layer>,
 }
 
@@ -55,17 +77,69 @@ pub trait Backend: Send + Sync {
     fn name(&self) -> &str;
 
     /// Opens a sandbox; it lives until closed or dropped.
-    async fn open(&self, spec: SandboxSpec) -> Result<Arc<dyn Sandbox>, OpenError>;
+    async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError>;
+}
+
+/// What a sandbox is opened with: its spec, and what cannot be written down.
+#[derive(Clone)]
+pub struct Opening {
+    /// What it is made of.
+    pub spec: SandboxSpec,
+    /// A workspace that lies on this machine already.
+    pub local: Option<LocalTree>,
+    /// Who answers programs inside, if anybody does.
+    pub context: Option<Arc<dyn ContextService>>,
+}
+
+impl Opening {
+    /// An empty workspace of its own, and nobody to ask.
+    pub fn new(spec: SandboxSpec) -> Self {
+        Self {
+            spec,
+            local: None,
+            context: None,
+        }
+    }
+
+    /// On a tree of this machine.
+    #[must_use]
+    pub fn local(mut self, tree: LocalTree) -> Self {
+        self.local = Some(tree);
+        self
+    }
+
+    /// With somebody who answers programs inside.
+    #[must_use]
+    pub fn context(mut self, service: Arc<dyn ContextService>) -> Self {
+        self.context = Some(service);
+        self
+    }
+}
+
+/// A workspace in a directory of this machine. A backend on this machine works in it, which costs nothing; any other
+/// takes no notice ([`Capabilities::works_in_place`]), and its caller brings the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalTree(PathBuf);
+
+impl LocalTree {
+    /// The tree in this directory, which is made if it is missing.
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Self(directory.into())
+    }
+
+    #[cfg(feature = "local")]
+    pub(crate) fn directory(&self) -> &Path {
+        &self.0
+    }
 }
 
 /// Why a sandbox could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The workspace is not a directory that can be used.
-    #[error("workspace `{}` cannot be used: {reason}; create the directory first", path.display())]
+    #[error("the workspace cannot be used: {reason}")]
     Workspace {
-        /// The directory asked for.
-        path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
@@ -75,13 +149,13 @@ pub enum OpenError {
         /// What is wrong, with the value in it.
         reason: String,
     },
-    /// The machine lacks a wall.
+    /// The machine lacks a layer.
     #[error(
         "isolation layer `{layer}` is not available: {reason}; provide it, or ask for weaker isolation by name \
          (without `{layer}`)"
     )]
     LayerMissing {
-        /// The wall.
+        /// The layer.
         layer: Layer,
         /// What the machine said.
         reason: String,
@@ -91,6 +165,16 @@ pub enum OpenError {
     Launcher {
         /// What happened.
         reason: String,
+    },
+    /// A later owner of the conversation has a sandbox: this one's is not opened any more.
+    #[error(
+        "sandbox `{name}` belongs to a later owner of the conversation (token {newer}); open the conversation again"
+    )]
+    Fenced {
+        /// The sandbox asked for.
+        name: String,
+        /// The token that has it.
+        newer: u64,
     },
 }
 

@@ -1,74 +1,72 @@
-//! What a sandbox is made of: its workspace, what else it sees, its limits, and how thick its walls are.
+//! What a sandbox is made of: whose it is, what it may write, its limits, and which layers isolate it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
 
-/// Everything a backend needs to open a sandbox.
+/// Everything that can be written down of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxSpec {
-    /// Directory of the host that becomes the working directory inside; the only writable place but `/tmp`.
-    pub workspace: PathBuf,
-    /// Directories and files of the host that also appear inside, read-only.
+    /// Whose it is.
+    pub name: SandboxName,
+    /// If given, the workspace is read-only but for these directories below it, which are made if they are missing.
     #[serde(default)]
-    pub read_only: Vec<Bind>,
-    /// If given, the workspace is read-only but for these directories below it (relative paths).
-    #[serde(default)]
-    pub writable_subdirs: Option<Vec<PathBuf>>,
+    pub writable_subdirs: Option<Vec<String>>,
     /// Added to the environment of every command.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Bounds on every command.
     #[serde(default)]
     pub limits: Limits,
-    /// Unix sockets of the host that can be connected to from inside.
-    #[serde(default)]
-    pub sockets: Vec<Bind>,
-    /// How thick the walls are.
+    /// Which layers isolate it.
     #[serde(default)]
     pub isolation: Isolation,
 }
 
 impl SandboxSpec {
-    /// A sandbox around this directory, fully isolated, all else by default.
-    pub fn new(workspace: impl Into<PathBuf>) -> Self {
+    /// A sandbox of this name, fully isolated, all else by default.
+    pub fn new(name: SandboxName) -> Self {
         Self {
-            workspace: workspace.into(),
-            read_only: Vec::new(),
+            name,
             writable_subdirs: None,
             env: BTreeMap::new(),
             limits: Limits::default(),
-            sockets: Vec::new(),
             isolation: Isolation::Full,
         }
     }
 }
 
-/// A place of the host and where it appears inside.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bind {
-    /// Path on the host.
-    pub host: PathBuf,
-    /// Absolute path inside.
-    pub inside: PathBuf,
+/// Names a sandbox: the conversation it belongs to, and the fencing token of the owner that opened it. An owner that
+/// takes the conversation over has a larger token, and its sandbox replaces those of smaller ones.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SandboxName {
+    /// The conversation, told apart from all others.
+    pub conversation: String,
+    /// The owner's fencing token.
+    pub token: u64,
 }
 
-impl Bind {
-    /// `host` appears at `inside`.
-    pub fn new(host: impl Into<PathBuf>, inside: impl Into<PathBuf>) -> Self {
+impl SandboxName {
+    /// The sandbox of this conversation under this token.
+    pub fn new(conversation: impl Into<String>, token: u64) -> Self {
         Self {
-            host: host.into(),
-            inside: inside.into(),
+            conversation: conversation.into(),
+            token,
         }
     }
 }
 
-/// How thick the walls are.
+impl fmt::Display for SandboxName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.conversation, self.token)
+    }
+}
+
+/// Which layers isolate a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
@@ -92,7 +90,7 @@ impl Isolation {
     }
 }
 
-/// One wall.
+/// One isolation layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {

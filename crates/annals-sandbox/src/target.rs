@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use crate::sandbox::{Backend, OpenError, Sandbox};
+use crate::sandbox::{Backend, LocalTree, OpenError, Opening, Sandbox};
 use crate::spec::SandboxSpec;
 
-/// A backend and a spec; the sandbox opens when somebody first needs it.
+/// A backend, a spec and a workspace; the sandbox opens when somebody first needs it.
 ///
 /// Concurrent first needs share one opening. An opening that fails is tried again at the next need.
 pub struct Target {
     backend: Arc<dyn Backend>,
     spec: SandboxSpec,
+    local: Option<LocalTree>,
     opened: OnceCell<Arc<dyn Sandbox>>,
 }
 
@@ -22,14 +23,22 @@ impl Target {
         Self {
             backend,
             spec,
+            local: None,
             opened: OnceCell::new(),
         }
+    }
+
+    /// On a tree of this machine, for backends that can work in it.
+    #[must_use]
+    pub fn local(mut self, tree: LocalTree) -> Self {
+        self.local = Some(tree);
+        self
     }
 
     /// The sandbox, opened now if it was not.
     pub async fn sandbox(&self) -> Result<Arc<dyn Sandbox>, OpenError> {
         self.opened
-            .get_or_try_init(|| self.open_another(self.spec.clone()))
+            .get_or_try_init(|| self.backend.open(self.opening()))
             .await
             .cloned()
     }
@@ -39,24 +48,24 @@ impl Target {
         self.opened.get().cloned()
     }
 
-    /// The backend's name.
+    /// The backend's name, for people.
     pub fn backend_name(&self) -> &str {
         self.backend.name()
     }
 
-    /// What the sandbox is, or will be, made of.
-    pub fn spec(&self) -> &SandboxSpec {
-        &self.spec
+    /// What the session's sandbox is opened with; a call that may do less changes its copy and opens
+    /// [another](Self::open_another).
+    pub fn opening(&self) -> Opening {
+        Opening {
+            spec: self.spec.clone(),
+            local: self.local.clone(),
+            context: None,
+        }
     }
 
-    /// Another sandbox of the same backend with walls of its own, for one call that may do less than the session.
-    /// It lives until closed or dropped. A conversation that had no file so far gets its folder now.
-    pub async fn open_another(&self, spec: SandboxSpec) -> Result<Arc<dyn Sandbox>, OpenError> {
-        std::fs::create_dir_all(&spec.workspace).map_err(|error| OpenError::Workspace {
-            path: spec.workspace.clone(),
-            reason: error.to_string(),
-        })?;
-        self.backend.open(spec).await
+    /// Another sandbox of the same backend, for one call. It lives until closed or dropped.
+    pub async fn open_another(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
+        self.backend.open(opening).await
     }
 
     /// Closes the sandbox if it was opened.

@@ -1,13 +1,12 @@
-//! The backend without walls: commands run as the user who runs Annals. Never the default, and only under its name.
+//! The backend without isolation: commands run as the user who runs Annals. Never the default, and only under its name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::local::{self, Limited, Walls};
-use crate::sandbox::{Backend, OpenError, Sandbox};
-use crate::spec::SandboxSpec;
+use crate::local::{self, Isolated, Limited};
+use crate::sandbox::{Backend, OpenError, Opening, Sandbox};
 
 /// Processes of this machine with the rights of the user. File operations still stay in the workspace, trees still
 /// die with their call, and the environment is still empty but for what is named.
@@ -27,14 +26,12 @@ impl Backend for TrustedHost {
         "trusted-host"
     }
 
-    async fn open(&self, spec: SandboxSpec) -> Result<Arc<dyn Sandbox>, OpenError> {
-        local::open(
-            spec,
-            Walls {
-                layers: BTreeSet::new(),
-                limited: Limited::No,
-            },
-        )
-        .await
+    async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
+        let isolated = Isolated {
+            layers: BTreeSet::new(),
+            limited: Limited::No,
+            read_only: Vec::new(),
+        };
+        local::open(opening, isolated).await
     }
 }

@@ -1,17 +1,15 @@
 //! What only a backend on this machine can show: nothing is left behind, whatever ends it, and the spec is kept.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixListener;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use annals_requirements::{Requirement, met};
 use annals_sandbox::facts::Facts;
 use annals_sandbox::{
-    Backend, Bind, CommandResult, CommandRun, FailureKind, FilesRead, FilesWrite, Isolation, Language, Layer,
-    Local, Op, OpResult, OpenError, Sandbox, SandboxSpec,
+    Backend, CommandResult, CommandRun, FailureKind, FilesRead, FilesWrite, Isolation, Language, Layer,
+    Local, LocalTree, Op, OpResult, OpenError, Opening, Sandbox, SandboxName, SandboxSpec,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -20,8 +18,15 @@ annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
 /// Set in a process that a test starts from its own executable.
 const ROLE: &str = "ANNALS_TEST_ROLE";
 
-async fn open(spec: SandboxSpec) -> Arc<dyn Sandbox> {
-    Local::new().open(spec).await.expect("the sandbox opens")
+/// A sandbox that works in this directory.
+fn at(directory: impl AsRef<Path>) -> Opening {
+    let directory = directory.as_ref();
+    let name = SandboxName::new(directory.display().to_string(), 1);
+    Opening::new(SandboxSpec::new(name)).local(LocalTree::at(directory))
+}
+
+async fn open(opening: Opening) -> Arc<dyn Sandbox> {
+    Local::new().open(opening).await.expect("the sandbox opens")
 }
 
 async fn run(sandbox: &Arc<dyn Sandbox>, op: CommandRun) -> CommandResult {
@@ -102,7 +107,7 @@ fn two_hundred_sandboxes_at_once_finish_and_leave_no_process_and_no_cgroup() {
             let workspace = directory.path().join(n.to_string());
             async move {
                 fs::create_dir(&workspace).unwrap();
-                let sandbox = open(SandboxSpec::new(&workspace)).await;
+                let sandbox = open(at(&workspace)).await;
                 let result = run(
                     &sandbox,
                     CommandRun::argv(["touch".to_owned(), format!("made-{n}")]),
@@ -168,7 +173,7 @@ fn everything_dies_when_annals_is_killed() {
     if has_role("killed") {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         return runtime.block_on(async {
-            let sandbox = open(SandboxSpec::new(std::env::var("WORKSPACE").unwrap())).await;
+            let sandbox = open(at(std::env::var("WORKSPACE").unwrap())).await;
             shell(
                 &sandbox,
                 "setsid flock lock -c 'touch held; sleep 300' & flock other -c 'sleep 300'",
@@ -202,7 +207,7 @@ async fn a_command_gets_no_descriptor_but_the_three_streams() {
     let leaked = fs::File::open("/etc/hostname").unwrap();
     rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let sandbox = open(SandboxSpec::new(directory.path())).await;
+    let sandbox = open(at(directory.path())).await;
     // The fourth is the listing's own.
     assert_eq!(
         shell(&sandbox, "ls /proc/self/fd | wc -l").await.stdout.text(),
@@ -228,7 +233,7 @@ async fn a_hard_link_to_a_file_outside_is_refused() {
     fs::create_dir(&workspace).unwrap();
     fs::write(directory.path().join("outside"), "secret").unwrap();
     fs::hard_link(directory.path().join("outside"), workspace.join("link")).unwrap();
-    let sandbox = open(SandboxSpec::new(&workspace)).await;
+    let sandbox = open(at(&workspace)).await;
     let cancel = CancellationToken::new();
     let read = sandbox
         .dispatch(Op::FilesRead(FilesRead::text("link")), &cancel)
@@ -252,9 +257,9 @@ async fn only_the_named_directories_are_writable() {
         fs::create_dir_all(directory.path().join(name)).unwrap();
     }
     fs::write(directory.path().join("turn_1/files/old"), "old").unwrap();
-    let mut spec = SandboxSpec::new(directory.path());
-    spec.writable_subdirs = Some(vec!["turn_2/files".into()]);
-    let sandbox = open(spec).await;
+    let mut opening = at(directory.path());
+    opening.spec.writable_subdirs = Some(vec!["turn_2/files".into()]);
+    let sandbox = open(opening).await;
     let result = shell(
         &sandbox,
         "cat turn_1/files/old; echo new > turn_2/files/new && echo wrote; \
@@ -287,62 +292,58 @@ async fn a_planted_link_does_not_become_a_writable_directory() {
     fs::create_dir_all(directory.path().join("outside")).unwrap();
     fs::create_dir(&workspace).unwrap();
     std::os::unix::fs::symlink("../outside", workspace.join("files")).unwrap();
-    let mut spec = SandboxSpec::new(&workspace);
-    spec.writable_subdirs = Some(vec!["files".into()]);
+    let mut opening = at(&workspace);
+    opening.spec.writable_subdirs = Some(vec!["files".into()]);
     assert!(matches!(
-        Local::new().open(spec).await,
-        Err(OpenError::Spec { .. })
+        Local::new().open(opening).await,
+        Err(OpenError::Workspace { .. })
     ));
 }
 
 #[tokio::test]
-async fn a_bound_directory_is_readable_and_a_bound_socket_answers() {
+async fn a_directory_that_the_backend_shows_is_readable() {
     let directory = tempfile::tempdir().unwrap();
-    let (workspace, shared) = (
-        directory.path().join("workspace"),
-        directory.path().join("shared"),
-    );
-    fs::create_dir(&workspace).unwrap();
+    let shared = directory.path().join("shared");
     fs::create_dir(&shared).unwrap();
     fs::write(shared.join("file"), "shared").unwrap();
-    let listener = UnixListener::bind(directory.path().join("socket")).unwrap();
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut line = String::new();
-        BufReader::new(stream.try_clone().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        stream.write_all(format!("heard {line}").as_bytes()).unwrap();
-    });
-    let mut spec = SandboxSpec::new(&workspace);
-    spec.read_only.push(Bind::new(&shared, "/given/shared"));
-    spec.sockets
-        .push(Bind::new(directory.path().join("socket"), "/given/context.sock"));
-    let sandbox = open(spec).await;
+    let backend = Local::new().read_only(&shared, "/given/shared");
+    let sandbox = backend
+        .open(at(directory.path().join("workspace")))
+        .await
+        .unwrap();
     let result = shell(
         &sandbox,
         "cat /given/shared/file; touch /given/shared/x || echo; ls /given",
     )
     .await;
-    assert_eq!(
-        result.stdout.text(),
-        "shared\ncontext.sock\nshared\n",
-        "{}",
-        result.stderr
-    );
-    if !met(Requirement::Python) {
-        return;
-    }
-    let talk = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/given/context.sock'); \
-                s.sendall(b'hello\\n'); print(s.recv(100).decode())";
-    let result = run(&sandbox, CommandRun::argv(["python3", "-c", talk])).await;
-    assert_eq!(result.stdout.text(), "heard hello\n\n", "{}", result.stderr);
+    assert_eq!(result.stdout.text(), "shared\nshared\n", "{}", result.stderr);
+}
+
+#[tokio::test]
+async fn files_stay_in_the_callers_directory_and_others_leave_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let workspace = directory.path().join("made/on/the/way");
+    let sandbox = open(at(&workspace)).await;
+    assert!(sandbox.capabilities().works_in_place);
+    shell(&sandbox, "echo stays > file").await;
+    sandbox.close().await;
+    assert_eq!(fs::read_to_string(workspace.join("file")).unwrap(), "stays\n");
+
+    let name = SandboxName::new("nobody-placed-it", 1);
+    let sandbox = open(Opening::new(SandboxSpec::new(name))).await;
+    assert!(!sandbox.capabilities().works_in_place);
+    shell(&sandbox, "echo goes > file").await;
+    drop(sandbox);
+    let own = format!("annals-workspace-{}-", std::process::id());
+    let left = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&own));
+    assert_eq!(left.count(), 0);
 }
 
 #[tokio::test]
 async fn gigabytes_of_output_do_not_grow_memory() {
     let directory = tempfile::tempdir().unwrap();
-    let sandbox = open(SandboxSpec::new(directory.path())).await;
+    let sandbox = open(at(directory.path())).await;
     let before = peak_memory_kib();
     let result = shell(&sandbox, "head -c 2000000000 /dev/zero").await;
     assert_eq!(result.stdout.total_bytes(), 2_000_000_000);
@@ -363,7 +364,7 @@ fn peak_memory_kib() -> u64 {
 #[tokio::test]
 async fn nothing_inside_names_the_host() {
     let directory = tempfile::tempdir().unwrap();
-    let sandbox = open(SandboxSpec::new(directory.path())).await;
+    let sandbox = open(at(directory.path())).await;
     let result = shell(
         &sandbox,
         "pwd; hostname; id -un; echo $HOME; env | cut -d= -f1 | sort | tr '\\n' ' '",
@@ -379,7 +380,7 @@ async fn nothing_inside_names_the_host() {
 async fn files_made_inside_belong_to_the_owner_of_the_workspace() {
     use std::os::unix::fs::MetadataExt;
     let directory = tempfile::tempdir().unwrap();
-    let sandbox = open(SandboxSpec::new(directory.path())).await;
+    let sandbox = open(at(directory.path())).await;
     shell(&sandbox, "echo x > made; mkdir dir").await;
     let owner = fs::metadata(directory.path()).unwrap().uid();
     for name in ["made", "dir"] {
@@ -397,9 +398,9 @@ async fn weaker_isolation_is_given_when_asked_for_by_name_and_says_so() {
         Layer::Cgroup,
         Layer::Uts,
     ] {
-        let mut spec = SandboxSpec::new(directory.path());
-        spec.isolation = Isolation::WithoutLayers(vec![gone]);
-        let sandbox = open(spec).await;
+        let mut opening = at(directory.path());
+        opening.spec.isolation = Isolation::WithoutLayers(vec![gone]);
+        let sandbox = open(opening).await;
         assert!(!sandbox.capabilities().layers.contains(&gone));
         assert_eq!(
             shell(&sandbox, "echo $((6*7))").await.stdout.text(),
@@ -416,7 +417,7 @@ fn a_missing_layer_is_named_and_refused() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         return runtime.block_on(async {
             let directory = tempfile::tempdir().unwrap();
-            match Local::new().open(SandboxSpec::new(directory.path())).await {
+            match Local::new().open(at(directory.path())).await {
                 Err(error @ OpenError::LayerMissing { .. }) => {
                     let text = error.to_string();
                     assert!(

@@ -10,7 +10,7 @@ use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
 use annals_core::time::Timestamp;
 use annals_figures::{Figure, full_or_quick};
 use annals_sandbox::interpreters::{self, Interpreter};
-use annals_sandbox::{Backend, Language, Local, SandboxSpec, Target, TrustedHost};
+use annals_sandbox::{Backend, Language, Local, LocalTree, SandboxName, SandboxSpec, Target, TrustedHost};
 use annals_store::{ArtifactStore, Workspace};
 use annals_tools::{ConversationCx, Tool, ToolCx, exec, execute};
 use serde_json::{Value, json};
@@ -50,7 +50,8 @@ impl Place {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let workspace = Workspace::open(folder.path().join("out")).expect("a workspace");
         let artifacts = ArtifactStore::open(folder.path().join("artifacts")).expect("a store");
-        let spec = SandboxSpec::new(workspace.root());
+        let spec = SandboxSpec::new(SandboxName::new("bench", 1));
+        let tree = LocalTree::at(workspace.root());
         let mut cx = ConversationCx::new(
             ConversationId::parse("c").expect("an id"),
             Scope::default(),
@@ -58,7 +59,7 @@ impl Place {
             Arc::new(workspace),
             artifacts,
         );
-        cx.sandbox = Some(Arc::new(Target::new(backend, spec)));
+        cx.sandbox = Some(Arc::new(Target::new(backend, spec).local(tree)));
         Place {
             cx: Arc::new(cx),
             _folder: folder,

@@ -1,6 +1,8 @@
 //! `annals read`: what a logical path names, byte for byte.
 
 use annals::core::path::{LineRange, RangedPath};
+use annals::futures::{StreamExt as _, TryStreamExt as _, stream};
+use annals::sandbox::ByteStream;
 use annals::tools::ConversationCx;
 use annals::tools::content::{self, ContentError};
 use tokio::io::AsyncWriteExt as _;
@@ -20,30 +22,56 @@ pub(crate) async fn run(args: ReadArgs, config: Config) -> Result<Ended, Failure
     let setup = Setup::open(config, Needs::NoModel).await?;
     let (id, timeline) = setup.timeline(&args.conversation).await?;
     let cx = setup.reading(id, timeline)?;
-    let mut bytes = Vec::new();
+    // All of them first: that a path names nothing should not come after half the output.
+    let mut bodies = Vec::new();
     for path in &paths {
-        bytes.extend(content(&cx, path).await?);
+        bodies.push(body(&cx, path).await?);
     }
+    let mut bytes = stream::iter(bodies).flatten().map_err(Failure::environment);
     match &args.output {
         Some(file) => {
-            output::write_file(file, async |out| Ok(out.write_all(&bytes).await?)).await?;
+            let copy = async |out: &mut tokio::io::BufWriter<tokio::fs::File>| {
+                while let Some(piece) = bytes.try_next().await? {
+                    out.write_all(&piece).await?;
+                }
+                Ok(())
+            };
+            output::write_file(file, copy).await?;
         }
-        None => paint::print_content(&bytes)?,
+        None => {
+            while let Some(piece) = bytes.try_next().await? {
+                paint::print_content(&piece)?;
+            }
+        }
     }
     Ok(Ended::Well)
+}
+
+/// What a path names, as a stream; of some lines, those.
+async fn body(cx: &ConversationCx, path: &RangedPath) -> Result<ByteStream, Failure> {
+    if path.lines.is_some() {
+        let bytes = content(cx, path).await?;
+        return Ok(stream::once(async { Ok(bytes.into()) }).boxed());
+    }
+    let opened = content::open(cx, &path.path, None).await;
+    Ok(opened.map_err(|error| failure(cx, &error))?.body)
+}
+
+fn failure(cx: &ConversationCx, error: &ContentError) -> Failure {
+    match error {
+        ContentError::Missing(_) => Failure::usage(format!(
+            "{error} in `{}`: see `annals timeline show {}`",
+            cx.conversation, cx.conversation
+        )),
+        _ => Failure::environment(error),
+    }
 }
 
 /// The bytes of a path, or of some of its lines.
 pub(crate) async fn content(cx: &ConversationCx, path: &RangedPath) -> Result<Vec<u8>, Failure> {
     let whole = content::whole(cx, &path.path, None)
         .await
-        .map_err(|error| match error {
-            ContentError::Missing(_) => Failure::usage(format!(
-                "{error} in `{}`: see `annals timeline show {}`",
-                cx.conversation, cx.conversation
-            )),
-            ContentError::Unavailable { .. } => Failure::environment(error),
-        })?;
+        .map_err(|error| failure(cx, &error))?;
     match path.lines {
         None => Ok(whole.bytes),
         Some(lines) => lines_of(&whole.bytes, lines)

@@ -1,8 +1,10 @@
 //! The side of Annals: asks the launcher for keepers, and keepers for commands.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::net::{UnixListener, UnixStream as StdUnixStream};
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +16,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{self, OpenRequest, Opened, Report, RunRequest, Step, ToLauncher};
+use super::wire::{self, OpenRequest, Opened, Refusal, Report, RunRequest, Step, ToLauncher};
 use crate::capture::Capture;
 use crate::facts::LayerFact;
 use crate::failure::{Failure, FailureKind};
@@ -22,6 +24,7 @@ use crate::launcher::{Helper, SANDBOX_ROLE};
 use crate::limits::Limits;
 use crate::ops::CommandResult;
 use crate::sandbox::OpenError;
+use crate::spec::Layer;
 
 /// How long a tree that was told to end may take; the kernel needs microseconds unless the machine is starved.
 const ENDING: Duration = Duration::from_secs(10);
@@ -94,14 +97,40 @@ pub(crate) fn ask_to_open(request: OpenRequest, cgroups: &[OwnedFd]) -> Result<A
     Ok(Asked(socket))
 }
 
+/// A sandbox that is ready for commands.
+pub(crate) struct Built {
+    pub(crate) socket: StdUnixStream,
+    /// The layers in force.
+    pub(crate) layers: BTreeSet<Layer>,
+    /// Private directory that programs may write to.
+    pub(crate) scratch: PathBuf,
+    /// Folder of the context service as programs see it, and its socket.
+    pub(crate) context: Option<(PathBuf, UnixListener)>,
+}
+
 impl Asked {
-    /// Waits until its walls stand, or are refused. Blocking.
-    pub(crate) fn answer(self) -> Result<(Opened, StdUnixStream), OpenError> {
+    /// Waits until the sandbox is built, or refused. Blocking.
+    pub(crate) fn answer(self) -> Result<Built, OpenError> {
         let answer = wire::receive(&self.0).map_err(launcher_failed)?;
-        let (opened, _) = answer.ok_or_else(|| OpenError::Launcher {
+        let (opened, fds) = answer.ok_or_else(|| OpenError::Launcher {
             reason: "the sandbox ended while it was being built".to_owned(),
         })?;
-        Ok((opened, self.0))
+        match opened {
+            Opened::Ready {
+                layers,
+                scratch,
+                context,
+            } => Ok(Built {
+                socket: self.0,
+                layers,
+                scratch,
+                context: context.zip(fds.into_iter().next().map(UnixListener::from)),
+            }),
+            Opened::Refused(Refusal { layer, reason }) => Err(match layer {
+                Some(layer) => OpenError::LayerMissing { layer, reason },
+                None => OpenError::Spec { reason },
+            }),
+        }
     }
 }
 

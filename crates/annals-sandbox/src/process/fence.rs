@@ -88,14 +88,12 @@ fn readable(request: &OpenRequest) -> Vec<PathBuf> {
         "/dev",
     ];
     let given = request.read_only.iter().map(|bind| bind.host.clone());
-    let sockets = request.sockets.iter().map(|bind| bind.host.clone());
     let own = [request.workspace.clone()];
     system
         .map(PathBuf::from)
         .into_iter()
         .chain(request.prefixes.clone())
         .chain(given)
-        .chain(sockets)
         .chain(own)
         .collect()
 }

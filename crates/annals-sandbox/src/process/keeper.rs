@@ -4,12 +4,13 @@
 //! when Annals closes its socket, also by dying.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::context::{self, ContextSocket};
 use super::fence::Fence;
 use super::identity::{self, HostProc};
 use super::sysfilter::SysFilter;
@@ -25,6 +26,8 @@ pub(super) struct Keeper {
     /// Whether each command becomes nobody by itself.
     pub(super) drops_late: bool,
     scratch: PathBuf,
+    /// Until Annals has it.
+    context: Option<ContextSocket>,
     sources: u64,
     /// Running inits and the private source file of each.
     running: Vec<(libc::pid_t, Option<PathBuf>)>,
@@ -42,12 +45,15 @@ pub(super) fn keep(
     close_others(&socket, &cgroups);
     match Keeper::build(request, host_ids, cgroups) {
         Ok(mut keeper) => {
-            let layers = keeper.request.layers.clone();
+            let context = keeper.context.take();
             let ready = Opened::Ready {
-                layers,
+                layers: keeper.request.layers.clone(),
                 scratch: keeper.scratch.clone(),
+                context: context.as_ref().map(|context| context.folder.clone()),
             };
-            if wire::send(&socket, &ready, &[]).is_ok() {
+            let listener: Vec<_> = context.iter().map(|context| context.listener.as_fd()).collect();
+            if wire::send(&socket, &ready, &listener).is_ok() {
+                drop(context);
                 keeper.serve(&socket);
             }
             keeper.clean();
@@ -99,6 +105,7 @@ impl Keeper {
             proc.map_self(host_ids.0, host_ids.1)
                 .map_err(|error| Refusal::of(Layer::User, "could not map ids", error))?;
         }
+        let mut context = None;
         if request.has(Layer::Mount) {
             let ids = staged
                 .then(|| identity::mount_ids(&proc, request.owner))
@@ -110,7 +117,7 @@ impl Keeper {
                         error,
                     )
                 })?;
-            rootfs::enter(&request, ids.as_ref())?;
+            context = rootfs::enter(&request, ids.as_ref())?;
         }
         if staged {
             identity::become_nobody(&request, &proc)?;
@@ -133,6 +140,12 @@ impl Keeper {
         };
         let scratch =
             scratch.map_err(|error| Refusal::plain("could not make a temporary directory", error))?;
+        if request.has_context && !request.has(Layer::Mount) {
+            let made = context::make(&scratch.join("context"), &scratch.join("context"));
+            context = Some(made.map_err(|error| {
+                Refusal::plain("could not make the socket of the context service", error)
+            })?);
+        }
         let fence = Fence::build(&mut request, &scratch)?;
         let filter = request.has(Layer::Seccomp).then(SysFilter::build).transpose()?;
         let drops_late = identity::drops_late(&request, host_ids.0);
@@ -142,6 +155,7 @@ impl Keeper {
             filter,
             drops_late,
             scratch,
+            context,
             sources: 0,
             running: Vec::new(),
         })

@@ -15,6 +15,7 @@ pub(crate) mod client;
 pub(crate) mod wire;
 
 pub(crate) mod cgroup;
+mod context;
 mod fence;
 mod identity;
 mod init;

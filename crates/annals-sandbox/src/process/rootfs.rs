@@ -10,6 +10,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
+use super::context::{self, ContextSocket};
 use super::identity::INSIDE_ID;
 use super::syscalls::{self, Depth};
 use super::wire::{OpenRequest, Refusal};
@@ -64,7 +65,7 @@ struct Piece {
 }
 
 /// Builds the root and moves this process into it.
-pub(super) fn enter(request: &OpenRequest, ids: Option<&OwnedFd>) -> Result<(), Refusal> {
+pub(super) fn enter(request: &OpenRequest, ids: Option<&OwnedFd>) -> Result<Option<ContextSocket>, Refusal> {
     let limits = request.limits.clone().unwrap_or_default();
     privately().map_err(|error| Refusal::of(Layer::Mount, "could not make mounts private", error))?;
     // All pieces are taken before the new root is mounted, which may cover some of their places.
@@ -127,9 +128,6 @@ fn given_pieces(request: &OpenRequest, ids: Option<&OwnedFd>) -> Result<Vec<Piec
     for bind in &request.read_only {
         pieces.push(piece(&bind.host, &bind.inside, RDONLY | NOSUID | NODEV, ids)?);
     }
-    for bind in &request.sockets {
-        pieces.push(piece(&bind.host, &bind.inside, NOSUID | NODEV | NOEXEC, ids)?);
-    }
     pieces.sort_by_key(|piece| piece.at.components().count());
     Ok(pieces)
 }
@@ -191,7 +189,7 @@ fn open_below(root: &Path, relative: &Path) -> io::Result<OwnedFd> {
     Ok(fs::openat2(root, relative, flags, Mode::empty(), resolve)?)
 }
 
-fn build(pieces: Vec<Piece>, request: &OpenRequest, limits: &Limits) -> io::Result<()> {
+fn build(pieces: Vec<Piece>, request: &OpenRequest, limits: &Limits) -> io::Result<Option<ContextSocket>> {
     let base = if Path::new("/tmp").is_dir() {
         "/tmp"
     } else {
@@ -237,7 +235,13 @@ fn build(pieces: Vec<Piece>, request: &OpenRequest, limits: &Limits) -> io::Resu
     if request.has(Layer::Pid) {
         mount_proc(&Path::new(base).join("proc"))?;
     }
-    pivot(&root)
+    let folder = Path::new(context::FOLDER);
+    let context = request
+        .has_context
+        .then(|| context::make(&Path::new(base).join(below_root(folder)), folder))
+        .transpose()?;
+    pivot(&root)?;
+    Ok(context)
 }
 
 fn pivot(root: &OwnedFd) -> io::Result<()> {

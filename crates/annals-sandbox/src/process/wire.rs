@@ -15,7 +15,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
-use crate::spec::{Bind, Layer};
+use crate::local::Bind;
+use crate::spec::Layer;
 
 /// Most descriptors one message carries.
 const MAX_FDS: usize = 8;
@@ -42,7 +43,8 @@ pub(crate) struct OpenRequest {
     pub(crate) owner: (u32, u32),
     pub(crate) writable_subdirs: Option<Vec<PathBuf>>,
     pub(crate) read_only: Vec<Bind>,
-    pub(crate) sockets: Vec<Bind>,
+    /// Whether programs inside get the context service; its listening socket comes back with [`Opened::Ready`].
+    pub(crate) has_context: bool,
     pub(crate) prefixes: Vec<PathBuf>,
     pub(crate) layers: BTreeSet<Layer>,
     /// Absent for a sandbox without any wall.
@@ -60,11 +62,13 @@ impl OpenRequest {
 /// A keeper's only message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Opened {
-    /// The walls stand: these.
+    /// These layers are in force. Descriptor: the listening socket of the context service, if it was asked for.
     Ready {
         layers: BTreeSet<Layer>,
         /// Private directory that programs may write to.
         scratch: PathBuf,
+        /// Folder of the context service as programs see it.
+        context: Option<PathBuf>,
     },
     Refused(Refusal),
 }

@@ -4,30 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
 
 use super::{Fixture, cases, expect_kind};
 use crate::failure::FailureKind;
 use crate::ops::{CommandRun, FilesExists, Op};
-use crate::sandbox::{Backend, OpenError, Sandbox};
-use crate::spec::SandboxSpec;
+use crate::sandbox::{Backend, OpenError, Opening, Sandbox};
 use crate::target::Target;
 
 cases![
-    a_workspace_that_is_missing_is_refused_by_name,
     after_close_every_operation_says_so,
     closing_ends_what_runs,
-    files_stay_when_the_sandbox_is_gone,
+    a_later_owner_ends_the_sandboxes_of_earlier_ones,
     a_target_opens_once_for_all_who_need_it_at_once,
 ];
-
-async fn a_workspace_that_is_missing_is_refused_by_name(backend: &dyn Backend) {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let missing = directory.path().join("missing");
-    match backend.open(SandboxSpec::new(&missing)).await {
-        Err(error) => assert!(error.to_string().contains(&*missing.to_string_lossy()), "{error}"),
-        Ok(_) => panic!("opened on a directory that does not exist"),
-    }
-}
 
 async fn after_close_every_operation_says_so(backend: &dyn Backend) {
     let fixture = Fixture::open(backend).await;
@@ -51,19 +41,29 @@ async fn closing_ends_what_runs(backend: &dyn Backend) {
     expect_kind(ended, FailureKind::SandboxClosed);
 }
 
-async fn files_stay_when_the_sandbox_is_gone(backend: &dyn Backend) {
-    let fixture = Fixture::open(backend).await;
-    fixture.shell("echo stays > file").await;
-    fixture.sandbox.close().await;
-    let again = backend
-        .open(SandboxSpec::new(fixture.host()))
+async fn a_later_owner_ends_the_sandboxes_of_earlier_ones(backend: &dyn Backend) {
+    let first = Fixture::open(backend).await;
+    let beside = backend.open(Opening::new(first.spec.clone())).await;
+    let beside = beside.expect("one owner may open several");
+    let mut later = first.spec.clone();
+    later.name.token += 1;
+    let later = backend
+        .open(Opening::new(later))
         .await
-        .expect("it opens again");
-    let op = Op::FilesExists(FilesExists::new("file"));
-    let found = again
-        .dispatch(op, &tokio_util::sync::CancellationToken::new())
-        .await;
-    assert_eq!(found, Ok(crate::ops::OpResult::Exists(true)));
+        .expect("a later owner opens");
+    for earlier in [&first.sandbox, &beside] {
+        let op = Op::CommandRun(CommandRun::shell("true"));
+        expect_kind(
+            earlier.dispatch(op, &CancellationToken::new()).await,
+            FailureKind::SandboxClosed,
+        );
+    }
+    match backend.open(Opening::new(first.spec.clone())).await {
+        Err(OpenError::Fenced { newer, .. }) => assert_eq!(newer, first.spec.name.token + 1),
+        Err(error) => panic!("refused for another reason: {error}"),
+        Ok(_) => panic!("an earlier owner opened a sandbox"),
+    }
+    later.close().await;
 }
 
 async fn a_target_opens_once_for_all_who_need_it_at_once(backend: &dyn Backend) {
@@ -73,10 +73,7 @@ async fn a_target_opens_once_for_all_who_need_it_at_once(backend: &dyn Backend) 
         opened: AtomicUsize::new(0),
     };
     let opener = Arc::new(opener);
-    let target = Target::new(
-        Arc::clone(&opener) as Arc<dyn Backend>,
-        SandboxSpec::new(fixture.host()),
-    );
+    let target = Target::new(Arc::clone(&opener) as Arc<dyn Backend>, fixture.spec.clone());
     assert!(target.opened().is_none());
     let opened = futures::future::join_all((0..10).map(|_| target.sandbox())).await;
     assert!(opened.iter().all(Result::is_ok));
@@ -100,7 +97,7 @@ impl Backend for Counting {
         "counting"
     }
 
-    async fn open(&self, _spec: SandboxSpec) -> Result<Arc<dyn Sandbox>, OpenError> {
+    async fn open(&self, _opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         tokio::task::yield_now().await;
         Ok(Arc::clone(&self.sandbox))

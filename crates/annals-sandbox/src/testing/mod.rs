@@ -6,13 +6,15 @@
 mod code;
 mod commands;
 mod concurrency;
+mod contexts;
 mod files;
 mod lifecycle;
 mod streams;
+mod trees;
 
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -21,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, FailureKind};
 use crate::ops::{CommandResult, CommandRun, FileData, FilesRead, FilesWrite, Op, OpResult};
-use crate::sandbox::{Backend, Sandbox};
-use crate::spec::SandboxSpec;
+use crate::sandbox::{Backend, Opening, Sandbox};
+use crate::spec::{SandboxName, SandboxSpec};
 
 /// One behaviour of every backend.
 pub struct Case {
@@ -53,7 +55,9 @@ pub fn suite() -> Vec<Case> {
         code::cases(),
         lifecycle::cases(),
         concurrency::cases(),
+        contexts::cases(),
         streams::cases(),
+        trees::cases(),
     ]
     .into_iter()
     .flatten()
@@ -86,11 +90,10 @@ pub async fn run(backend: &dyn Backend) -> Vec<String> {
     failed.filter_map(|failed| async { failed }).collect().await
 }
 
-/// A sandbox around a directory of its own.
+/// A sandbox with an empty workspace of its own, under a name of its own.
 struct Fixture {
     sandbox: Arc<dyn Sandbox>,
-    /// Removed at the end, after the sandbox.
-    directory: tempfile::TempDir,
+    spec: SandboxSpec,
 }
 
 impl Fixture {
@@ -99,15 +102,18 @@ impl Fixture {
     }
 
     async fn open_with(backend: &dyn Backend, change: impl FnOnce(&mut SandboxSpec)) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut spec = SandboxSpec::new(directory.path());
-        change(&mut spec);
-        let sandbox = backend.open(spec).await.expect("the sandbox opens");
-        Self { sandbox, directory }
+        Self::open_as(backend, |opening| change(&mut opening.spec)).await
     }
 
-    fn host(&self) -> &Path {
-        self.directory.path()
+    async fn open_as(backend: &dyn Backend, change: impl FnOnce(&mut Opening)) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = SandboxName::new(format!("case-{}-{number}", std::process::id()), 1);
+        let mut opening = Opening::new(SandboxSpec::new(name));
+        change(&mut opening);
+        let spec = opening.spec.clone();
+        let sandbox = backend.open(opening).await.expect("the sandbox opens");
+        Self { sandbox, spec }
     }
 
     async fn dispatch(&self, op: Op) -> Result<OpResult, Failure> {

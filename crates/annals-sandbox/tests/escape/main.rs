@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use annals_requirements::{Requirement, met};
 use annals_sandbox::{
-    Backend, Bind, CodeRun, FailureKind, Language, Local, Op, OpResult, SandboxSpec, TrustedHost,
+    Backend, CodeRun, FailureKind, Language, Local, LocalTree, Op, OpResult, Opening, SandboxName,
+    SandboxSpec, TrustedHost,
 };
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
@@ -26,19 +27,19 @@ const ORDINARY: u32 = 65533;
 
 const AT_ONCE: usize = 4;
 
-fn spec(outside: &Outside) -> SandboxSpec {
-    let mut spec = SandboxSpec::new(outside.workspace());
+fn opening(outside: &Outside) -> Opening {
+    let workspace = outside.workspace();
+    let mut spec = SandboxSpec::new(SandboxName::new(workspace.display().to_string(), 1));
     spec.limits.memory_bytes = 256 << 20;
     spec.limits.processes = 200;
     spec.limits.scratch_bytes = 64 << 20;
     spec.limits.timeout = Duration::from_secs(60);
-    spec.read_only.push(Bind::new(outside.read_only(), "/read-only"));
-    spec
+    Opening::new(spec).local(LocalTree::at(workspace))
 }
 
 /// The names of the attempts that got out.
 async fn escaped(backend: &dyn Backend, read_only: &str, outside: &Outside) -> BTreeSet<&'static str> {
-    let sandbox = backend.open(spec(outside)).await.expect("the sandbox opens");
+    let sandbox = backend.open(opening(outside)).await.expect("the sandbox opens");
     let run = |attempt: &'static Attempt| {
         let mut op = CodeRun::new(Language::Python, format!("{PRELUDE}{}", attempt.code));
         op.env = outside.facts().clone();
@@ -80,7 +81,12 @@ fn the_corpus_is_large_and_its_names_are_distinct() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_attempt_succeeds_behind_the_walls() {
     let outside = Outside::build().expect("the outside is built");
-    let escaped = escaped(&Local::new(), "/read-only", &outside).await;
+    let escaped = escaped(
+        &Local::new().read_only(outside.read_only(), "/read-only"),
+        "/read-only",
+        &outside,
+    )
+    .await;
     assert!(escaped.is_empty(), "{escaped:#?}");
 }
 

@@ -24,6 +24,14 @@ pub enum WorkspaceError {
         /// The path asked for.
         path: PhysicalPath,
     },
+    /// It has more bytes than the caller takes.
+    #[error("`{path}` has more than {max_bytes} bytes")]
+    TooLarge {
+        /// The path asked for.
+        path: PhysicalPath,
+        /// How many are taken.
+        max_bytes: u64,
+    },
     /// A symlink leads out of the workspace, or stands where a folder must be.
     #[error("`{path}` goes through a symlink that leads out of its folder: remove that symlink")]
     Escapes {

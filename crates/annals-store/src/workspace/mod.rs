@@ -1,30 +1,27 @@
 //! OUT_DIR: the working tree of one conversation, a cache that may be deleted at any time.
 //!
-//! All access goes through a handle on the folder and cannot leave it: neither by `..` (paths are safe by type)
-//! nor by a symlink that executed code may have left there. Writes appear whole or not at all. Nothing here is
+//! All access goes through a handle on the folder and cannot leave it ([`annals_files`]): neither by `..` (paths are
+//! safe by type) nor by a symlink that executed code may have left there. Reading follows symlinks that stay inside;
+//! writing follows none, so that a file lands where its path says, and appears whole or not at all. Nothing here is
 //! the truth: hosted files come back from the artifact store by [`materialise`](Workspace::materialise).
 //!
 //! The methods block for as long as the disk does, except where they are `async`.
 
-mod beneath;
 mod error;
-mod tree;
 
 pub use error::WorkspaceError;
-pub use tree::FileEntry;
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use annals_core::block::BlobDigest;
 use annals_core::path::PhysicalPath;
+use annals_files::{Draft, Links, OpenError, ReadError, Root as FilesRoot, Walk, read_at_most};
 use futures::TryStreamExt;
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::Mode;
 
-use self::beneath::Draft;
 use crate::artifacts::{ArtifactStore, hash};
 use crate::failpoint::failpoint;
 
@@ -38,7 +35,18 @@ pub struct Workspace {
 struct Root {
     path: PathBuf,
     /// Opened at the first use, so that a conversation without files costs neither a folder nor a handle.
-    folder: OnceLock<OwnedFd>,
+    folder: OnceLock<FilesRoot>,
+}
+
+/// A file of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileEntry {
+    /// Where it lies.
+    pub path: PhysicalPath,
+    /// How many bytes it has.
+    pub size_bytes: u64,
+    /// When it was last written, in microseconds since 1970.
+    pub modified_micros: i64,
 }
 
 /// What [`Workspace::materialise`] had to do.
@@ -70,14 +78,14 @@ impl Workspace {
         })
     }
 
-    fn folder(&self) -> Result<&OwnedFd, WorkspaceError> {
+    fn folder(&self) -> Result<&FilesRoot, WorkspaceError> {
         if let Some(folder) = self.root.folder.get() {
             return Ok(folder);
         }
         let failed = |error| WorkspaceError::folder(&self.root.path, error);
         std::fs::create_dir_all(&self.root.path).map_err(failed)?;
         let path = self.root.path.canonicalize().map_err(failed)?;
-        let opened = beneath::open_root(&path).map_err(|errno| failed(errno.into()))?;
+        let opened = FilesRoot::open(&path).map_err(|errno| failed(errno.into()))?;
         // Of two that opened it at once, one handle is kept; they are the same folder.
         Ok(self.root.folder.get_or_init(|| opened))
     }
@@ -98,7 +106,8 @@ impl Workspace {
     }
 
     fn draft(&self, path: &PhysicalPath) -> Result<Draft, WorkspaceError> {
-        Draft::new(self.folder()?, path).map_err(|errno| WorkspaceError::write(path, errno))
+        Draft::new(self.folder()?, Path::new(path.as_str()), 0o644, Links::Never)
+            .map_err(|errno| WorkspaceError::write(path, errno))
     }
 
     fn publish(&self, path: &PhysicalPath, draft: Draft) -> Result<(), WorkspaceError> {
@@ -110,31 +119,36 @@ impl Workspace {
         Ok(())
     }
 
-    /// Opens a file for reading. Symlinks are followed as long as they stay inside.
+    /// Opens a regular file for reading.
     pub fn open_file(&self, path: &PhysicalPath) -> Result<File, WorkspaceError> {
-        let file = beneath::open_file(self.folder()?, path.as_str())
-            .map_err(|errno| WorkspaceError::read(path, errno))?;
-        let meta = file
-            .metadata()
-            .map_err(|error| WorkspaceError::file(path, error))?;
-        if !meta.is_file() {
-            return Err(WorkspaceError::NotAFile { path: path.clone() });
+        match self.folder()?.open_file(Path::new(path.as_str()), Links::Inside) {
+            Ok((file, _)) => Ok(file),
+            Err(OpenError::Os(errno)) => Err(WorkspaceError::read(path, errno)),
+            Err(OpenError::Directory | OpenError::Special) => {
+                Err(WorkspaceError::NotAFile { path: path.clone() })
+            }
         }
-        Ok(file)
     }
 
-    /// The content of a file.
-    pub fn read(&self, path: &PhysicalPath) -> Result<Vec<u8>, WorkspaceError> {
-        let mut bytes = Vec::new();
-        self.open_file(path)?
-            .read_to_end(&mut bytes)
-            .map_err(|error| WorkspaceError::file(path, error))?;
-        Ok(bytes)
+    /// The content of a file of at most `max_bytes`: code may have left one of any size under any name.
+    pub fn read(&self, path: &PhysicalPath, max_bytes: u64) -> Result<Vec<u8>, WorkspaceError> {
+        read_at_most(&mut self.open_file(path)?, max_bytes).map_err(|error| match error {
+            ReadError::TooLarge => WorkspaceError::TooLarge {
+                path: path.clone(),
+                max_bytes,
+            },
+            ReadError::Io(error) => WorkspaceError::file(path, error),
+        })
     }
 
     /// How many bytes a file has.
     pub fn size_bytes(&self, path: &PhysicalPath) -> Result<u64, WorkspaceError> {
-        let meta = self.open_file(path)?.metadata();
+        self.size_of(path, &self.open_file(path)?)
+    }
+
+    /// How many bytes an open file has; `path` is what an error names.
+    pub fn size_of(&self, path: &PhysicalPath, file: &File) -> Result<u64, WorkspaceError> {
+        let meta = file.metadata();
         Ok(meta.map_err(|error| WorkspaceError::file(path, error))?.len())
     }
 
@@ -145,9 +159,9 @@ impl Workspace {
 
     /// Removes a file, or the symlink that stands in its place.
     pub fn remove(&self, path: &PhysicalPath) -> Result<(), WorkspaceError> {
-        let failed = |errno| WorkspaceError::write(path, errno);
-        let (folder, name) = beneath::open_parent(self.folder()?, path.as_str()).map_err(failed)?;
-        rustix::fs::unlinkat(&folder, name, AtFlags::empty()).map_err(failed)
+        self.folder()?
+            .remove(Path::new(path.as_str()))
+            .map_err(|errno| WorkspaceError::write(path, errno))
     }
 
     /// Takes away the right to change a file in place. A later [`write`](Self::write) still replaces it.
@@ -157,11 +171,21 @@ impl Workspace {
             .map_err(|errno| WorkspaceError::write(path, errno))
     }
 
-    /// Files whose path begins with `prefix` (`""`: all of them), sorted by path. What is no regular file, or has
-    /// a name that no path can express, is left out.
-    pub fn list(&self, prefix: &str) -> Result<Vec<FileEntry>, WorkspaceError> {
-        tree::list(self.folder()?, prefix)
-            .map_err(|errno| WorkspaceError::folder(&self.root.path, errno.into()))
+    /// All files, sorted by path. What is no regular file, has a name that no path can express, or lies in a folder
+    /// that may not be read, is left out.
+    pub fn list(&self) -> Result<Vec<FileEntry>, WorkspaceError> {
+        let files = Walk::new(self.folder()?).filter(annals_files::Entry::is_file);
+        let mut found: Vec<FileEntry> = files
+            .filter_map(|entry| {
+                Some(FileEntry {
+                    path: PhysicalPath::parse(entry.path.to_str()?).ok()?,
+                    size_bytes: entry.size_bytes(),
+                    modified_micros: entry.modified_micros(),
+                })
+            })
+            .collect();
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
     }
 
     /// Makes sure that the file has exactly the bytes of `digest`, bringing them from the store when it is absent

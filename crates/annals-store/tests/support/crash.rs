@@ -265,7 +265,7 @@ fn judge(home: &Path, acknowledged: &HashMap<String, u64>, end: &End) {
                 }
             }
             let workspace = home.open_workspace(&conversation(&name)).unwrap();
-            if let Ok(bytes) = workspace.read(&file()) {
+            if let Ok(bytes) = workspace.read(&file(), u64::MAX) {
                 let text = String::from_utf8(bytes).unwrap();
                 let number = text
                     .split(['-', ' '])

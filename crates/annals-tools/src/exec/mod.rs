@@ -1,14 +1,12 @@
-//! The exec tools: code that runs behind walls and promises files. One file a tool, named like it.
+//! The exec tools: isolated code that promises files. One file a tool, named like it.
 //!
-//! Read in this order: [`contract`] (what is promised), [`kit`] and [`context`] (what code finds inside),
-//! [`run`] (one call), [`report`] (what the model is told), then the tools.
+//! Read in this order: [`contract`] (what is promised), [`context`] (what code can ask for inside), [`run`] (one call), [`report`] (what the model is told), then the tools.
 
 mod context;
 mod contract;
 mod execute_code_bash;
 mod execute_code_javascript;
 mod execute_code_python;
-mod kit;
 mod produced;
 mod report;
 mod run;

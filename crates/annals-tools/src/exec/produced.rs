@@ -85,5 +85,7 @@ fn read(workspace: &Workspace, path: &PhysicalPath, before: Option<Stamp>) -> Re
             "file has {size_bytes} bytes, more than {FILE_MAX_BYTES}: write a smaller one, or several"
         ));
     }
-    workspace.read(path).map_err(|error| error.to_string())
+    workspace
+        .read(path, FILE_MAX_BYTES)
+        .map_err(|error| error.to_string())
 }

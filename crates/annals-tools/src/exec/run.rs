@@ -1,15 +1,13 @@
 //! One run of code: its surroundings made ready, the code run exactly as written, its end told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::ShownError;
 use annals_core::limits;
-use annals_core::path::{PhysicalPath, RelPath};
 use annals_sandbox::{Captured, CodeRun, Failure, FailureKind, Language, Op, OpResult, Target};
 
-use super::context::ContextService;
-use super::contract::Contract;
-use super::kit::Kit;
+use super::context::Conversation;
 use crate::cx::ToolCx;
 use crate::mentioned;
 
@@ -61,48 +59,24 @@ async fn inside(
 ) -> Result<Ran, ShownError> {
     let unavailable =
         |error: &dyn std::fmt::Display| ShownError::new("sandbox_not_available", error.to_string());
-    let mut spec = target.spec().clone();
-    let kit = Kit::lay_out(&spec, target.backend_name()).map_err(|error| unavailable(&error))?;
-    let _service = ContextService::start(cx, &kit.socket()).map_err(|error| unavailable(&error))?;
-    kit.add_to(&mut spec);
-    spec.workspace = cx.workspace().root().to_owned();
-    spec.writable_subdirs = Some(vec![format!("{}/files", cx.turn()).into()]);
-    spec.limits.cpu_seconds = spec.limits.cpu_seconds.max(timeout.as_secs());
+    let mut opening = target
+        .opening()
+        .context(Arc::new(Conversation { cx: cx.clone() }));
+    opening.spec.writable_subdirs = Some(vec![format!("{}/files", cx.turn())]);
+    let limits = &mut opening.spec.limits;
+    limits.cpu_seconds = limits.cpu_seconds.max(timeout.as_secs());
     let sandbox = target
-        .open_another(spec)
+        .open_another(opening)
         .await
         .map_err(|error| unavailable(&error))?;
     let out_dir = sandbox.capabilities().workspace.to_string_lossy().into_owned();
     let mut op = CodeRun::new(language, code).timeout(timeout);
-    op.env = kit.env(language);
     op.env
         .insert("FILES_DIR".into(), format!("{out_dir}/{}/files", cx.turn()));
     op.env.insert("OUT_DIR".into(), out_dir);
     let result = sandbox.dispatch(Op::CodeRun(op), cx.cancel()).await;
     sandbox.close().await;
     Ok(ended(result, timeout))
-}
-
-/// Makes the folders that the code may write its files to.
-pub(super) fn make_folders(cx: &ToolCx, contract: &Contract) -> Result<(), ShownError> {
-    // A file that appears and goes makes its folders on the way, through the handle that cannot be led astray.
-    let here = |below: &str| RelPath::parse(&format!("{below}.annals-{}", cx.call()));
-    let folders = contract.files.iter().filter_map(|path| {
-        let rel = path.rel();
-        rel.as_str()
-            .rsplit_once('/')
-            .map(|(folder, _)| format!("{folder}/"))
-    });
-    for folder in std::iter::once(String::new()).chain(folders) {
-        let Ok(rel) = here(&folder) else { continue };
-        let probe = PhysicalPath::file(cx.turn(), &rel);
-        let made = cx
-            .workspace()
-            .write(&probe, b"")
-            .and_then(|()| cx.workspace().remove(&probe));
-        made.map_err(|error| ShownError::new("workspace_not_writable", error.to_string()))?;
-    }
-    Ok(())
 }
 
 fn ended(result: Result<OpResult, Failure>, timeout: Duration) -> Ran {

@@ -67,13 +67,6 @@ impl ExecuteCode {
     }
 
     async fn execute(&self, cx: &ToolCx, args: Args, contract: Contract) -> Outcome {
-        if let Err(error) = run::make_folders(cx, &contract) {
-            let report = Report {
-                error: Some(error),
-                ..Report::default()
-            };
-            return outcome(cx, report, Vec::new(), Vec::new()).await;
-        }
         let before: Vec<Option<Stamp>> = contract
             .files
             .iter()

@@ -200,7 +200,7 @@ fn missing(source: &LogicalPath, error: &ContentError, earlier: Option<LogicalPa
         (ContentError::Missing(_), None) => {
             format!("there is no file `{source}` to patch: write it with react.write")
         }
-        (ContentError::Unavailable { .. }, _) => error.to_string(),
+        (ContentError::TooLarge { .. } | ContentError::Unavailable { .. }, _) => error.to_string(),
     };
     ShownError::new("patch_target_missing", message)
 }

@@ -4,6 +4,7 @@
 //! behind their walls.
 
 use annals_core::ids::TurnId;
+use annals_core::limits;
 use annals_core::path::{LogicalPath, PhysicalPath, rewrite};
 use annals_render::Assets;
 use annals_store::Workspace;
@@ -18,7 +19,7 @@ impl Assets for Shelf {
     fn get(&self, reference: &str) -> Option<Vec<u8>> {
         candidates(reference, &self.turn)
             .into_iter()
-            .find_map(|path| self.workspace.read(&path).ok())
+            .find_map(|path| self.workspace.read(&path, limits::READ_MAX_BYTES).ok())
     }
 }
 

@@ -91,7 +91,7 @@ async fn files_come_back_into_out_dir() {
         Some("in the store and in the block")
     );
     let restored = annals_core::path::PhysicalPath::parse("turn_1/files/pic.png").unwrap();
-    assert_eq!(stage.cx.workspace.read(&restored).unwrap(), PNG);
+    assert_eq!(stage.cx.workspace.read(&restored, 1 << 20).unwrap(), PNG);
 }
 
 #[tokio::test]

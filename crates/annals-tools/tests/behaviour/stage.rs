@@ -8,6 +8,7 @@ use annals_core::path::{LogicalPath, PhysicalPath};
 use annals_core::time::Timestamp;
 use annals_core::turn::outcome::{Outcome, Output};
 use annals_core::turn::round::{self, NewAnswer, NewCall};
+use annals_sandbox::{Backend, LocalTree, SandboxName, SandboxSpec, Target};
 use annals_store::{ArtifactStore, Workspace};
 use annals_tools::{
     ConversationCx, SharedTimeline, Tool, ToolCx, ToolTable, execute, reference, tool, validate,
@@ -22,6 +23,12 @@ pub(crate) struct Stage {
     pub(crate) table: ToolTable,
     pub(crate) cancel: CancellationToken,
     calls: u32,
+}
+
+/// A sandbox of this backend on the files of this conversation.
+pub(crate) fn target(backend: Arc<dyn Backend>, workspace: &Workspace) -> Target {
+    let name = SandboxName::new(workspace.root().display().to_string(), 1);
+    Target::new(backend, SandboxSpec::new(name)).local(LocalTree::at(workspace.root()))
 }
 
 impl Stage {
@@ -175,7 +182,7 @@ impl Stage {
         let path = PhysicalPath::parse(path).unwrap();
         self.cx
             .workspace
-            .read(&path)
+            .read(&path, 100_000_000)
             .ok()
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -189,7 +196,7 @@ impl Stage {
 
     /// Deletes OUT_DIR's files, as anybody may at any time.
     pub(crate) fn clear_disk(&self) {
-        for entry in self.cx.workspace.list("").unwrap() {
+        for entry in self.cx.workspace.list().unwrap() {
             self.cx.workspace.remove(&entry.path).unwrap();
         }
     }

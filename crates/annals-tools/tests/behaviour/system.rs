@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use annals_sandbox::{SandboxSpec, Target, TrustedHost};
+use annals_sandbox::TrustedHost;
 use serde_json::json;
 
 use crate::stage::{Stage, codes, error_code, json as answer};
@@ -10,7 +10,7 @@ fn on_host() -> Stage {
     Stage::with(
         |cx, workspace| {
             let backend = Arc::new(TrustedHost);
-            cx.sandbox = Some(Arc::new(Target::new(backend, SandboxSpec::new(workspace.root()))));
+            cx.sandbox = Some(Arc::new(crate::stage::target(backend, workspace)));
         },
         vec![],
     )

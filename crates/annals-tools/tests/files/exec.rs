@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annals_core::block::BlobDigest;
 use annals_core::turn::outcome::{Content, Outcome, Output};
-use annals_sandbox::{Backend, Language, Local, SandboxSpec, Target};
+use annals_sandbox::{Backend, Language, Local};
 use annals_tools::{Tool, exec};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -19,8 +19,7 @@ pub(crate) fn stage() -> Stage {
 pub(crate) fn stage_with(backend: Arc<dyn Backend>) -> Stage {
     let tools = Language::ALL.map(|language| Arc::new(exec::of(language)) as Arc<dyn Tool>);
     let sandbox = |cx: &mut annals_tools::ConversationCx, workspace: &annals_store::Workspace| {
-        let spec = SandboxSpec::new(workspace.root());
-        cx.sandbox = Some(Arc::new(Target::new(backend, spec)));
+        cx.sandbox = Some(Arc::new(crate::stage::target(backend, workspace)));
     };
     Stage::with(sandbox, tools.to_vec())
 }
@@ -347,9 +346,18 @@ async fn a_timeout_ends_the_code_and_keeps_what_it_had_written() {
 }
 
 #[tokio::test]
+async fn folders_of_the_contract_are_the_codes_to_make() {
+    let mut stage = stage();
+    let code = "import os\nos.makedirs('turn_1/files/charts/small')\n\
+                open('turn_1/files/charts/small/a.svg', 'w').write('<svg>a drawing of something</svg>')\n";
+    let outcome = python(&mut stage, code, &["charts/small/a.svg"]).await;
+    assert_eq!(error_code(&outcome), None, "{}", report(&outcome));
+}
+
+#[tokio::test]
 async fn files_that_are_no_files_are_errors_of_their_own() {
     let mut stage = stage();
-    let code = "import os\nos.chdir('turn_1/files')\nos.symlink('/etc/passwd', 'link')\nos.rmdir('folder')\nos.symlink('/etc', 'folder')\nos.mkfifo('pipe')\n\
+    let code = "import os\nos.chdir('turn_1/files')\nos.symlink('/etc/passwd', 'link')\nos.symlink('/etc', 'folder')\nos.mkfifo('pipe')\n\
                 os.mkdir('dir')\nopen('big', 'w').truncate(500_000_000)\nopen('ok.txt', 'w').write('this one is fine\\n')\n\
                 open('huge', 'w').truncate(2_000_000_000)\n";
     let outcome = python(

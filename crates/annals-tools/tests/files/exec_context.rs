@@ -119,7 +119,7 @@ async fn the_environment_has_nothing_of_the_host() {
     insta::assert_snapshot!(report(&outcome), @r#"
     The code ran to its end; its contract names no files.
     stdout:
-    ['ANNALS_CTX_SOCKET', 'FILES_DIR', 'HOME', 'LANG', 'OUT_DIR', 'PATH', 'PYTHONDONTWRITEBYTECODE', 'PYTHONPATH']
+    ['ANNALS_CTX_SOCKET', 'FILES_DIR', 'HOME', 'LANG', 'NODE_PATH', 'OUT_DIR', 'PATH', 'PYTHONDONTWRITEBYTECODE', 'PYTHONPATH']
     True
     ['context.sock', 'tools']
     False
