@@ -13,8 +13,8 @@ use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{Agent, RunError, Session, TurnRequest, World};
 use annals_store::{
-    Append, ArtifactStore, BlockLog, ConversationInfo, Cursor, Lease, Listing, LogError, MemoryLog,
-    NewConversation, Owner,
+    Append, ArtifactStore, BlockLog, ConversationInfo, Cursor, Lease, Listing, LogError, ManualClock,
+    MemoryLog, NewConversation, Owner,
 };
 use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
 use common::{Heard, shape, texts};
@@ -134,7 +134,8 @@ async fn agent(
 async fn run_with_deaths(first_death_at: usize, death: Death) -> (Session, Outside, usize) {
     let home = tempfile::tempdir().unwrap();
     let outside = Outside::default();
-    let log = Arc::new(MemoryLog::default());
+    let clock = Arc::new(ManualClock::default());
+    let log = Arc::new(MemoryLog::with_clock(clock.clone()));
     let mortal = MortalLog {
         log: log.clone(),
         appends_left: AtomicUsize::new(first_death_at),
@@ -154,8 +155,13 @@ async fn run_with_deaths(first_death_at: usize, death: Death) -> (Session, Outsi
     let timeline = reader.timeline(&id).await.unwrap();
     let answered = timeline.current_turn().map_or(0, |turn| turn.steps as usize);
     let next = agent(&home, log, &outside, steps().split_off(answered.min(4)), 3).await;
-    // The dead process's lease is still there; time passes until it has run out.
-    let mut session = open_when_free(&next, &id).await;
+    let held = next.open(&id).await;
+    assert!(
+        matches!(held, Err(RunError::Log(LogError::Held { .. }))),
+        "the dead process's lease lasts"
+    );
+    clock.advance(Duration::from_secs(61));
+    let mut session = next.open(&id).await.unwrap();
     if session.is_unfinished() {
         next.resume(
             &mut session,
@@ -171,22 +177,6 @@ async fn run_with_deaths(first_death_at: usize, death: Death) -> (Session, Outsi
         return (next.run(session, request).await.unwrap(), outside, 1);
     }
     (session, outside, 1)
-}
-
-async fn open_when_free(agent: &Agent, id: &ConversationId) -> Session {
-    for _ in 0..200_000 {
-        match agent.open(id).await {
-            Ok(session) => return session,
-            Err(RunError::Log(LogError::Held { .. })) => {
-                // Each reading of the seeded clock advances it.
-                for _ in 0..1_000 {
-                    agent.world().now();
-                }
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-    panic!("the lease of the dead process never ran out");
 }
 
 #[tokio::test]
