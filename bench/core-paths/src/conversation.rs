@@ -8,7 +8,7 @@ use annals_core::block::{
 use annals_core::ids::{CallId, Seq, TurnId};
 use annals_core::path::{LogicalPath, RelPath};
 use annals_core::time::Timestamp;
-use annals_core::timeline::Timeline;
+use annals_core::view::View;
 use serde_json::json;
 
 pub(crate) const BLOCK_BYTES: usize = 1_024;
@@ -31,8 +31,8 @@ impl Writer {
     }
 
     /// A timeline of at least so many blocks.
-    pub(crate) fn timeline(&mut self, blocks: usize) -> Timeline {
-        let mut timeline = Timeline::default();
+    pub(crate) fn timeline(&mut self, blocks: usize) -> View {
+        let mut timeline = View::default();
         while timeline.blocks().len() < blocks {
             for block in self.round() {
                 timeline.push(block).expect("in order");

@@ -8,10 +8,11 @@ use annals_core::block::{Block, BlockJson};
 use annals_core::path::LogicalPath;
 use annals_core::settings::{CacheSettings, SessionSettings};
 use annals_core::time::Timestamp;
-use annals_core::timeline::{HideReason, Timeline};
+use annals_core::timeline::HideReason;
 use annals_core::tokens;
 use annals_core::turn::outcome::HideItem;
 use annals_core::turn::{Budget, next, round};
+use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
 use annals_core::view::{Layout, Renderer, prune};
 
@@ -38,7 +39,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("first_render", first_render),
 ];
 
-fn push(timeline: &mut Timeline, blocks: Vec<Arc<Block>>) {
+fn push(timeline: &mut View, blocks: Vec<Arc<Block>>) {
     for block in blocks {
         timeline.push(block).expect("in order");
     }

@@ -8,7 +8,7 @@ use annals::Agent;
 use annals::core::ids::{ConversationId, SkillName};
 use annals::core::redact::SafeUrl;
 use annals::core::skill::Skill;
-use annals::core::timeline::Timeline;
+use annals::core::view::View;
 use annals::embed::{Embedder, StaticTable};
 use annals::model::{
     self, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, Model, ModelError, ModelName, OpenError, Provider,
@@ -92,14 +92,14 @@ impl Setup {
     }
 
     /// The conversation of this name in this scope, folded, without taking the right to write.
-    pub(crate) async fn timeline(&self, conversation: &str) -> Result<(ConversationId, Timeline), Failure> {
+    pub(crate) async fn timeline(&self, conversation: &str) -> Result<(ConversationId, View), Failure> {
         let id = conversation_id(conversation)?;
         let timeline = self.agent.timeline(&id).await?;
         Ok((id, timeline))
     }
 
     /// What reading a path of a conversation needs.
-    pub(crate) fn reading(&self, id: ConversationId, timeline: Timeline) -> Result<ConversationCx, Failure> {
+    pub(crate) fn reading(&self, id: ConversationId, timeline: View) -> Result<ConversationCx, Failure> {
         let workspace = Workspace::open(self.workspace(&id)).map_err(Failure::environment)?;
         let scope = self.agent.scope().clone();
         let timeline = Arc::new(RwLock::new(Arc::new(timeline)));

@@ -19,9 +19,10 @@ use annals_core::ids::{CallId, TurnId};
 use annals_core::path::{LogicalPath, RelPath};
 use annals_core::settings::{CacheSettings, SessionSettings};
 use annals_core::time::Timestamp;
-use annals_core::timeline::{HideReason, Timeline};
+use annals_core::timeline::HideReason;
 use annals_core::turn::outcome::HideItem;
 use annals_core::turn::{Budget, next, round};
+use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
 use annals_core::view::{Layout, Renderer, prune};
 use annals_figures::{Figure, full_or_quick};
@@ -96,8 +97,8 @@ impl Writer {
         }
     }
 
-    fn timeline(&mut self, blocks: usize) -> Timeline {
-        let mut timeline = Timeline::default();
+    fn timeline(&mut self, blocks: usize) -> View {
+        let mut timeline = View::default();
         while timeline.blocks().len() < blocks {
             self.round()
                 .into_iter()
@@ -230,7 +231,7 @@ fn bench_rounds(table: &mut Table) {
 struct Run {
     length: usize,
     writer: Writer,
-    timeline: Timeline,
+    timeline: View,
     renderer: Renderer,
     micros: Vec<f64>,
 }
@@ -354,7 +355,7 @@ fn bench_first_render(table: &mut Table) {
         );
     }
     let fold = repeat(9, || {
-        Timeline::fold(timeline.blocks().iter().cloned()).expect("in order")
+        View::fold(timeline.blocks().iter().cloned()).expect("in order")
     });
     table.time("fold of 50000 blocks", fold, 150_000.0);
     let mut renderer = Renderer::new(Layout::Chat);

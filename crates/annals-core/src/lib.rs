@@ -4,7 +4,7 @@
 //! that any run can be replayed from its inputs. Read in this order:
 //!
 //! 1. [`ids`], [`time`], [`path`]: words, parsed once;
-//! 2. [`block`]: the immutable facts;
+//! 2. [`block`]: the immutable facts; [`content`]: what bytes are;
 //! 3. [`timeline`]: the fold over them, with its indexes;
 //! 4. [`sources`], [`plan`], [`skill`]: what some blocks mean;
 //! 5. [`view`]: what the model gets, and how it stays stable and small;
@@ -12,6 +12,7 @@
 //! 7. [`limits`], [`settings`], [`tokens`]: numbers.
 
 pub mod block;
+pub mod content;
 pub mod ids;
 pub mod limits;
 pub mod path;

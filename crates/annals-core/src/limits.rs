@@ -187,8 +187,8 @@ pub const COMPACTION_KEEP_PERCENT: u32 = 70;
 pub const IMAGE_LONG_SIDE_MAX_PX: u32 = 1_568;
 /// An image costs at most so many tokens.
 pub const IMAGE_MAX_TOKENS: u32 = 1_600;
-/// A page of a PDF costs so many tokens: an image and about 700 of text.
-pub const PDF_PAGE_TOKENS: u32 = 2_300;
+/// Text of a typical page of a PDF, in tokens; the page's picture comes on top.
+pub const PDF_PAGE_TEXT_TOKENS: u32 = 700;
 /// A page of a PDF whose pages were not counted is taken to have so many bytes.
 pub const PDF_PAGE_TYPICAL_BYTES: u64 = 50_000;
 

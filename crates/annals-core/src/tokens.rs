@@ -24,40 +24,69 @@ pub fn count(text: &str) -> u32 {
     estimate::count(text)
 }
 
-/// Estimated tokens of an image whose size is known: one per 750 pixels, after providers scale its long side down.
-pub fn image(width_px: u32, height_px: u32) -> u32 {
-    const PIXELS_PER_TOKEN: f64 = 750.0;
-    let long_side_px = f64::from(width_px.max(height_px).max(1));
-    let scale = (f64::from(limits::IMAGE_LONG_SIDE_MAX_PX) / long_side_px).min(1.0);
-    let pixels = f64::from(width_px) * scale * f64::from(height_px) * scale;
-    ((pixels / PIXELS_PER_TOKEN).ceil() as u32).clamp(1, limits::IMAGE_MAX_TOKENS)
+/// By which provider's rule pictures and documents are counted. `docs/models.md` says where each rule is published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MediaRule {
+    /// By area: one token for 750 pixels, the long side scaled down to 1,568 pixels.
+    #[default]
+    Area,
+    /// By tiles of 512 pixels, after fitting into 2,048 pixels and scaling the short side down to 768.
+    Tiles,
 }
 
-/// Estimated tokens of an image whose size is not known: as many as an image can cost.
-pub fn image_of_unknown_size() -> u32 {
-    limits::IMAGE_MAX_TOKENS
-}
-
-/// Estimated tokens of a PDF: each page as an image and as text.
-pub fn pdf(pages: u32) -> u32 {
-    pages.max(1).saturating_mul(limits::PDF_PAGE_TOKENS)
-}
-
-/// Estimated tokens of a PDF whose pages were not counted, from its size.
-pub fn pdf_of_unknown_pages(size_bytes: u64) -> u32 {
-    let pages = size_bytes
-        .div_ceil(limits::PDF_PAGE_TYPICAL_BYTES)
-        .clamp(1, u64::from(limits::PDF_MAX_PAGES));
-    pdf(pages as u32)
-}
-
-/// Estimated tokens of a binary block of this type and size; types that no model is shown cost nothing.
-pub fn media(mime: &str, size_bytes: u64) -> u32 {
-    match mime {
-        "application/pdf" => pdf_of_unknown_pages(size_bytes),
-        _ if mime.starts_with("image/") => image_of_unknown_size(),
-        _ => 0,
+impl MediaRule {
+    /// Tokens of a picture of this size.
+    pub fn image(self, width_px: u32, height_px: u32) -> u32 {
+        let (width, height) = (f64::from(width_px.max(1)), f64::from(height_px.max(1)));
+        match self {
+            MediaRule::Area => {
+                let scale = (f64::from(limits::IMAGE_LONG_SIDE_MAX_PX) / width.max(height)).min(1.0);
+                let tokens = (width * scale * height * scale / AREA_PIXELS_PER_TOKEN).ceil() as u32;
+                tokens.clamp(1, limits::IMAGE_MAX_TOKENS)
+            }
+            MediaRule::Tiles => {
+                let fit = (TILES_FIT_PX / width.max(height)).min(1.0);
+                let shrink = (TILES_SHORT_SIDE_PX / (width.min(height) * fit)).min(1.0);
+                let tiles = |side: f64| (side * fit * shrink / TILE_PX).ceil().max(1.0) as u32;
+                TILES_BASE_TOKENS + TILE_TOKENS * tiles(width) * tiles(height)
+            }
+        }
     }
+
+    /// Tokens of a PDF: each page as a picture and as text.
+    pub fn pdf(self, pages: u32) -> u32 {
+        let (width_px, height_px) = PDF_PAGE_PX;
+        let page = self.image(width_px, height_px) + limits::PDF_PAGE_TEXT_TOKENS;
+        pages.max(1).saturating_mul(page)
+    }
+
+    /// Tokens of a binary of this type; types that no model is shown cost nothing. A picture whose size is not known is
+    /// taken to cost what a picture can cost, a PDF's pages are estimated from its size.
+    pub fn tokens(self, mime: &str, size_bytes: u64, pixels: Option<(u32, u32)>, pages: Option<u32>) -> u32 {
+        match mime {
+            "application/pdf" => self.pdf(pages.unwrap_or_else(|| typical_pages(size_bytes))),
+            _ if mime.starts_with("image/") => match pixels {
+                Some((width_px, height_px)) => self.image(width_px, height_px),
+                None => limits::IMAGE_MAX_TOKENS,
+            },
+            _ => 0,
+        }
+    }
+}
+
+const AREA_PIXELS_PER_TOKEN: f64 = 750.0;
+const TILES_FIT_PX: f64 = 2_048.0;
+const TILES_SHORT_SIDE_PX: f64 = 768.0;
+const TILE_PX: f64 = 512.0;
+const TILE_TOKENS: u32 = 170;
+const TILES_BASE_TOKENS: u32 = 85;
+/// A page of A4 or Letter as providers draw it.
+const PDF_PAGE_PX: (u32, u32) = (1_240, 1_754);
+
+fn typical_pages(size_bytes: u64) -> u32 {
+    let pages = size_bytes.div_ceil(limits::PDF_PAGE_TYPICAL_BYTES);
+    pages.clamp(1, u64::from(limits::PDF_MAX_PAGES)) as u32
 }
 
 #[cfg(test)]
@@ -74,9 +103,10 @@ mod tests {
     }
 
     #[test]
-    fn images_cost_by_area_up_to_a_cap() {
+    fn pictures_cost_by_area_up_to_a_cap() {
+        let image = |width, height| MediaRule::Area.image(width, height);
         assert_eq!(image(750, 100), 100);
-        assert_eq!(image(1, 1), 1);
+        assert_eq!(image(120, 80), 13);
         assert_eq!(image(0, 0), 1);
         assert_eq!(image(8_000, 8_000), limits::IMAGE_MAX_TOKENS);
         assert_eq!(image(u32::MAX, u32::MAX), limits::IMAGE_MAX_TOKENS);
@@ -85,13 +115,33 @@ mod tests {
     }
 
     #[test]
+    fn pictures_cost_by_tiles() {
+        let image = |width, height| MediaRule::Tiles.image(width, height);
+        // The worked examples of the provider's documentation.
+        assert_eq!(image(1_024, 1_024), 765);
+        assert_eq!(image(2_048, 4_096), 1_105);
+        assert_eq!(image(120, 80), 255);
+        assert_eq!(image(0, 0), 255);
+        assert_eq!(image(u32::MAX, 1), 85 + 4 * 170);
+    }
+
+    #[test]
     fn documents_cost_by_page() {
-        assert_eq!(pdf(3), 3 * limits::PDF_PAGE_TOKENS);
-        assert_eq!(pdf(0), pdf(1));
-        assert_eq!(pdf_of_unknown_pages(0), pdf(1));
-        assert_eq!(pdf_of_unknown_pages(u64::MAX), pdf(limits::PDF_MAX_PAGES));
-        assert_eq!(media("application/pdf", 1), pdf(1));
-        assert_eq!(media("image/png", 1), image_of_unknown_size());
-        assert_eq!(media("application/zip", 1), 0);
+        for rule in [MediaRule::Area, MediaRule::Tiles] {
+            let page = rule.pdf(1);
+            assert_eq!(rule.pdf(300), 300 * page);
+            assert_eq!(rule.pdf(0), page);
+            let tokens = |size_bytes, pages| rule.tokens("application/pdf", size_bytes, None, pages);
+            assert_eq!(tokens(u64::MAX, Some(2)), 2 * page);
+            assert_eq!(tokens(0, None), page);
+            assert_eq!(tokens(u64::MAX, None), rule.pdf(limits::PDF_MAX_PAGES));
+            assert_eq!(rule.tokens("image/png", 1, None, None), limits::IMAGE_MAX_TOKENS);
+            assert_eq!(
+                rule.tokens("image/png", 1, Some((120, 80)), None),
+                rule.image(120, 80)
+            );
+            assert_eq!(rule.tokens("application/zip", 1, None, None), 0);
+        }
+        assert_eq!((MediaRule::Area.pdf(1), MediaRule::Tiles.pdf(1)), (2_300, 1_805));
     }
 }

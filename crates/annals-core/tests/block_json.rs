@@ -249,7 +249,7 @@ proptest! {
     /// A log of blocks that are well formed but mean nothing folds and renders.
     #[test]
     fn no_log_panics(blocks in prop::collection::vec((0..30_usize, any_json(), any_json(), 0..3_u8), 0..12)) {
-        let mut timeline = annals_core::timeline::Timeline::default();
+        let mut timeline = annals_core::view::View::default();
         for (kind, meta, text, path) in blocks {
             let kind = BlockKind::KNOWN.get(kind).unwrap_or(&BlockKind::ToolResult).tag();
             let path = ["tc:turn_1.a.result", "fi:turn_1.files/a.md", "ar:turn_1.x"][usize::from(path)];

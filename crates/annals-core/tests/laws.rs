@@ -10,10 +10,11 @@ use annals_core::ids::CallId;
 use annals_core::path::LogicalPath;
 use annals_core::settings::{CacheSettings, SessionSettings};
 use annals_core::sources::SourceRow;
-use annals_core::timeline::{HideReason, Timeline};
+use annals_core::timeline::HideReason;
 use annals_core::turn::outcome::{Content, HideItem, Notice, Outcome, Output, SourcesForm, SourcesOutput};
 use annals_core::turn::round::{self, NewAnswer, NewCall};
 use annals_core::turn::{Budget, TurnEnd, next, recovery};
+use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
 use annals_core::view::{CachePoint, CachePoints, Layout, Messages, Place, Renderer, prune};
@@ -144,12 +145,12 @@ struct Play<'a> {
     turns: u32,
     calls: u32,
     strays: u32,
-    on_block: &'a mut dyn FnMut(&Timeline) -> Result<(), TestCaseError>,
+    on_block: &'a mut dyn FnMut(&View) -> Result<(), TestCaseError>,
 }
 
 type Played = Result<(), TestCaseError>;
 
-fn play(events: &[Event], on_block: &mut dyn FnMut(&Timeline) -> Played) -> Result<Timeline, TestCaseError> {
+fn play(events: &[Event], on_block: &mut dyn FnMut(&View) -> Played) -> Result<View, TestCaseError> {
     let mut play = Play {
         scene: Scene::new(),
         turns: 0,
@@ -478,7 +479,7 @@ struct Seen {
     replies: HashSet<CallId>,
 }
 
-fn calls_and_replies(timeline: &Timeline) -> Seen {
+fn calls_and_replies(timeline: &View) -> Seen {
     let mut seen = Seen {
         calls: HashSet::new(),
         replies: HashSet::new(),
@@ -651,7 +652,7 @@ fn changes_the_prefix(block: &Block) -> bool {
     matches!(block.kind, BlockKind::TimelineHide | BlockKind::RangeSummary)
 }
 
-fn render(timeline: &Timeline, layout: Layout) -> Prompt {
+fn render(timeline: &View, layout: Layout) -> Prompt {
     Renderer::new(layout).prompt(timeline, &CacheSettings::default(), "".into(), [].into(), None)
 }
 
@@ -766,7 +767,7 @@ proptest! {
             moments.push((render(timeline, Layout::Chat), timeline.view_tokens(), open, timeline.clone()));
             Ok(())
         })?;
-        let folded = Timeline::fold(whole.blocks().iter().cloned()).unwrap();
+        let folded = View::fold(whole.blocks().iter().cloned()).unwrap();
         let moment = at.index(moments.len());
         let block = whole.blocks()[moment].seq;
         for (seen, again) in [(moments.len() - 1, folded), (moment, whole.at(block))] {
@@ -796,7 +797,7 @@ proptest! {
     fn the_next_step_follows_from_the_blocks_alone(events in events(), window_tokens in 0..4_000_u32, max_iterations in 1..5_u32) {
         let budget = Budget { window_tokens, overhead_tokens: 100, max_iterations };
         play(&events, &mut |timeline| {
-            let folded = Timeline::fold(timeline.blocks().iter().cloned()).unwrap();
+            let folded = View::fold(timeline.blocks().iter().cloned()).unwrap();
             prop_assert_eq!(next(timeline, &budget), next(&folded, &budget));
             Ok(())
         })?;

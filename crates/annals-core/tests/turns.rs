@@ -8,10 +8,10 @@ use annals_core::block::payload::{
 use annals_core::block::{BlobDigest, BlockKind, Meta, NewBlock};
 use annals_core::ids::RequestId;
 use annals_core::path::LogicalPath;
-use annals_core::timeline::Timeline;
 use annals_core::turn::opening;
 use annals_core::turn::outcome::{Notice, Outcome, Then};
 use annals_core::turn::{Budget, CallModel, Next, Offer, TurnEnd, next, protocol, recovery};
+use annals_core::view::View;
 use annals_core::view::compact::Force;
 use common::{Scene, call, new_call, path, payload};
 
@@ -303,7 +303,7 @@ fn an_unfinished_turn_goes_on_where_it_stood() {
             new_call("x", "exec_tools.run", &[]),
         ],
     );
-    let reopened = annals_core::timeline::Timeline::fold(scene.timeline.blocks().iter().cloned()).unwrap();
+    let reopened = annals_core::view::View::fold(scene.timeline.blocks().iter().cloned()).unwrap();
     assert_eq!(
         next(&reopened, &BUDGET),
         Next::CallTools(vec![call("r"), call("x")])
@@ -369,7 +369,7 @@ fn a_turn_waits_while_a_request_has_no_decision_and_survives_being_folded_again(
     );
     scene.returns("a", payload("ok"));
     assert_eq!(next(&scene.timeline, &BUDGET), Next::Wait);
-    let again = Timeline::fold(scene.timeline.blocks().iter().cloned()).unwrap();
+    let again = View::fold(scene.timeline.blocks().iter().cloned()).unwrap();
     assert_eq!(next(&again, &BUDGET), Next::Wait);
     let waiting: Vec<&RequestId> = again.waiting().map(|request| &request.id).collect();
     assert_eq!(waiting, [&request]);

@@ -8,7 +8,7 @@
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use annals_core::tokens;
+use annals_core::tokens::{self, MediaRule};
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt, ToolSchema};
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 
@@ -252,7 +252,9 @@ struct Walk {
 fn piece_tokens(piece: &Piece) -> u64 {
     match &piece.body {
         PieceBody::Text(text) => u64::from(tokens::count(text)),
-        PieceBody::Media { mime, blob } => u64::from(tokens::media(mime, blob.size_bytes)),
+        PieceBody::Media { mime, blob } => {
+            u64::from(MediaRule::default().tokens(mime, blob.size_bytes, None, None))
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use annals_core::turn::TurnEnd;
 use annals_core::turn::opening::Opening;
 use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
 use annals_core::view::Layout;
+use annals_core::view::View;
 use annals_model::{Model, Window};
 use annals_sandbox::{Backend, LocalTree, SandboxName, SandboxSpec, Target};
 use annals_store::{
@@ -265,13 +266,13 @@ impl Agent {
     }
 
     /// Folds a conversation without opening it for writing.
-    pub async fn timeline(&self, id: &ConversationId) -> Result<Timeline, RunError> {
+    pub async fn timeline(&self, id: &ConversationId) -> Result<View, RunError> {
         let fold = |source| RunError::Fold {
             conversation: id.clone(),
             source,
         };
         let blocks = self.parts.log.read_all(&self.key(id)).await?;
-        Timeline::fold(blocks.into_iter().map(Arc::new)).map_err(fold)
+        View::fold(blocks.into_iter().map(Arc::new)).map_err(fold)
     }
 
     /// Runs one turn: takes the session and gives it back with the turn on its timeline. A turn that a crash left

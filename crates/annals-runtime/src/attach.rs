@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use annals_core::block::{ArtifactKind, Blob, Body, FileMeta, SafeDigest, Visibility};
+use annals_core::content;
 use annals_core::ids::TurnId;
 use annals_core::limits;
 use annals_core::path::PhysicalPath;
@@ -186,12 +187,12 @@ impl Agent {
             .map_err(|error| failed(error.to_string()))?;
         let mut digest = SafeDigest::new(path.logical(), mime, ArtifactKind::File, Visibility::External);
         digest.size_bytes = Some(bytes.len() as u64);
-        let text = mime_is_text(mime)
+        let text = content::is_text(mime)
             .then(|| std::str::from_utf8(bytes).ok())
             .flatten();
         let body = match text {
             Some(text) => Body::Text(text.into()),
-            None if mime.starts_with("image/") || mime == "application/pdf" => Body::from(Blob::of(bytes)),
+            None if content::is_media(mime) => Body::from(Blob::of(bytes)),
             None => Body::Empty,
         };
         let scope = &self.parts.scope;
@@ -208,8 +209,9 @@ impl Agent {
             physical_path: Some(path),
             content_digest: Some(stored.blob.digest),
             size_bytes: Some(stored.blob.size_bytes),
-            digest: None,
-        };
+            ..FileMeta::default()
+        }
+        .measured(bytes);
         let summary = text.map(|text| format!("{} lines, {} bytes", text.lines().count(), text.len()));
         Ok(AttachedFile {
             digest,
@@ -218,8 +220,4 @@ impl Agent {
             summary,
         })
     }
-}
-
-fn mime_is_text(mime: &str) -> bool {
-    mime.starts_with("text/") || matches!(mime, "application/json" | "application/xml" | "application/yaml")
 }

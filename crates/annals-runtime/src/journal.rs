@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use annals_core::block::{Block, NewBlock};
-use annals_core::timeline::Timeline;
+use annals_core::view::View;
 use annals_store::{Append, BatchId, BlockLog, Lease};
 use annals_tools::SharedTimeline;
 
@@ -80,12 +80,12 @@ impl Journal {
     }
 
     /// Asks the timeline something.
-    pub(crate) fn read<T>(&self, ask: impl FnOnce(&Timeline) -> T) -> T {
+    pub(crate) fn read<T>(&self, ask: impl FnOnce(&View) -> T) -> T {
         ask(&self.timeline.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The timeline as it is now, shared; whoever still holds it at the next append makes that one costly.
-    pub(crate) fn snapshot(&self) -> Arc<Timeline> {
+    pub(crate) fn snapshot(&self) -> Arc<View> {
         self.timeline
             .read()
             .unwrap_or_else(PoisonError::into_inner)

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use annals_core::block::BlockKind;
 use annals_core::ids::{ConversationId, TurnId};
-use annals_core::timeline::Timeline;
 use annals_core::turn::TurnEnd;
 use annals_core::view::Renderer;
+use annals_core::view::View;
 use annals_tools::ConversationCx;
 
 use crate::error::RunError;
@@ -28,7 +28,7 @@ impl Session {
     }
 
     /// Asks the timeline something.
-    pub fn timeline<T>(&self, ask: impl FnOnce(&Timeline) -> T) -> T {
+    pub fn timeline<T>(&self, ask: impl FnOnce(&View) -> T) -> T {
         self.journal.read(ask)
     }
 

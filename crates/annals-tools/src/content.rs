@@ -8,6 +8,7 @@ use std::fs::File;
 use std::sync::PoisonError;
 
 use annals_core::block::{BlobDigest, Block, BlockKind, Body};
+use annals_core::content as mime;
 use annals_core::ids::{SkillName, TurnId};
 use annals_core::limits;
 use annals_core::path::{CallPart, LogicalPath, PathKind, PhysicalPath, SidSet};
@@ -18,7 +19,7 @@ use annals_store::ArtifactError;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::cx::ConversationCx;
-use crate::{disk, mime};
+use crate::disk;
 
 /// The whole of something, with what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::settings::Settings;
 use annals_core::time::Timestamp;
-use annals_core::timeline::Timeline;
+use annals_core::view::View;
 use annals_sandbox::{Failure, Op, OpResult, Sandbox, Target};
 use annals_store::{ArtifactStore, Recall, Workspace};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use crate::skills::{NoSkills, Skills};
 
 /// The timeline of an open conversation. Appending changes it in place; a clone of the inner `Arc` is the timeline as
 /// it was at that moment, for as long as somebody holds it.
-pub type SharedTimeline = Arc<RwLock<Arc<Timeline>>>;
+pub type SharedTimeline = Arc<RwLock<Arc<View>>>;
 
 /// What all calls of one conversation share. Made once for a session.
 #[derive(Clone)]
@@ -157,7 +157,7 @@ impl ToolCx {
     }
 
     /// Asks the timeline something. The closure must be quick: appending waits for it.
-    pub fn timeline<T>(&self, ask: impl FnOnce(&Timeline) -> T) -> T {
+    pub fn timeline<T>(&self, ask: impl FnOnce(&View) -> T) -> T {
         // A reader cannot leave the timeline half changed, so a poisoned lock still holds a whole one.
         ask(&self
             .shared

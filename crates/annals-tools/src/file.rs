@@ -15,7 +15,7 @@ use annals_core::turn::outcome::{Artifact, Content, Notice};
 use annals_store::ArtifactError;
 
 use crate::cx::ToolCx;
-use crate::mime;
+use annals_core::content as mime;
 
 /// Tokens of a longer text are not counted: its size says enough, and counting it would take seconds.
 const COUNTED_MAX_BYTES: usize = 1_000_000;
@@ -83,7 +83,8 @@ impl Produced<'_> {
             content_digest: Some(BlobDigest::of(self.bytes)),
             size_bytes: Some(self.bytes.len() as u64),
             ..FileMeta::default()
-        };
+        }
+        .measured(self.bytes);
         digest.tokens = text
             .as_deref()
             .filter(|text| text.len() <= COUNTED_MAX_BYTES)

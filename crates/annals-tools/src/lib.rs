@@ -5,7 +5,7 @@
 //! 1. [`tool`], [`spec`], [`cx`]: what a tool is, what it declares, what it may touch;
 //! 2. [`table`]: the tools of one agent;
 //! 3. [`validate`], [`reference`](mod@reference), [`execute`], [`serialise`]: one call, from raw arguments to an outcome;
-//! 4. [`content`], [`file`](mod@file), [`mentioned`], [`mime`], [`skills`]: what tools read and write;
+//! 4. [`content`], [`file`](mod@file), [`mentioned`], [`skills`]: what tools read and write;
 //! 5. [`react`], [`system`], [`exec`], `web` (feature `web`), `rendering` (feature `documents`): the tools themselves, one file each;
 //!    [`patch`] is the diff engine of `react.patch`.
 
@@ -27,7 +27,6 @@ pub mod content;
 mod disk;
 pub mod file;
 pub mod mentioned;
-pub mod mime;
 pub mod skills;
 
 pub mod exec;

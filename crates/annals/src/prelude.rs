@@ -10,6 +10,7 @@ pub use annals_core::settings::Settings;
 pub use annals_core::timeline::Timeline;
 pub use annals_core::turn::TurnEnd;
 pub use annals_core::view::Layout;
+pub use annals_core::view::View;
 pub use annals_runtime::{
     Agent, AgentBuilder, Attachment, Delta, DeltaChannel, Hooks, Listen, RunError, Session, TurnRequest,
     Update, Verdict, World,

@@ -9,7 +9,7 @@ mod show;
 pub(crate) mod tree;
 
 use annals::core::ids::{Seq, TurnId};
-use annals::core::timeline::Timeline;
+use annals::core::view::View;
 
 use crate::args::TimelineCommand;
 use crate::config::Config;
@@ -29,7 +29,7 @@ pub(crate) async fn run(command: TimelineCommand, config: Config) -> Result<Ende
 }
 
 /// The timeline as it was when this block was the last one.
-fn at(timeline: Timeline, seq: Option<u64>) -> Result<Timeline, Failure> {
+fn at(timeline: View, seq: Option<u64>) -> Result<View, Failure> {
     let Some(seq) = seq else { return Ok(timeline) };
     let seq = Seq::try_new(seq).map_err(Failure::usage)?;
     if timeline.block(seq).is_none() {
@@ -42,7 +42,7 @@ fn at(timeline: Timeline, seq: Option<u64>) -> Result<Timeline, Failure> {
 }
 
 /// The turn of this name.
-fn turn(timeline: &Timeline, turn: Option<&str>) -> Result<Option<TurnId>, Failure> {
+fn turn(timeline: &View, turn: Option<&str>) -> Result<Option<TurnId>, Failure> {
     let Some(turn) = turn else { return Ok(None) };
     let turn = TurnId::parse(turn).map_err(Failure::usage)?;
     match timeline.turn(&turn) {

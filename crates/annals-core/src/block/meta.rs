@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use thin_vec::ThinVec;
 
 use super::{BlobDigest, SafeDigest, ShownError};
+use crate::content;
 use crate::ids::{CallId, Seq, Sid, TurnId};
 use crate::path::PhysicalPath;
 use crate::sources::SourceRow;
@@ -68,9 +69,26 @@ pub struct FileMeta {
     /// Size of the whole file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
+    /// Width and height, if it is a picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pixels: Option<(u32, u32)>,
+    /// Pages, if it is a PDF.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<u32>,
     /// The safe digest of this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<SafeDigest>,
+}
+
+impl FileMeta {
+    /// With what these bytes say of their size as a picture or a document, as far as that is not known yet.
+    pub fn measured(mut self, bytes: &[u8]) -> Self {
+        self.pixels = self.pixels.or_else(|| content::pixels(bytes));
+        if bytes.starts_with(b"%PDF-") {
+            self.pages = self.pages.or_else(|| content::pdf_pages(bytes));
+        }
+        self
+    }
 }
 
 /// What a `conv.range.summary` block stands for.
@@ -202,6 +220,8 @@ const FILE: &[&str] = &[
     "physical_path",
     "content_digest",
     "size_bytes",
+    "pixels",
+    "pages",
     "digest",
 ];
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use crate::ids::{Seq, TurnId};
 use crate::path::LogicalPath;
 use crate::time::Timestamp;
-use crate::tokens;
+use crate::tokens::{self, MediaRule};
 
 /// Who wrote a block: `user`, `assistant`, `tool`, `system`, or a host's own word.
 pub type Author = Arc<str>;
@@ -100,10 +100,17 @@ impl Block {
             self.tokens = match &self.body {
                 Body::Empty => 0,
                 Body::Text(text) => tokens::count(text),
-                Body::Blob(blob) => tokens::media(&self.mime, blob.size_bytes),
+                Body::Blob(blob) => self.media_tokens(MediaRule::default(), blob),
             };
         }
         self
+    }
+
+    /// What its bytes cost a model that counts media by this rule.
+    pub(crate) fn media_tokens(&self, rule: MediaRule, blob: &Blob) -> u32 {
+        let file = self.meta().file.as_deref();
+        let (pixels, pages) = file.map_or((None, None), |file| (file.pixels, file.pages));
+        rule.tokens(&self.mime, blob.size_bytes, pixels, pages)
     }
 
     /// The metadata, or the empty one.

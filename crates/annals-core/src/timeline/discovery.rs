@@ -65,16 +65,6 @@ impl Timeline {
             .filter(|block| !is_digest(block))
     }
 
-    /// The latest content block with this path that the model sees now.
-    pub fn visible_content(&self, path: &LogicalPath) -> Option<&Block> {
-        self.versions(path).find(|block| self.is_visible(block))
-    }
-
-    /// Whether the model sees this block's content now: it is rendered, and neither hidden nor compacted away.
-    pub fn is_visible(&self, block: &Block) -> bool {
-        self.slots.is_shown(ix_of(block.seq))
-    }
-
     /// Every file and attachment of the conversation, each with its latest content block, oldest first.
     pub fn files(&self) -> impl DoubleEndedIterator<Item = &Block> {
         self.paths.files().into_iter().map(|ix| self.at_ix(ix))

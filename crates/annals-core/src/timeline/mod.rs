@@ -25,7 +25,6 @@ use crate::block::{Block, BlockKind};
 use crate::ids::{CallId, Seq, TurnId};
 use crate::plan::Plan;
 use crate::sources::SourcesPool;
-use crate::view::slots::Slots;
 use calls::Calls;
 use paths::Paths;
 use requests::Requests;
@@ -72,7 +71,6 @@ pub struct Timeline {
     calls: Calls,
     turns: Turns,
     requests: Requests,
-    slots: Slots,
     pool: SourcesPool,
     plan: Option<Plan>,
     tools: Option<ToolsTable>,
@@ -113,7 +111,6 @@ impl Timeline {
         let meaning = self.fold_meaning(ix);
         self.malformed
             .extend([turn, request, meaning].into_iter().filter_map(Result::err));
-        Slots::push(self, ix);
         Ok(())
     }
 
@@ -269,13 +266,5 @@ impl Timeline {
 
     pub(crate) fn paths(&self) -> &Paths {
         &self.paths
-    }
-
-    pub(crate) fn slots(&self) -> &Slots {
-        &self.slots
-    }
-
-    pub(crate) fn slots_mut(&mut self) -> &mut Slots {
-        &mut self.slots
     }
 }

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 
 use super::Ix;
 use super::calls::Calls;
-use crate::block::payload::{PayloadError, TurnEnd, TurnReport};
+use crate::block::payload::{PayloadError, TurnEnd, TurnReport, protocol};
 use crate::block::{Block, BlockKind, MessageKind};
 use crate::ids::{Seq, TurnId};
 use crate::time::Timestamp;
-use crate::turn::protocol;
 
 /// One turn, as far as it got.
 #[derive(Clone, Debug, PartialEq)]

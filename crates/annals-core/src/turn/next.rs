@@ -2,8 +2,8 @@
 
 use crate::ids::CallId;
 use crate::limits;
-use crate::timeline::Timeline;
 use crate::turn::TurnEnd;
+use crate::view::View;
 use crate::view::compact::{self, CompactionPlan, Force};
 
 /// What bounds a turn.
@@ -62,14 +62,14 @@ pub enum Offer {
 }
 
 /// What happens next in this conversation.
-pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
-    let Some(turn) = timeline
+pub fn next(view: &View, budget: &Budget) -> Next {
+    let Some(turn) = view
         .current_turn()
         .filter(|turn| turn.end.is_none() && turn.prompt.is_some())
     else {
         return Next::Wait;
     };
-    if let Some(next) = calls(timeline) {
+    if let Some(next) = calls(view) {
         return next;
     }
     if turn.answer.is_some() {
@@ -87,7 +87,7 @@ pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
     if streak.is_some_and(|streak| streak.length >= limits::VIOLATIONS_IN_A_ROW_MAX) {
         return Next::Done(TurnEnd::ProtocolViolation);
     }
-    if let Some(plan) = compaction(timeline, budget) {
+    if let Some(plan) = compaction(view, budget) {
         return Next::Compact(Box::new(plan));
     }
     match turn.steps {
@@ -111,15 +111,15 @@ pub fn next(timeline: &Timeline, budget: &Budget) -> Next {
 
 /// What is to be done about calls without a result. Those after a call that waits wait too, because results are
 /// written in the order of the calls.
-fn calls(timeline: &Timeline) -> Option<Next> {
-    let open: Vec<&CallId> = timeline.open_calls().map(|call| &call.id).collect();
-    if let Some(stopped_by) = timeline.stopped_by() {
+fn calls(view: &View) -> Option<Next> {
+    let open: Vec<&CallId> = view.open_calls().map(|call| &call.id).collect();
+    if let Some(stopped_by) = view.stopped_by() {
         return Some(match open.contains(&stopped_by) {
             true => Next::CallTools(vec![stopped_by.clone()]),
             false => Next::Done(TurnEnd::Cancelled),
         });
     }
-    let waits = |call: &CallId| timeline.waiting().any(|request| request.call == *call);
+    let waits = |call: &CallId| view.waiting().any(|request| request.call == *call);
     let ready: Vec<CallId> = open
         .iter()
         .copied()
@@ -133,17 +133,17 @@ fn calls(timeline: &Timeline) -> Option<Next> {
     }
 }
 
-fn compaction(timeline: &Timeline, budget: &Budget) -> Option<CompactionPlan> {
-    let turn = timeline.current_turn()?;
-    let view = timeline.view_tokens();
+fn compaction(view: &View, budget: &Budget) -> Option<CompactionPlan> {
+    let turn = view.current_turn()?;
+    let view_tokens = view.view_tokens();
     let was_refused = turn
         .context_limit
-        .is_some_and(|refused| timeline.last_summary() < Some(refused));
+        .is_some_and(|refused| view.last_summary() < Some(refused));
     // A small view was not what was too long: the instructions and tools were, and a summary would not help.
-    let force = match was_refused && view >= limits::COMPACTION_REFUSED_MIN_VIEW_TOKENS {
+    let force = match was_refused && view_tokens >= limits::COMPACTION_REFUSED_MIN_VIEW_TOKENS {
         true => Force::Refused,
-        false if view > u64::from(budget.view_tokens()) => Force::Budget,
+        false if view_tokens > u64::from(budget.view_tokens()) => Force::Budget,
         false => return None,
     };
-    compact::plan(timeline, budget.view_tokens(), force)
+    compact::plan(view, budget.view_tokens(), force)
 }

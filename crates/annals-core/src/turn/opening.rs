@@ -2,6 +2,7 @@
 
 use crate::block::payload::TurnReport;
 use crate::block::{BlockKind, Body, FileMeta, MessageKind, Meta, NewBlock, SafeDigest};
+use crate::content;
 use crate::ids::{Sid, TurnId};
 use crate::path::{Folder, LogicalPath, PathError};
 use crate::sources::{SourceRow, SourceType};
@@ -77,13 +78,10 @@ impl Opening {
 
 /// The row with which a file enters the sources pool: texts, images and PDFs do, other binaries do not.
 pub fn source_row(digest: &SafeDigest) -> Option<SourceRow> {
-    let readable = ["text/", "image/"]
-        .iter()
-        .any(|family| digest.mime.starts_with(family));
     let path = digest
         .physical_path
         .clone()
-        .filter(|_| readable || &*digest.mime == "application/pdf")?;
+        .filter(|_| content::is_source(&digest.mime))?;
     let source_type = match path.folder() {
         Folder::Attachments => SourceType::Attachment,
         Folder::Files => SourceType::File,

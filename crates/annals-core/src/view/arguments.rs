@@ -6,15 +6,16 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::fold::View;
 use super::slots::Shows;
 use super::template::placeholder_text;
 use crate::block::CutParam;
 use crate::limits;
-use crate::timeline::{CallRecord, Ix, NONE, Timeline};
+use crate::timeline::{CallRecord, Ix, NONE};
 
 /// The arguments of a call, its cut parameters whole as far as the timeline shows the wholes.
-pub(super) fn whole<'a>(timeline: &Timeline, record: &CallRecord, params: &'a str) -> Cow<'a, str> {
-    let cuts = &timeline.at_ix(record.call).meta().cut;
+pub(super) fn whole<'a>(view: &View, record: &CallRecord, params: &'a str) -> Cow<'a, str> {
+    let cuts = &view.at_ix(record.call).meta().cut;
     if cuts.is_empty() {
         return Cow::Borrowed(params);
     }
@@ -22,7 +23,7 @@ pub(super) fn whole<'a>(timeline: &Timeline, record: &CallRecord, params: &'a st
         return Cow::Borrowed(params);
     };
     for cut in cuts {
-        if let (Some(text), Some(value)) = (text_of(timeline, record, cut), arguments.get_mut(&cut.name)) {
+        if let (Some(text), Some(value)) = (text_of(view, record, cut), arguments.get_mut(&cut.name)) {
             *value = Value::String(text);
         }
     }
@@ -30,12 +31,12 @@ pub(super) fn whole<'a>(timeline: &Timeline, record: &CallRecord, params: &'a st
 }
 
 /// Whether the native call carries the content of this result block.
-pub(super) fn carry(timeline: &Timeline, record: &CallRecord, result: Ix) -> bool {
-    let cuts = &timeline.at_ix(record.call).meta().cut;
-    timeline.slots().is_shown(record.call)
+pub(super) fn carry(view: &View, record: &CallRecord, result: Ix) -> bool {
+    let cuts = &view.at_ix(record.call).meta().cut;
+    view.slots().is_shown(record.call)
         && cuts
             .iter()
-            .any(|cut| source_of(timeline, record, cut) == Some(result))
+            .any(|cut| source_of(view, record, cut) == Some(result))
 }
 
 /// The arguments of a hidden call: its shortened parameters, or the words that replace it.
@@ -46,42 +47,40 @@ pub(super) fn hidden(replacement: &str, placeholder: String) -> String {
     }
 }
 
-fn text_of(timeline: &Timeline, record: &CallRecord, cut: &CutParam) -> Option<String> {
-    if let Some(source) = source_of(timeline, record, cut) {
-        return timeline.at_ix(source).text().map(str::to_owned);
+fn text_of(view: &View, record: &CallRecord, cut: &CutParam) -> Option<String> {
+    if let Some(source) = source_of(view, record, cut) {
+        return view.at_ix(source).text().map(str::to_owned);
     }
     // Hidden code is told here, because the code block itself renders to nothing beside a native call.
-    let code = timeline
+    let code = view
         .slots()
         .of(record.code)
-        .filter(|_| is_whole_of(timeline, record.code, cut))?;
-    match timeline.slots().list()[code].shows {
-        Shows::Placeholder(number) => Some(placeholder_text(timeline, number)),
+        .filter(|_| is_whole_of(view, record.code, cut))?;
+    match view.slots().list()[code].shows {
+        Shows::Placeholder(number) => Some(placeholder_text(view, number)),
         Shows::Block | Shows::Group | Shows::Nothing => None,
     }
 }
 
 /// The block that shows the whole of a cut parameter: the call's code, or one of its results.
-fn source_of(timeline: &Timeline, record: &CallRecord, cut: &CutParam) -> Option<Ix> {
+fn source_of(view: &View, record: &CallRecord, cut: &CutParam) -> Option<Ix> {
     let results = match record.group {
         NONE => 0..0,
         group => {
-            let count = timeline.at_ix(group).meta().result_count.unwrap_or(1);
-            group..group.saturating_add(count).min(timeline.blocks().len() as Ix)
+            let count = view.at_ix(group).meta().result_count.unwrap_or(1);
+            group..group.saturating_add(count).min(view.blocks().len() as Ix)
         }
     };
     let code = Some(record.code).filter(|&ix| ix != NONE);
     let mut shown = code
         .into_iter()
         .chain(results)
-        .filter(|&ix| timeline.slots().is_shown(ix));
-    shown.find(|&ix| {
-        timeline.at_ix(ix).meta().call.as_ref() == Some(&record.id) && is_whole_of(timeline, ix, cut)
-    })
+        .filter(|&ix| view.slots().is_shown(ix));
+    shown.find(|&ix| view.at_ix(ix).meta().call.as_ref() == Some(&record.id) && is_whole_of(view, ix, cut))
 }
 
-fn is_whole_of(timeline: &Timeline, ix: Ix, cut: &CutParam) -> bool {
-    let block = timeline.at_ix(ix);
+fn is_whole_of(view: &View, ix: Ix, cut: &CutParam) -> bool {
+    let block = view.at_ix(ix);
     let digest = block.meta().file.as_ref().and_then(|file| file.content_digest);
     let is_shown_whole =
         |text: &str| text.len() as u64 == cut.size_bytes && text.len() <= limits::PART_MAX_BYTES;

@@ -1,11 +1,12 @@
 //! Cache points: up to where a prompt is worth caching, and what may still be hidden behind them.
 
+use super::fold::View;
 use super::prompt::CachePoint;
 use super::slots::Slots;
 use crate::ids::Seq;
 use crate::path::LogicalPath;
 use crate::settings::CacheSettings;
-use crate::timeline::{Ix, Timeline};
+use crate::timeline::Ix;
 
 /// The three cache points of a view, as slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,11 +21,11 @@ pub struct CachePoints {
 
 impl CachePoints {
     /// Where the points are now. A slot that renders to nothing keeps its mark: it goes to the last piece before it.
-    pub fn of(timeline: &Timeline, settings: &CacheSettings) -> Self {
-        let slots = timeline.slots();
-        let tail = slots.stable_end(timeline).checked_sub(1);
+    pub fn of(view: &View, settings: &CacheSettings) -> Self {
+        let slots = view.slots();
+        let tail = slots.stable_end(view).checked_sub(1);
         let pre_tail = pre_tail_round(slots.rounds(), settings).min(tail);
-        let turn = timeline.current_turn();
+        let turn = view.current_turn();
         let mut prev_turn = turn
             .and_then(|turn| slots.before(turn.first).checked_sub(1))
             .min(tail);
@@ -89,7 +90,7 @@ pub enum HideCheck {
     },
 }
 
-impl Timeline {
+impl View {
     /// Whether a path may be hidden now.
     pub fn hide_check(&self, path: &LogicalPath, settings: &CacheSettings) -> HideCheck {
         let slots = self.slots();

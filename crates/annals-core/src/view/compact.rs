@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use super::fold::View;
 use super::slots::{Shows, Slot};
 use super::{cut, template};
 use crate::block::payload::HideItem;
@@ -13,7 +14,7 @@ use crate::block::{Block, BlockKind, NewBlock, SafeDigest, SummaryMeta};
 use crate::ids::{CallId, Seq, TurnId};
 use crate::limits;
 use crate::path::LogicalPath;
-use crate::timeline::{Ix, Timeline};
+use crate::timeline::Ix;
 use crate::tokens;
 use crate::view::Layout;
 
@@ -48,34 +49,34 @@ pub struct CompactionPlan {
 }
 
 /// The plan for a view whose share of the window is `budget_tokens`; `None` when there is nothing to gain.
-pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<CompactionPlan> {
+pub fn plan(view: &View, budget_tokens: u32, force: Force) -> Option<CompactionPlan> {
     let size = match force {
         Force::Budget => u64::from(budget_tokens),
         // The window is smaller than we were told, so what was sent is the better measure.
-        Force::Refused => u64::from(budget_tokens).min(timeline.view_tokens()) / 2,
+        Force::Refused => u64::from(budget_tokens).min(view.view_tokens()) / 2,
     };
     let keep = size * u64::from(limits::COMPACTION_KEEP_PERCENT) / 100;
-    let list = timeline.slots().list();
+    let list = view.slots().list();
     // Without a place to cut, large contents can still be set aside; an older summary is always written anew.
-    let cut = find_cut(timeline, list, keep).unwrap_or(usize::from(begins_with_summary(timeline, list)));
-    let first_kept = timeline.at_ix(list.get(cut)?.ix);
+    let cut = find_cut(view, list, keep).unwrap_or(usize::from(begins_with_summary(view, list)));
+    let first_kept = view.at_ix(list.get(cut)?.ix);
     let (pinned, covered): (Vec<&Slot>, Vec<&Slot>) =
-        list[..cut].iter().partition(|slot| timeline.is_pinned(slot));
+        list[..cut].iter().partition(|slot| view.is_pinned(slot));
     let gained: u64 = covered.iter().map(|slot| cost(slot)).sum();
-    let hides = oversized(timeline, pinned.into_iter().chain(&list[cut..]), keep);
+    let hides = oversized(view, pinned.into_iter().chain(&list[cut..]), keep);
     let set_aside: u64 = hides.iter().map(|hide| hide.saved).sum();
     if gained + set_aside < limits::COMPACTION_MIN_GAIN_TOKENS {
         return None;
     }
-    let covered_turn_ids = covered_turns(timeline, &covered);
-    let split = timeline
+    let covered_turn_ids = covered_turns(view, &covered);
+    let split = view
         .turn(&first_kept.turn)
         .filter(|turn| turn.first_seq() < first_kept.seq);
     Some(CompactionPlan {
         first_kept: first_kept.seq,
         split_turn_id: split.map(|turn| turn.id.clone()),
-        digest: digest_text(timeline, &covered, &covered_turn_ids),
-        artifacts: artifacts_text(timeline, first_kept.seq),
+        digest: digest_text(view, &covered, &covered_turn_ids),
+        artifacts: artifacts_text(view, first_kept.seq),
         covered: in_order(covered.iter().map(|slot| slot.ix)),
         covered_turn_ids,
         hides: hides.into_iter().map(|hide| hide.item).collect(),
@@ -84,27 +85,27 @@ pub fn plan(timeline: &Timeline, budget_tokens: u32, force: Force) -> Option<Com
 }
 
 /// The earliest allowed cut whose kept part fits; if none fits, the latest allowed cut.
-fn find_cut(timeline: &Timeline, list: &[Slot], keep: u64) -> Option<usize> {
-    let pinned = list.iter().filter(|slot| timeline.is_pinned(slot));
+fn find_cut(view: &View, list: &[Slot], keep: u64) -> Option<usize> {
+    let pinned = list.iter().filter(|slot| view.is_pinned(slot));
     let mut kept: u64 = pinned.map(cost).sum();
     // Calls whose results are kept, or still to come, and which therefore must be kept too.
-    let mut wanted: HashSet<&CallId> = timeline.open_calls().map(|call| &call.id).collect();
+    let mut wanted: HashSet<&CallId> = view.open_calls().map(|call| &call.id).collect();
     let mut best = None;
     for (at, slot) in list.iter().enumerate().rev() {
-        let block = timeline.at_ix(slot.ix);
-        if !timeline.is_pinned(slot) {
+        let block = view.at_ix(slot.ix);
+        if !view.is_pinned(slot) {
             kept += cost(slot);
         }
         match (&block.kind, &block.meta().call) {
             (BlockKind::ToolCall, Some(call)) => {
                 wanted.remove(call);
             }
-            (BlockKind::ToolResult | BlockKind::Notice, Some(call)) if is_in_view(timeline, call) => {
+            (BlockKind::ToolResult | BlockKind::Notice, Some(call)) if is_in_view(view, call) => {
                 wanted.insert(call);
             }
             _ => {}
         }
-        let allowed = at > 0 && wanted.is_empty() && may_cut_at(timeline, list, at);
+        let allowed = at > 0 && wanted.is_empty() && may_cut_at(view, list, at);
         if allowed && (best.is_none() || kept <= keep) {
             best = Some(at);
         }
@@ -125,22 +126,21 @@ fn in_order(blocks: impl Iterator<Item = Ix>) -> Vec<Ix> {
     blocks
 }
 
-fn begins_with_summary(timeline: &Timeline, list: &[Slot]) -> bool {
+fn begins_with_summary(view: &View, list: &[Slot]) -> bool {
     list.first()
-        .is_some_and(|slot| timeline.at_ix(slot.ix).kind == BlockKind::RangeSummary)
+        .is_some_and(|slot| view.at_ix(slot.ix).kind == BlockKind::RangeSummary)
 }
 
-fn is_in_view(timeline: &Timeline, call: &CallId) -> bool {
-    timeline
-        .call(call)
-        .is_some_and(|record| timeline.slots().of(record.call).is_some())
+fn is_in_view(view: &View, call: &CallId) -> bool {
+    view.call(call)
+        .is_some_and(|record| view.slots().of(record.call).is_some())
 }
 
 /// A turn's header, a prompt, or the beginning of an answer: what the model thought and said beside a call stays with
 /// the call, and the calls of one answer stay together.
-fn may_cut_at(timeline: &Timeline, list: &[Slot], at: usize) -> bool {
-    let block = timeline.at_ix(list[at].ix);
-    let before = timeline.at_ix(list[at - 1].ix);
+fn may_cut_at(view: &View, list: &[Slot], at: usize) -> bool {
+    let block = view.at_ix(list[at].ix);
+    let before = view.at_ix(list[at - 1].ix);
     let same_answer =
         is_of_answer(before) && before.turn == block.turn && before.meta().step == block.meta().step;
     matches!(block.kind, BlockKind::TurnHeader | BlockKind::UserPrompt) || is_of_answer(block) && !same_answer
@@ -164,13 +164,13 @@ struct SetAside {
 }
 
 /// Kept contents that alone take more than a quarter of what may stay, and more than what would stand in their place.
-fn oversized<'a>(timeline: &Timeline, kept: impl Iterator<Item = &'a Slot>, keep: u64) -> Vec<SetAside> {
+fn oversized<'a>(view: &View, kept: impl Iterator<Item = &'a Slot>, keep: u64) -> Vec<SetAside> {
     let mut seen = HashSet::new();
     let set_aside = |slot: &Slot| {
         if cost(slot) <= keep / 4 || !matches!(slot.shows, Shows::Block | Shows::Group) {
             return None;
         }
-        let block = timeline.at_ix(slot.ix);
+        let block = view.at_ix(slot.ix);
         if !matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment) {
             return None;
         }
@@ -195,9 +195,9 @@ fn oversized<'a>(timeline: &Timeline, kept: impl Iterator<Item = &'a Slot>, keep
 const OPENING_CHARS: usize = 200;
 
 /// Turns of covered blocks, those of an older summary first. Found by where turns begin, not by asking every block.
-fn covered_turns(timeline: &Timeline, covered: &[&Slot]) -> Vec<TurnId> {
+fn covered_turns(view: &View, covered: &[&Slot]) -> Vec<TurnId> {
     let (older, own) = match covered.split_first() {
-        Some((first, rest)) => match timeline.at_ix(first.ix).meta().summary.as_deref() {
+        Some((first, rest)) => match view.at_ix(first.ix).meta().summary.as_deref() {
             Some(summary) => (summary.covered_turn_ids.as_slice(), rest),
             None => (&[][..], covered),
         },
@@ -207,9 +207,9 @@ fn covered_turns(timeline: &Timeline, covered: &[&Slot]) -> Vec<TurnId> {
     let mut turns: Vec<&TurnId> = older.iter().collect();
     let mut rest = own;
     while let Some(slot) = rest.first() {
-        let turn = timeline.turn_around(slot.ix);
+        let turn = view.turn_around(slot.ix);
         turns.push(&turn.id);
-        let end = timeline.turn_end(turn) as Ix;
+        let end = view.turn_end(turn) as Ix;
         rest = &rest[rest.partition_point(|slot| slot.ix < end)..];
     }
     turns.retain(|turn| seen.insert(turn));
@@ -217,13 +217,13 @@ fn covered_turns(timeline: &Timeline, covered: &[&Slot]) -> Vec<TurnId> {
 }
 
 /// The covered range told by rule: for each turn its prompt, its calls and its answer, shortened.
-fn digest_text(timeline: &Timeline, covered: &[&Slot], turns: &[TurnId]) -> String {
+fn digest_text(view: &View, covered: &[&Slot], turns: &[TurnId]) -> String {
     if covered.is_empty() {
         return "Nothing is left out, but large contents were set aside: read them by their paths.".into();
     }
     let mut text = String::new();
     for slot in covered.iter().filter(|slot| slot.shows != Shows::Nothing) {
-        let block = timeline.at_ix(slot.ix);
+        let block = view.at_ix(slot.ix);
         let body = || cut::brief(block.text().unwrap_or_default().trim(), 400).replace('\n', " ");
         let line = match &block.kind {
             BlockKind::RangeSummary => cut::brief(block.text().unwrap_or_default(), 4_000),
@@ -236,7 +236,7 @@ fn digest_text(timeline: &Timeline, covered: &[&Slot], turns: &[TurnId]) -> Stri
                     .meta()
                     .call
                     .as_ref()
-                    .and_then(|call| timeline.tool_of(call))
+                    .and_then(|call| view.tool_of(call))
                     .unwrap_or("?");
                 format!("- called {tool}, see {}", path_of(block))
             }
@@ -256,12 +256,12 @@ fn digest_text(timeline: &Timeline, covered: &[&Slot], turns: &[TurnId]) -> Stri
 }
 
 /// The latest of the covered artifacts, one line each.
-fn artifacts_text(timeline: &Timeline, first_kept: Seq) -> String {
-    let covered = timeline.files_before(first_kept);
+fn artifacts_text(view: &View, first_kept: Seq) -> String {
+    let covered = view.files_before(first_kept);
     let older = covered
         .len()
         .saturating_sub(limits::COMPACTION_ARTIFACT_MAX_LINES);
-    let line = |path: &LogicalPath| match timeline.latest_digest(path) {
+    let line = |path: &LogicalPath| match view.latest_digest(path) {
         Some(digest) => artifact_line(&digest),
         None => format!("- {path}"),
     };
@@ -296,13 +296,13 @@ fn path_of(block: &Block) -> &str {
 
 impl CompactionPlan {
     /// What to ask a model: the covered range as text, cut to fit, and what the summary must hold.
-    pub fn request(&self, timeline: &Timeline, max_tokens: u32) -> String {
+    pub fn request(&self, view: &View, max_tokens: u32) -> String {
         let mut range = String::new();
-        for slot in timeline.slots().list() {
+        for slot in view.slots().list() {
             if self.covered.binary_search(&slot.ix).is_err() {
                 continue;
             }
-            for part in template::parts(timeline, slot, Layout::Timeline) {
+            for part in template::parts(view, slot, Layout::Timeline) {
                 let _ = write!(range, "{}\n\n", part.text());
             }
         }

@@ -5,6 +5,7 @@
 //! to the tail cache point is a prefix of what is rendered later. *Cost*: one more block costs the size of that
 //! block. The view never writes; hides and summaries are blocks that somebody else appends.
 //!
+//! - [`View`]: the fold, beside the timeline's own;
 //! - [`slots`]: which blocks are shown, in which order, at which cost in tokens;
 //! - [`part`] and [`template`]: the text of each; `arguments`: a native call's parameters, whole again;
 //! - [`render`]: parts filed into messages, incrementally, in two layouts;
@@ -18,6 +19,7 @@ mod arguments;
 pub mod cache;
 pub mod compact;
 pub mod cut;
+mod fold;
 pub mod messages;
 pub mod outline;
 pub mod part;
@@ -29,6 +31,7 @@ pub mod tail;
 pub mod template;
 
 pub use cache::{CachePoints, HideCheck};
+pub use fold::View;
 pub use messages::Messages;
 pub use outline::Outline;
 pub use part::{Part, PartBody, Place};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::cache::CachePoints;
+use super::fold::View;
 use super::part::{Part, PartBody};
 use super::prompt::CachePoint;
 use super::render::Layout;
@@ -15,7 +16,6 @@ use super::template;
 use crate::block::{Blob, Mime};
 use crate::ids::Seq;
 use crate::settings::CacheSettings;
-use crate::timeline::Timeline;
 
 /// One part of the view.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -116,12 +116,12 @@ pub struct Outline {
 
 impl Outline {
     /// The view of this timeline with its cache points, and the tail after it.
-    pub fn of(timeline: &Timeline, cache: &CacheSettings, tail: Option<&Tail>) -> Self {
-        let marks: Vec<(CachePoint, usize)> = CachePoints::of(timeline, cache).marks().collect();
+    pub fn of(view: &View, cache: &CacheSettings, tail: Option<&Tail>) -> Self {
+        let marks: Vec<(CachePoint, usize)> = CachePoints::of(view, cache).marks().collect();
         let mut parts: Vec<OutlinePart> = Vec::new();
         let mut cache_points = Vec::new();
-        for (at, slot) in timeline.slots().list().iter().enumerate() {
-            for part in template::parts(timeline, slot, Layout::Timeline) {
+        for (at, slot) in view.slots().list().iter().enumerate() {
+            for part in template::parts(view, slot, Layout::Timeline) {
                 push(&mut parts, &part);
             }
             // A slot without text passes its mark on to the last part before it.
@@ -152,7 +152,7 @@ impl Outline {
         Outline {
             parts,
             cache_points,
-            tokens: timeline.view_tokens(),
+            tokens: view.view_tokens(),
         }
     }
 

@@ -7,12 +7,13 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::cut;
+use super::fold::View;
 use crate::block::payload::HideItem;
 use crate::block::{Blob, Block, BlockKind, Body};
 use crate::path::LogicalPath;
 use crate::settings::SessionSettings;
 use crate::time::Timestamp;
-use crate::timeline::{CallText, Timeline};
+use crate::timeline::CallText;
 
 /// What to hide, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +23,8 @@ pub struct PrunePlan {
 }
 
 /// The plan, if the cache is cold and there is something to give up.
-pub fn plan(timeline: &Timeline, settings: &SessionSettings, now: Timestamp) -> Option<PrunePlan> {
-    let last_touch = timeline.turns().iter().rev().find_map(|turn| turn.last_answer)?;
+pub fn plan(view: &View, settings: &SessionSettings, now: Timestamp) -> Option<PrunePlan> {
+    let last_touch = view.turns().iter().rev().find_map(|turn| turn.last_answer)?;
     let cold_after = settings
         .cache_ttl_seconds
         .saturating_sub(settings.cache_ttl_prune_buffer_seconds);
@@ -31,7 +32,7 @@ pub fn plan(timeline: &Timeline, settings: &SessionSettings, now: Timestamp) -> 
         return None;
     }
     let mut planner = Planner {
-        timeline,
+        view,
         settings,
         seen: HashSet::new(),
         items: Vec::new(),
@@ -42,7 +43,7 @@ pub fn plan(timeline: &Timeline, settings: &SessionSettings, now: Timestamp) -> 
 }
 
 struct Planner<'a> {
-    timeline: &'a Timeline,
+    view: &'a View,
     settings: &'a SessionSettings,
     seen: HashSet<LogicalPath>,
     items: Vec<HideItem>,
@@ -50,13 +51,13 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn prune_old_turns(&mut self) {
-        let turns = self.timeline.turns();
+        let turns = self.view.turns();
         let old = turns
             .len()
             .saturating_sub(self.settings.keep_recent_turns as usize);
         for turn in &turns[..old] {
-            for block in self.timeline.turn_blocks(turn) {
-                if self.timeline.is_visible(block)
+            for block in self.view.turn_blocks(turn) {
+                if self.view.is_visible(block)
                     && let Some(replacement) = self.short_form(block)
                 {
                     self.hide(block, replacement);
@@ -67,7 +68,7 @@ impl Planner<'_> {
 
     /// Between the old turns and the intact ones, images and PDFs give way but for the newest.
     fn prune_large_binaries(&mut self) {
-        let turns = self.timeline.turns();
+        let turns = self.view.turns();
         let old = turns
             .len()
             .saturating_sub(self.settings.keep_recent_turns as usize);
@@ -80,9 +81,9 @@ impl Planner<'_> {
         let blocks = turns[old..intact]
             .iter()
             .rev()
-            .flat_map(|turn| self.timeline.turn_blocks(turn).iter().rev());
+            .flat_map(|turn| self.view.turn_blocks(turn).iter().rev());
         let shown: Vec<_> = blocks
-            .filter(|block| self.timeline.is_visible(block))
+            .filter(|block| self.view.is_visible(block))
             .cloned()
             .collect();
         for block in shown {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::cache::CachePoints;
+use super::fold::View;
 use super::messages::Messages;
 use super::part::{Part, PartBody, Place};
 use super::prompt::{
@@ -14,7 +15,7 @@ use super::{part, template};
 use crate::block::Blob;
 use crate::ids::CallId;
 use crate::settings::CacheSettings;
-use crate::timeline::{Ix, NONE, Timeline};
+use crate::timeline::{Ix, NONE};
 
 /// How parts become messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -65,21 +66,21 @@ impl Renderer {
     }
 
     /// Renders what is new since the last time. Costs what is new.
-    pub fn update(&mut self, timeline: &Timeline) {
-        let slots = timeline.slots();
+    pub fn update(&mut self, view: &View) {
+        let slots = view.slots();
         if let Some(changed) = slots.changed_since(self.epoch) {
             self.go_back_to(changed);
         }
         self.epoch = slots.epoch();
-        let stable = slots.stable_end(timeline);
+        let stable = slots.stable_end(view);
         self.go_back_to(stable);
         for slot in &slots.list()[self.ends.len()..stable] {
             let mut end = self.ends.last().copied().flatten();
-            for part in template::parts(timeline, slot, self.layout) {
+            for part in template::parts(view, slot, self.layout) {
                 if let PartBody::Media { blob, .. } = &part.body {
                     self.media.push((self.ends.len(), *blob));
                 }
-                end = end.max(self.file(timeline, slot.ix, part));
+                end = end.max(self.file(view, slot.ix, part));
             }
             self.ends.push(end);
         }
@@ -98,15 +99,15 @@ impl Renderer {
     /// The whole prompt for a model: what is rendered, marked with its cache points, and the tail after it.
     pub fn prompt(
         &mut self,
-        timeline: &Timeline,
+        view: &View,
         cache: &CacheSettings,
         system: Arc<str>,
         tools: Arc<[ToolSchema]>,
         tail: Option<&Tail>,
     ) -> Prompt {
-        self.update(timeline);
+        self.update(view);
         let mut messages = self.messages.clone();
-        for (point, slot) in CachePoints::of(timeline, cache).marks() {
+        for (point, slot) in CachePoints::of(view, cache).marks() {
             if let Some(end) = self.ends.get(slot).copied().flatten() {
                 mark(&mut messages, end, point);
             }
@@ -126,7 +127,7 @@ impl Renderer {
     }
 
     /// Files a part of the block at `ix`; `None` when there is nothing in it to show.
-    fn file(&mut self, timeline: &Timeline, ix: Ix, part: Part) -> Option<Position> {
+    fn file(&mut self, view: &View, ix: Ix, part: Part) -> Option<Position> {
         let content = Content {
             head: part.head,
             body: part.body,
@@ -135,8 +136,8 @@ impl Renderer {
             return self.file_as_user(content);
         }
         match part.place {
-            Place::User => self.file_stray(timeline, content),
-            Place::Reply { call } => self.file_reply(timeline, ix, &call, content),
+            Place::User => self.file_stray(view, content),
+            Place::Reply { call } => self.file_reply(view, ix, &call, content),
             Place::Assistant => {
                 let pieces = content.into_pieces(Gap::None);
                 self.file_as_assistant(pieces.map(AssistantPiece::Text))
@@ -199,31 +200,25 @@ impl Renderer {
     /// Files what belongs to a call's reply. Until all calls of an answer are settled nothing of their replies is
     /// rendered, so each reply may grow up to then; what comes later may only follow the last of them, because what
     /// stands before it is a prefix that must not change.
-    fn file_reply(
-        &mut self,
-        timeline: &Timeline,
-        ix: Ix,
-        call: &CallId,
-        content: Content,
-    ) -> Option<Position> {
-        self.open_replies(timeline);
+    fn file_reply(&mut self, view: &View, ix: Ix, call: &CallId, content: Content) -> Option<Position> {
+        self.open_replies(view);
         let replies = match self.messages.last() {
             Some(Message::Tool(replies)) => replies.as_slice(),
             _ => &[],
         };
         let at = replies.iter().position(|reply| reply.call == *call);
         match at {
-            Some(at) if at + 1 == replies.len() || ix <= settled(timeline, replies) => {
+            Some(at) if at + 1 == replies.len() || ix <= settled(view, replies) => {
                 self.extend_reply(at, content)
             }
-            _ => self.file_stray(timeline, content),
+            _ => self.file_stray(view, content),
         }
     }
 
     /// Files what answers no call: in the person's place, or, while replies are outstanding, into the one that is
     /// being told, for nothing may stand between a call and its reply.
-    fn file_stray(&mut self, timeline: &Timeline, content: Content) -> Option<Position> {
-        self.open_replies(timeline);
+    fn file_stray(&mut self, view: &View, content: Content) -> Option<Position> {
+        self.open_replies(view);
         match self.messages.last() {
             Some(Message::Tool(replies)) if replies.iter().any(|reply| reply.pieces.is_empty()) => {
                 let told = replies
@@ -237,7 +232,7 @@ impl Renderer {
     }
 
     /// After an answer with calls, makes room for the reply to each, in the order of the calls.
-    fn open_replies(&mut self, timeline: &Timeline) {
+    fn open_replies(&mut self, view: &View) {
         let Some(Message::Assistant(pieces)) = self.messages.last() else {
             return;
         };
@@ -247,7 +242,7 @@ impl Renderer {
         });
         let open = |call: &CallId| ToolReply {
             call: call.clone(),
-            is_error: timeline.has_failed(call),
+            is_error: view.has_failed(call),
             pieces: Vec::new(),
         };
         let replies: Vec<ToolReply> = calls.map(open).collect();
@@ -307,12 +302,12 @@ impl Renderer {
 }
 
 /// The block after which all of these replies' calls were settled.
-fn settled(timeline: &Timeline, replies: &[ToolReply]) -> Ix {
-    let settled = |reply: &ToolReply| timeline.call(&reply.call).map_or(0, |record| record.settled);
+fn settled(view: &View, replies: &[ToolReply]) -> Ix {
+    let settled = |reply: &ToolReply| view.call(&reply.call).map_or(0, |record| record.settled);
     replies.iter().map(settled).max().unwrap_or(0)
 }
 
-impl Timeline {
+impl View {
     /// Every part of the view, oldest first, also those of calls that are still running.
     pub fn parts(&self, layout: Layout) -> impl Iterator<Item = Part> {
         self.slots()

@@ -8,7 +8,8 @@ use crate::block::payload::HideItem;
 use crate::block::{Block, BlockKind};
 use crate::ids::TurnId;
 use crate::path::LogicalPath;
-use crate::timeline::{HideText, Ix, NONE, Timeline, ix_of, push_tightly};
+use crate::timeline::{HideText, Ix, NONE, ix_of, push_tightly};
+use crate::view::fold::View;
 use crate::view::{cut, template};
 
 /// What a slot shows.
@@ -105,19 +106,19 @@ impl Slots {
     }
 
     /// The first slot that may still change because its call has not got all its results.
-    pub(crate) fn stable_end(&self, timeline: &Timeline) -> usize {
-        let open = timeline.open_calls().filter_map(|call| self.of(call.call)).min();
+    pub(crate) fn stable_end(&self, view: &View) -> usize {
+        let open = view.open_calls().filter_map(|call| self.of(call.call)).min();
         open.unwrap_or(self.list.len())
     }
 
     /// Folds the timeline's last block into the view.
-    pub(crate) fn push(timeline: &mut Timeline, ix: Ix) {
-        push_tightly(&mut timeline.slots_mut().of_block, NONE);
-        let block = timeline.blocks()[ix as usize].clone();
+    pub(crate) fn push(view: &mut View, ix: Ix) {
+        push_tightly(&mut view.slots_mut().of_block, NONE);
+        let block = view.blocks()[ix as usize].clone();
         match &block.kind {
-            BlockKind::TimelineHide => Slots::hide_all(timeline, &block, ix),
+            BlockKind::TimelineHide => Slots::hide_all(view, &block, ix),
             BlockKind::RangeSummary if block.meta().summary.is_some() => {
-                Slots::start_at_summary(timeline, &block, ix);
+                Slots::start_at_summary(view, &block, ix);
             }
             BlockKind::Thinking if block.meta().signature().is_none() => {}
             BlockKind::Plan
@@ -127,13 +128,13 @@ impl Slots {
             | BlockKind::ApprovalDecision
             | BlockKind::InputRequest
             | BlockKind::InputResponse => {}
-            BlockKind::ToolResult => Slots::push_result(timeline, &block, ix),
+            BlockKind::ToolResult => Slots::push_result(view, &block, ix),
             _ => {
-                let tokens = template::tokens_of(timeline, &block);
-                timeline.slots_mut().add(ix, Shows::Block, tokens);
+                let tokens = template::tokens_of(view, &block);
+                view.slots_mut().add(ix, Shows::Block, tokens);
             }
         }
-        Slots::end_round(timeline, &block, ix);
+        Slots::end_round(view, &block, ix);
     }
 
     fn add(&mut self, ix: Ix, shows: Shows, tokens: u32) {
@@ -142,12 +143,12 @@ impl Slots {
         self.tokens += u64::from(tokens);
     }
 
-    fn push_result(timeline: &mut Timeline, block: &Block, ix: Ix) {
-        let call = block.meta().call.as_ref().and_then(|call| timeline.call(call));
+    fn push_result(view: &mut View, block: &Block, ix: Ix) {
+        let call = block.meta().call.as_ref().and_then(|call| view.call(call));
         let begins_group = call.is_none_or(|call| call.begins_group(ix));
         let group = call.map_or(ix, |call| call.group);
-        let tokens = template::tokens_of(timeline, block);
-        let slots = timeline.slots_mut();
+        let tokens = template::tokens_of(view, block);
+        let slots = view.slots_mut();
         match slots.of(group) {
             _ if begins_group => slots.add(ix, Shows::Group, tokens),
             // Told by the group's status; the call is still open, so its slots may grow.
@@ -160,48 +161,47 @@ impl Slots {
         }
     }
 
-    fn end_round(timeline: &mut Timeline, block: &Block, ix: Ix) {
+    fn end_round(view: &mut View, block: &Block, ix: Ix) {
         let ended = match &block.kind {
             BlockKind::AssistantCompletion => true,
             BlockKind::ToolResult => {
-                let call = block.meta().call.as_ref().and_then(|call| timeline.call(call));
+                let call = block.meta().call.as_ref().and_then(|call| view.call(call));
                 call.is_some_and(|call| call.settled == ix)
             }
             _ => false,
         };
-        let slots = timeline.slots_mut();
+        let slots = view.slots_mut();
         if ended && let Some(last) = slots.list.len().checked_sub(1) {
             slots.rounds.push(last as u32);
         }
     }
 
-    fn hide_all(timeline: &mut Timeline, block: &Block, hide_ix: Ix) {
+    fn hide_all(view: &mut View, block: &Block, hide_ix: Ix) {
         let text: Option<HideText> = block.text().and_then(|text| serde_json::from_str(text).ok());
         let items = text.map(|text| text.items).unwrap_or_default();
         let changed = items
             .into_iter()
-            .filter_map(|item| Slots::hide(timeline, item, hide_ix))
+            .filter_map(|item| Slots::hide(view, item, hide_ix))
             .min();
-        timeline
-            .slots_mut()
+        view.slots_mut()
             .changed_from
             .extend(changed.map(|slot| slot as u32));
     }
 
     /// Hides one path and returns the first slot that renders otherwise now.
-    fn hide(timeline: &mut Timeline, item: HideItem, hide_ix: Ix) -> Option<usize> {
-        let hidden = Slots::hidden_by(timeline, &item.path, item.from_seq.map_or(0, ix_of), hide_ix);
+    fn hide(view: &mut View, item: HideItem, hide_ix: Ix) -> Option<usize> {
+        let hidden = Slots::hidden_by(view, &item.path, item.from_seq.map_or(0, ix_of), hide_ix);
         let first = hidden.first()?.slot;
         let changed = hidden
             .iter()
-            .map(|hidden| Slots::reaches_back_to(timeline, hidden.slot))
+            .map(|hidden| Slots::reaches_back_to(view, hidden.slot))
             .min()?;
         // A call and its reply stay where they are, whatever they show: one without the other is no conversation.
         let must_stay: Vec<bool> = hidden
             .iter()
-            .map(|hidden| is_of_exchange(timeline, hidden.slot))
+            .map(|hidden| is_of_exchange(view, hidden.slot))
             .collect();
-        let slots = timeline.slots_mut();
+        let slots = view.slots_mut();
         let number = slots.replacements.len() as u32;
         let tokens = template::placeholder_tokens(&item);
         slots.replacements.push(Replacement {
@@ -221,12 +221,12 @@ impl Slots {
     }
 
     /// Slots that show blocks of this path now, from block `from` to before block `end`, first slot first.
-    pub(crate) fn hidden_by(timeline: &Timeline, path: &LogicalPath, from: Ix, end: Ix) -> Vec<Hidden> {
-        let Some(entry) = timeline.paths().get(timeline.blocks(), path) else {
+    pub(crate) fn hidden_by(view: &View, path: &LogicalPath, from: Ix, end: Ix) -> Vec<Hidden> {
+        let Some(entry) = view.paths().get(view.blocks(), path) else {
             return Vec::new();
         };
-        let slots = timeline.slots();
-        let in_range = timeline
+        let slots = view.slots();
+        let in_range = view
             .paths()
             .chain(entry.last)
             .skip_while(|&ix| ix >= end)
@@ -246,28 +246,28 @@ impl Slots {
 
     /// The first slot whose rendering changes when this one is hidden. A native call is rendered with the content its
     /// results show, so a hidden result reaches back to its call.
-    pub(crate) fn reaches_back_to(timeline: &Timeline, slot: usize) -> usize {
-        let slots = timeline.slots();
-        let call = timeline.at_ix(slots.list[slot].ix).meta().call.as_ref();
-        let record = call.and_then(|call| timeline.call(call));
+    pub(crate) fn reaches_back_to(view: &View, slot: usize) -> usize {
+        let slots = view.slots();
+        let call = view.at_ix(slots.list[slot].ix).meta().call.as_ref();
+        let record = call.and_then(|call| view.call(call));
         record
             .and_then(|record| slots.of(record.call))
             .map_or(slot, |call| call.min(slot))
     }
 
-    fn start_at_summary(timeline: &mut Timeline, block: &Block, ix: Ix) {
+    fn start_at_summary(view: &mut View, block: &Block, ix: Ix) {
         let Some(summary) = block.meta().summary.as_deref() else {
             return;
         };
         let first_kept = ix_of(summary.first_kept_seq);
-        let tokens = template::tokens_of(timeline, block);
-        let keeps: Vec<bool> = timeline
+        let tokens = template::tokens_of(view, block);
+        let keeps: Vec<bool> = view
             .slots()
             .list
             .iter()
-            .map(|slot| timeline.keeps(slot, first_kept))
+            .map(|slot| view.keeps(slot, first_kept))
             .collect();
-        let slots = timeline.slots_mut();
+        let slots = view.slots_mut();
         let old = std::mem::take(&mut slots.list);
         slots.list.push(Slot {
             ix,
@@ -300,12 +300,12 @@ pub(crate) struct Hidden {
     pub(crate) blocks: u32,
 }
 
-fn is_of_exchange(timeline: &Timeline, slot: usize) -> bool {
-    let slot = &timeline.slots().list[slot];
-    slot.shows == Shows::Group || timeline.at_ix(slot.ix).kind == BlockKind::ToolCall
+fn is_of_exchange(view: &View, slot: usize) -> bool {
+    let slot = &view.slots().list[slot];
+    slot.shows == Shows::Group || view.at_ix(slot.ix).kind == BlockKind::ToolCall
 }
 
-impl Timeline {
+impl View {
     /// Whether a slot stays in the view when everything before `first_kept` is summarised: what comes after the
     /// cut, and the current turn's prompt with its attachments, but no older summary.
     fn keeps(&self, slot: &Slot, first_kept: Ix) -> bool {
@@ -317,11 +317,6 @@ impl Timeline {
         let running = self.current_turn().filter(|turn| turn.end.is_none());
         // Blocks are only looked at where they can matter: a long past costs nothing here.
         running.is_some_and(|turn| slot.ix >= turn.first && is_opening(self.at_ix(slot.ix), &turn.id))
-    }
-
-    /// Tokens of the whole view, templates included, without the tail.
-    pub fn view_tokens(&self) -> u64 {
-        self.slots().tokens()
     }
 }
 

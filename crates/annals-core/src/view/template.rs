@@ -6,16 +6,18 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::fold::View;
 use super::part::{Part, PartBody, Place};
 use super::render::Layout;
 use super::slots::{Shows, Slot, cut_tokens};
 use super::{arguments, cut};
 use crate::block::payload::{ChildResult, HideItem};
 use crate::block::{Block, BlockKind, Body, SafeDigest};
+use crate::content::is_media;
 use crate::ids::Sid;
 use crate::limits;
 use crate::path::LogicalPath;
-use crate::timeline::{CallRecord, CallText, Ix, NONE, Timeline};
+use crate::timeline::{CallRecord, CallText, Ix, NONE};
 
 /// Tokens of a template's own text, estimated from its length: paths and ids cost about a token every three bytes.
 pub(crate) fn head_tokens(bytes: usize) -> u32 {
@@ -28,18 +30,19 @@ pub(crate) fn placeholder_tokens(item: &HideItem) -> u32 {
 }
 
 /// What a block costs in the view: its body within the cap, and its template.
-pub(crate) fn tokens_of(timeline: &Timeline, block: &Block) -> u32 {
+pub(crate) fn tokens_of(view: &View, block: &Block) -> u32 {
     let path = block.path.as_ref().map_or(0, |path| path.as_str().len());
     let tool = block
         .meta()
         .call
         .as_ref()
-        .and_then(|call| timeline.tool_of(call))
+        .and_then(|call| view.tool_of(call))
         .map_or(0, str::len);
     let head = head_tokens(path + tool + 48);
     match &block.body {
         Body::Text(text) => cut_tokens(block.tokens, text.len(), cap_of(&block.kind)) + head,
-        Body::Empty | Body::Blob(_) => block.tokens + head,
+        Body::Blob(blob) => block.media_tokens(view.media(), blob) + head,
+        Body::Empty => block.tokens + head,
     }
 }
 
@@ -53,11 +56,11 @@ fn cap_of(kind: &BlockKind) -> usize {
 }
 
 /// The parts that a slot shows in this layout; none, one, or for a group of results a few.
-pub(crate) fn parts(timeline: &Timeline, slot: &Slot, layout: Layout) -> Vec<Part> {
+pub(crate) fn parts(view: &View, slot: &Slot, layout: Layout) -> Vec<Part> {
     let from = Templates {
-        timeline,
+        view,
         layout,
-        block: timeline.at_ix(slot.ix),
+        block: view.at_ix(slot.ix),
         ix: slot.ix,
     };
     let mut parts = match slot.shows {
@@ -74,7 +77,7 @@ pub(crate) fn parts(timeline: &Timeline, slot: &Slot, layout: Layout) -> Vec<Par
 }
 
 struct Templates<'a> {
-    timeline: &'a Timeline,
+    view: &'a View,
     layout: Layout,
     block: &'a Block,
     ix: Ix,
@@ -271,7 +274,7 @@ impl Templates<'_> {
             .map_or("", |path| path.as_str().rsplit('/').next().unwrap_or_default());
         let head = format!("[USER ATTACHMENT TEXT] {name}\n[path: {}]", path_text(self.block));
         let is_document = of
-            .and_then(|path| self.timeline.latest(&path))
+            .and_then(|path| self.view.latest(&path))
             .is_some_and(|attachment| attachment.blob().is_some());
         match is_document {
             true => self.one(Place::User, head),
@@ -322,7 +325,7 @@ impl Templates<'_> {
         let params = call.as_ref().map_or("{}", |call| call.params.get());
         let part = match self.layout {
             Layout::Chat => {
-                let arguments = arguments::whole(self.timeline, record, params);
+                let arguments = arguments::whole(self.view, record, params);
                 self.part(place, String::new(), PartBody::Text(arguments.into()))
             }
             Layout::Timeline => {
@@ -361,7 +364,7 @@ impl Templates<'_> {
     }
 
     fn record(&self) -> Option<&CallRecord> {
-        self.timeline.call(self.block.meta().call.as_ref()?)
+        self.view.call(self.block.meta().call.as_ref()?)
     }
 
     /// A group of results: status and artifacts, then the first block's own payload.
@@ -396,11 +399,11 @@ impl Templates<'_> {
     /// In the `chat` layout, what the model sent and nobody could read, before the results that say so.
     fn unreadable(&self, record: &CallRecord, place: &Place) -> Vec<Part> {
         let tells = self.layout == Layout::Chat && record.group == self.ix && record.raw != NONE;
-        if !tells || !self.timeline.slots().is_shown(record.raw) {
+        if !tells || !self.view.slots().is_shown(record.raw) {
             return Vec::new();
         }
         let raw = Templates {
-            block: self.timeline.at_ix(record.raw),
+            block: self.view.at_ix(record.raw),
             ix: record.raw,
             ..*self
         };
@@ -409,7 +412,7 @@ impl Templates<'_> {
 
     /// The digests that this group's slot tells.
     fn group_digests(&self, record: &CallRecord) -> Vec<SafeDigest> {
-        let slots = self.timeline.slots();
+        let slots = self.view.slots();
         let own = slots.of(self.ix);
         let last = if record.settled == NONE {
             self.ix
@@ -418,7 +421,7 @@ impl Templates<'_> {
         };
         let told = (self.ix..=last)
             .filter(|&ix| slots.of(ix) == own)
-            .map(|ix| self.timeline.at_ix(ix));
+            .map(|ix| self.view.at_ix(ix));
         told.filter(|block| block.meta().is_digest)
             .filter_map(|block| serde_json::from_str(block.text()?).ok())
             .collect()
@@ -450,7 +453,7 @@ impl Templates<'_> {
         {
             let _ = writeln!(head, "physical_path: {physical}");
         }
-        if self.layout == Layout::Chat && arguments::carry(self.timeline, record, self.ix) {
+        if self.layout == Layout::Chat && arguments::carry(self.view, record, self.ix) {
             head.push_str("(content as in the call)");
             return self.one(place, head);
         }
@@ -462,7 +465,7 @@ impl Templates<'_> {
     }
 
     fn placeholder(&self, number: u32) -> Vec<Part> {
-        let text = placeholder_text(self.timeline, number);
+        let text = placeholder_text(self.view, number);
         match (self.layout, &self.block.kind) {
             (_, BlockKind::ToolCall) => self.hidden_call(number, text),
             // The native call and its reply tell these.
@@ -487,7 +490,7 @@ impl Templates<'_> {
         let call = match self.layout {
             Layout::Timeline => self.part(place, text, PartBody::None),
             Layout::Chat => {
-                let arguments = arguments::hidden(&self.timeline.slots().replacement(number).text, text);
+                let arguments = arguments::hidden(&self.view.slots().replacement(number).text, text);
                 self.part(place, String::new(), PartBody::Text(arguments.into()))
             }
         };
@@ -496,8 +499,8 @@ impl Templates<'_> {
 }
 
 /// What stands in place of hidden blocks.
-pub(super) fn placeholder_text(timeline: &Timeline, number: u32) -> String {
-    let replacement = timeline.slots().replacement(number);
+pub(super) fn placeholder_text(view: &View, number: u32) -> String {
+    let replacement = view.slots().replacement(number);
     format!(
         "HIDDEN — {}. Retrieve with react.read({})",
         replacement.text, replacement.path
@@ -505,11 +508,6 @@ pub(super) fn placeholder_text(timeline: &Timeline, number: u32) -> String {
 }
 
 const RAW_HEAD: &str = "[AI Agent sent, not understood]:\n";
-
-/// Types that models are shown as themselves.
-fn is_media(mime: &str) -> bool {
-    mime.starts_with("image/") || mime == "application/pdf"
-}
 
 fn path_text(block: &Block) -> &str {
     block.path.as_ref().map_or("", LogicalPath::as_str)

@@ -15,11 +15,11 @@ use annals_core::ids::{CallId, TurnId};
 use annals_core::path::{LogicalPath, RelPath};
 use annals_core::settings::CacheSettings;
 use annals_core::time::Timestamp;
-use annals_core::timeline::Timeline;
 use annals_core::turn::opening::{self, AttachedFile, Opening};
 use annals_core::turn::outcome::{Artifact, Content, Outcome, Output, Payload};
 use annals_core::turn::round::{self, CutTo, NewAnswer, NewCall};
 use annals_core::turn::{TurnEnd, TurnReport, TurnUsage};
+use annals_core::view::View;
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
 use annals_core::view::{CachePoint, Layout, Messages, Renderer};
 use serde_json::{Map, Value};
@@ -41,7 +41,7 @@ pub fn path(text: &str) -> LogicalPath {
 
 /// A conversation in the making: blocks are sealed one second apart.
 pub struct Scene {
-    pub timeline: Timeline,
+    pub timeline: View,
     pub turn: TurnId,
     pub now: Timestamp,
     pub step: u32,
@@ -51,7 +51,7 @@ impl Scene {
     pub fn new() -> Self {
         let now = Timestamp::from_unix_micros(START_MICROS);
         Scene {
-            timeline: Timeline::default(),
+            timeline: View::default(),
             turn: turn("1"),
             now,
             step: 0,
@@ -321,7 +321,7 @@ pub fn first_words(text: &str) -> String {
     }
 }
 
-pub fn prompt(timeline: &Timeline, layout: Layout) -> Prompt {
+pub fn prompt(timeline: &View, layout: Layout) -> Prompt {
     Renderer::new(layout).prompt(timeline, &CacheSettings::default(), "".into(), [].into(), None)
 }
 

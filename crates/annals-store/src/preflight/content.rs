@@ -19,30 +19,6 @@ pub enum AttachmentKind {
     Other,
 }
 
-/// Texts whose MIME type the name tells; the content only says that they are text.
-const TEXT_TYPES: &[(&str, &str)] = &[
-    ("csv", "text/csv"),
-    ("css", "text/css"),
-    ("htm", "text/html"),
-    ("html", "text/html"),
-    ("js", "text/javascript"),
-    ("json", "application/json"),
-    ("jsonl", "application/x-ndjson"),
-    ("md", "text/markdown"),
-    ("ndjson", "application/x-ndjson"),
-    ("py", "text/x-python"),
-    ("rs", "text/x-rust"),
-    ("sh", "text/x-shellscript"),
-    ("sql", "text/x-sql"),
-    ("svg", "image/svg+xml"),
-    ("toml", "application/toml"),
-    ("ts", "text/x-typescript"),
-    ("tsv", "text/tab-separated-values"),
-    ("xml", "application/xml"),
-    ("yaml", "application/yaml"),
-    ("yml", "application/yaml"),
-];
-
 /// Office formats that exist to carry macros.
 const MACRO_EXTENSIONS: &[&str] = &[
     "docm", "dotm", "potm", "ppam", "ppsm", "pptm", "sldm", "xlam", "xlm", "xlsm", "xltm",
@@ -106,10 +82,8 @@ pub(super) fn judge(name: &RelPath, bytes: &[u8]) -> (String, AttachmentKind) {
         return (office.unwrap_or(found.mime_type()).to_owned(), kind);
     }
     if is_text(bytes) {
-        let extension = extension(name);
-        let known = TEXT_TYPES.iter().find(|(ending, _)| *ending == extension);
         return (
-            known.map_or("text/plain", |(_, mime)| mime).to_owned(),
+            annals_core::content::text_mime(name.as_str()).to_owned(),
             AttachmentKind::Text,
         );
     }

@@ -103,7 +103,7 @@ pub fn varied_blocks() -> Vec<Block> {
         Block {
             path: Some(LogicalPath::file(&turn, &rel)),
             mime: "image/png".into(),
-            tokens: annals_core::tokens::media("image/png", blob.size_bytes),
+            tokens: annals_core::limits::IMAGE_MAX_TOKENS,
             body: blob.into(),
             meta: Some(Box::new(Meta {
                 file: Some(Box::new(file)),

@@ -17,7 +17,7 @@ use super::body::{self, Coding, Unpacked, Unpacker};
 use super::quarantine::{self, Escaped};
 use super::walls::{self, Passed, Refusal, Walls};
 use super::{page, pdf};
-use crate::mime;
+use annals_core::content as mime;
 
 /// Bounds of one fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

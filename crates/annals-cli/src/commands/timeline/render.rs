@@ -1,6 +1,6 @@
 //! `annals timeline render`: what the model sees, and where its prefix is worth caching.
 
-use annals::core::timeline::Timeline;
+use annals::core::view::View;
 use annals::core::view::outline::{Outline, OutlineMark, OutlinePart};
 use annals::core::view::{Announce, Tail};
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: RenderArgs, setup: &Setup) -> Result<Ended, Failur
 }
 
 /// The tail as it was announced when the last block was written, so that a past moment renders the same for ever.
-fn announced(timeline: &Timeline, setup: &Setup) -> Option<Tail> {
+fn announced(timeline: &View, setup: &Setup) -> Option<Tail> {
     let now = timeline.blocks().last()?.ts;
     let settings = setup.agent.settings();
     let window = setup

@@ -3,8 +3,9 @@
 use annals::core::block::{Block, BlockKind, Body};
 use annals::core::ids::{CallId, TurnId};
 use annals::core::path::PathKind;
-use annals::core::timeline::{Timeline, Turn};
+use annals::core::timeline::Turn;
 use annals::core::turn::{TurnEnd, TurnReport};
+use annals::core::view::View;
 use serde_json::Value;
 
 use crate::citations::{Citations, Source};
@@ -21,7 +22,7 @@ enum Branch<'a> {
 }
 
 /// The conversation, or one of its turns.
-pub(crate) fn draw(name: &str, timeline: &Timeline, only: Option<&TurnId>) -> ScreenText {
+pub(crate) fn draw(name: &str, timeline: &View, only: Option<&TurnId>) -> ScreenText {
     let blocks = timeline.blocks().len() as u64;
     let mut out = shown!(
         "{}  {}\n",
@@ -46,7 +47,7 @@ pub(crate) fn draw(name: &str, timeline: &Timeline, only: Option<&TurnId>) -> Sc
     out
 }
 
-fn draw_turn(out: &mut ScreenText, timeline: &Timeline, turn: &Turn) {
+fn draw_turn(out: &mut ScreenText, timeline: &View, turn: &Turn) {
     let blocks: Vec<&Block> = timeline
         .blocks()
         .iter()
@@ -78,7 +79,7 @@ fn draw_turn(out: &mut ScreenText, timeline: &Timeline, turn: &Turn) {
 }
 
 /// What the answer of a turn cites.
-fn sources(timeline: &Timeline, blocks: &[&Block]) -> ScreenText {
+fn sources(timeline: &View, blocks: &[&Block]) -> ScreenText {
     let answer = blocks
         .iter()
         .rev()
@@ -88,7 +89,7 @@ fn sources(timeline: &Timeline, blocks: &[&Block]) -> ScreenText {
     citations.list("   ", |sid| Source::find(timeline.pool(), sid))
 }
 
-fn draw_round(out: &mut ScreenText, timeline: &Timeline, rail: &ScreenText, blocks: &[&Block]) {
+fn draw_round(out: &mut ScreenText, timeline: &View, rail: &ScreenText, blocks: &[&Block]) {
     let last = blocks.len().saturating_sub(1);
     for (at, block) in blocks.iter().enumerate() {
         let fork = styled(DIM, if at == last { "└─" } else { "├─" });
@@ -162,7 +163,7 @@ fn headline(turn: &Turn, blocks: &[&Block]) -> ScreenText {
     shown!("{} {}", styled(BOLD, &turn.id), styled(DIM, facts))
 }
 
-fn round(timeline: &Timeline, call: &CallId, blocks: &[&Block]) -> ScreenText {
+fn round(timeline: &View, call: &CallId, blocks: &[&Block]) -> ScreenText {
     let tool = timeline.tool_of(call).unwrap_or("?");
     let error = blocks.iter().find_map(|block| block.meta().error.as_ref());
     let has_result = blocks.iter().any(|block| block.kind == BlockKind::ToolResult);
@@ -181,7 +182,7 @@ fn round(timeline: &Timeline, call: &CallId, blocks: &[&Block]) -> ScreenText {
     )
 }
 
-fn line(timeline: &Timeline, block: &Block) -> ScreenText {
+fn line(timeline: &View, block: &Block) -> ScreenText {
     let is_content = matches!(block.kind, BlockKind::ToolResult | BlockKind::UserAttachment);
     let is_digest = block.meta().is_digest || block.kind == BlockKind::UserAttachmentMeta;
     let named = block

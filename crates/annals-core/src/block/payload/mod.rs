@@ -7,6 +7,7 @@ mod call;
 mod child;
 mod hide;
 mod notice;
+pub mod protocol;
 mod report;
 mod tools;
 mod waiting;

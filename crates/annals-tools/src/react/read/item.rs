@@ -3,13 +3,13 @@
 use annals_core::block::{Blob, BlobDigest, FileMeta, SafeDigest, word};
 use annals_core::limits;
 use annals_core::path::{LineRange, LogicalPath};
-use annals_core::tokens;
+use annals_core::tokens::{self, MediaRule};
 use annals_core::turn::outcome::{Artifact, Content};
 
 use super::excerpt::excerpt;
 use crate::content::Whole;
 use crate::cx::ToolCx;
-use crate::mime;
+use annals_core::content as mime;
 
 /// What a path names, whole, with what is already known of it.
 pub(super) struct Item {
@@ -51,6 +51,7 @@ impl Item {
             }
             None => Content::Bare,
         };
+        file = file.measured(&whole.bytes);
         file.content_digest = Some(blob.digest);
         file.size_bytes = Some(blob.size_bytes);
         Ok(Artifact {
@@ -84,7 +85,12 @@ fn named(block: &annals_core::block::Block) -> Option<BlobDigest> {
 pub(super) fn tokens(artifact: &Artifact) -> u32 {
     match &artifact.content {
         Content::Text(text) | Content::Citing(text) => tokens::count(text),
-        Content::Blob(blob) => tokens::media(&artifact.digest.mime, blob.size_bytes),
+        Content::Blob(blob) => MediaRule::default().tokens(
+            &artifact.digest.mime,
+            blob.size_bytes,
+            artifact.file.pixels,
+            artifact.file.pages,
+        ),
         Content::Bare | Content::Absent => 0,
     }
 }

@@ -1,7 +1,8 @@
-//! What a file is, by its name and its first bytes.
+//! What a file is, by its name and its first bytes: the one classification that all of Annals uses.
 //!
 //! A small table of what agents read and write. The content decides where it can: a picture under a text's name is
-//! a picture, and bytes that are not UTF-8 are no text.
+//! a picture, and bytes that are not UTF-8 are no text. Nothing here unpacks or parses; how large a picture is stands
+//! in its first bytes.
 
 use std::borrow::Cow;
 
@@ -52,6 +53,7 @@ const BY_EXTENSION: &[(&str, &str)] = &[
     ("mmd", "text/vnd.mermaid"),
     ("mp3", "audio/mpeg"),
     ("mp4", "video/mp4"),
+    ("ndjson", "application/x-ndjson"),
     ("odp", "application/vnd.oasis.opendocument.presentation"),
     ("ods", "application/vnd.oasis.opendocument.spreadsheet"),
     ("odt", "application/vnd.oasis.opendocument.text"),
@@ -167,6 +169,7 @@ pub fn is_text(mime: &str) -> bool {
     const TEXT: &[&str] = &[
         "application/json",
         "application/jsonl",
+        "application/x-ndjson",
         "application/x-ipynb+json",
         "application/xml",
         "application/xhtml+xml",
@@ -190,6 +193,85 @@ pub fn is_media(mime: &str) -> bool {
 /// Whether files of this type enter the sources pool by themselves.
 pub fn is_source(mime: &str) -> bool {
     mime.starts_with("text/") || mime.starts_with("image/") || mime == "application/pdf"
+}
+
+/// The MIME type of a text with this name.
+pub fn text_mime(name: &str) -> &'static str {
+    by_name(name).filter(|mime| is_text(mime)).unwrap_or("text/plain")
+}
+
+/// Width and height of a picture in pixels, as its header says.
+pub fn pixels(bytes: &[u8]) -> Option<(u32, u32)> {
+    match by_magic(bytes)? {
+        "image/png" => Some((be32(bytes, 16)?, be32(bytes, 20)?)),
+        "image/gif" => Some((le16(bytes, 6)?, le16(bytes, 8)?)),
+        "image/jpeg" => jpeg_pixels(bytes),
+        "image/webp" => webp_pixels(bytes),
+        _ => None,
+    }
+}
+
+/// Pages of a PDF whose page objects stand outside of compressed streams.
+pub fn pdf_pages(bytes: &[u8]) -> Option<u32> {
+    const TYPE: &[u8] = b"/Type";
+    let mut pages = 0_u32;
+    let mut rest = bytes;
+    while let Some(at) = rest.windows(TYPE.len()).position(|window| window == TYPE) {
+        rest = &rest[at + TYPE.len()..];
+        let name = rest.trim_ascii_start();
+        let is_page = name
+            .strip_prefix(b"/Page")
+            .is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric));
+        pages = pages.saturating_add(u32::from(is_page));
+    }
+    (pages > 0).then_some(pages)
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u32> {
+    let pair = bytes.get(at..at.checked_add(2)?)?;
+    Some(u32::from(pair[0]) << 8 | u32::from(pair[1]))
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(be16(bytes, at)? << 16 | be16(bytes, at + 2)?)
+}
+
+fn le16(bytes: &[u8], at: usize) -> Option<u32> {
+    be16(bytes, at).map(|value| (value & 0xff) << 8 | value >> 8)
+}
+
+/// The size stands in the first start-of-frame segment.
+fn jpeg_pixels(bytes: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 2;
+    while *bytes.get(at)? == 0xff {
+        let marker = *bytes.get(at + 1)?;
+        match marker {
+            0xff => at += 1,
+            0x01 | 0xd0..=0xd8 => at += 2,
+            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
+                return Some((be16(bytes, at + 7)?, be16(bytes, at + 5)?));
+            }
+            _ => at += 2 + be16(bytes, at + 2)?.max(2) as usize,
+        }
+    }
+    None
+}
+
+/// Three forms of chunk, each with its own place for the size.
+fn webp_pixels(bytes: &[u8]) -> Option<(u32, u32)> {
+    const SIDE_14_BITS: u32 = 0x3fff;
+    match bytes.get(12..16)? {
+        b"VP8 " => Some((le16(bytes, 26)? & SIDE_14_BITS, le16(bytes, 28)? & SIDE_14_BITS)),
+        b"VP8L" => {
+            let bits = le16(bytes, 21)? | le16(bytes, 23)? << 16;
+            Some(((bits & SIDE_14_BITS) + 1, (bits >> 14 & SIDE_14_BITS) + 1))
+        }
+        b"VP8X" => {
+            let side = |at: usize| Some((le16(bytes, at)? | u32::from(*bytes.get(at + 2)?) << 16) + 1);
+            Some((side(24)?, side(27)?))
+        }
+        _ => None,
+    }
 }
 
 /// Text as a model gets it; nothing when the bytes are no text.
@@ -221,5 +303,48 @@ mod tests {
         ] {
             assert_eq!(of(name, bytes), mime, "{name}");
         }
+    }
+
+    #[test]
+    fn every_text_of_the_table_is_text_and_keeps_its_type() {
+        for (extension, mime) in BY_EXTENSION.iter().filter(|(_, mime)| is_text(mime)) {
+            assert_eq!(of(&format!("a.{extension}"), b"x = 1"), *mime, "{extension}");
+        }
+        for name in ["Cargo.toml", "rows.jsonl", "rows.ndjson", "q.sql", "n.ipynb"] {
+            assert!(is_text(text_mime(name)), "{name}");
+            assert_ne!(text_mime(name), "text/plain", "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pictures_size_is_read_from_its_header() {
+        let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x78\0\0\0\x50";
+        let gif = b"GIF89a\x02\x01\x03\0";
+        let jpeg = b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x11\x08\x01\0\x02\0";
+        let lossy = b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a\x10\0\x20\0";
+        let lossless = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f\x0f\xc0\x07\0";
+        let extended = b"RIFF\0\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0\x0f\0\0\x1f\0\0";
+        for (bytes, size) in [
+            (&png[..], (120, 80)),
+            (gif, (258, 3)),
+            (jpeg, (512, 256)),
+            (lossy, (16, 32)),
+            (lossless, (16, 32)),
+            (extended, (16, 32)),
+        ] {
+            assert_eq!(pixels(bytes), Some(size));
+            for end in 0..bytes.len() {
+                let _ = pixels(&bytes[..end]);
+            }
+        }
+        assert_eq!(pixels(b"\xff\xd8\xff\xe0\xff\xff"), None);
+        assert_eq!(pixels(b"<svg/>"), None);
+    }
+
+    #[test]
+    fn pages_are_counted_where_they_can_be_seen() {
+        let pdf = b"%PDF-1.7 /Type /Pages /Count 2 ... /Type/Page /A ... /Type /Page>> /Type /PageLabel";
+        assert_eq!(pdf_pages(pdf), Some(2));
+        assert_eq!(pdf_pages(b"%PDF-1.7 /ObjStm"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! What a model may do wrong, as codes, and which of them cost it the turn when repeated.
 
-use crate::block::payload::Notice;
+use super::Notice;
 
 /// Arguments that are not a JSON object.
 pub const INVALID_TOOL_ARGUMENTS: &str = "protocol_violation.invalid_tool_arguments";
