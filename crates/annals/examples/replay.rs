@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Step::text("It is 42."),
     ]);
     let first = play(original, "What is 20 + 22?").await?;
-    let second = play(first.timeline(script_of), "What is 20 + 22?").await?;
+    let second = play(first.timeline(|view| script_of(view)), "What is 20 + 22?").await?;
     let shape = |session: &Session| {
         session.timeline(|timeline| {
             timeline

@@ -156,7 +156,7 @@ impl Chat {
                 self.session
                     .timeline(|timeline| files(timeline, &self.setup.workspace(self.session.id()))),
             )?,
-            "plan" => paint::print(self.session.timeline(plan))?,
+            "plan" => paint::print(self.session.timeline(|view| plan(view)))?,
             "read" => {
                 let path = RangedPath::parse(argument).map_err(Failure::usage)?;
                 let bytes = read::content(self.session.cx(), &path).await?;

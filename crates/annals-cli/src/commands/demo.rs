@@ -148,7 +148,7 @@ fn conclude(setup: &Setup, session: &Session, began: Instant) -> Result<(), Fail
     paint::print(shown!("  {} {}\n", styled(DIM, "in"), out_dir.display()))?;
     paint::print(shown!("\n{}\n", styled(TITLE, "── timeline ──")))?;
     paint::print(session.timeline(|timeline| tree::draw(id.as_str(), timeline, None)))?;
-    let usage = session.timeline(usage);
+    let usage = session.timeline(|view| usage(view));
     let share = (usage.cache_read_tokens * 100)
         .checked_div(usage.input_tokens)
         .unwrap_or(0);
