@@ -76,7 +76,7 @@ pub(crate) async fn sandboxed(model: Scripted, directory: &Path) -> anyhow::Resu
 pub(crate) async fn converse(agent: &Agent, name: &str, rounds: usize) -> anyhow::Result<Session> {
     let mut session = agent.session(name).await?;
     for done in (0..rounds.max(1)).step_by(TURN_ROUNDS) {
-        session = agent.run(session, prompt(done)).await?;
+        session = agent.run(session, prompt(done)).await?.into_session();
     }
     anyhow::ensure!(
         session.answer() == "done",

@@ -38,7 +38,7 @@ async fn agent(directory: &Path) -> anyhow::Result<Agent> {
 }
 
 async fn append(agent: &Agent, n: usize) -> anyhow::Result<()> {
-    let mut session = agent.session("records").await?;
+    let session = agent.session("records").await?;
     let turn = TurnId::parse("turn_1")?;
     for first in (0..n).step_by(APPEND_RECORDS) {
         let block = |number: usize| {
@@ -46,7 +46,7 @@ async fn append(agent: &Agent, n: usize) -> anyhow::Result<()> {
             NewBlock::new(BlockKind::Notes, &turn, path).text("text/markdown", kilobyte())
         };
         let blocks = (first..n.min(first + APPEND_RECORDS)).map(block).collect();
-        agent.append(&mut session, blocks).await?;
+        agent.append(&session, blocks).await?;
     }
     Ok(session.close().await?)
 }

@@ -152,11 +152,12 @@ impl View {
             Update::Delta(delta) => self.delta(delta),
             Update::ToolStarted { call, tool } => self.started(call, tool),
             Update::Block(block) => self.block(&block),
-            Update::Restarted { reason } => {
+            Update::Restarted { reason, .. } => {
                 self.end_text();
                 self.line(styled(WARN, format!("the model is asked again: {reason}")));
             }
             Update::TurnEnded { .. } => self.end_text(),
+            _ => {}
         }
     }
 
@@ -180,9 +181,7 @@ impl View {
         let text = match (delta.channel, delta.path) {
             (DeltaChannel::Answer, _) => Text::Answer,
             (DeltaChannel::Thinking, _) => Text::Thinking,
-            (DeltaChannel::Canvas | DeltaChannel::TimelineText, path) => {
-                Text::Document(path.unwrap_or_default())
-            }
+            (_, path) => Text::Document(path.unwrap_or_default()),
         };
         if text != self.text {
             self.end_text();

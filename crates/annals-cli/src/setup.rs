@@ -17,7 +17,7 @@ use annals::model::{
 use annals::render::Renderer;
 use annals::sandbox::{Backend, Registry};
 use annals::store::{
-    ArtifactStore, BlockLog, SqliteLog, SqliteOptions, SqliteRecall, Workspace, workspace_folder,
+    ArtifactStore, SqliteLog, SqliteOptions, SqliteRecall, Store, Workspace, workspace_folder,
 };
 use annals::tools::skills::Skills;
 use annals::tools::web::WebSettings;
@@ -192,7 +192,7 @@ pub(crate) fn embedder(config: &EmbeddingsConfig) -> Result<Arc<dyn Embedder>, F
 }
 
 /// A log, and memory search over it.
-type Log = (Arc<dyn BlockLog>, SqliteRecall);
+type Log = (Arc<dyn Store>, SqliteRecall);
 
 /// The log that a URL names.
 pub(crate) fn open_log(url: &str, embedder: Arc<dyn Embedder>) -> Result<Log, Failure> {

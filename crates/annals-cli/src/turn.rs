@@ -37,14 +37,6 @@ impl Form {
     }
 }
 
-/// What to do in a session.
-pub(crate) enum Work {
-    /// A new turn.
-    Run(TurnRequest),
-    /// The turn that was left open.
-    Resume,
-}
-
 /// Prints every block as a line of JSON, flushed. When a line cannot be written, the turn goes on all the same.
 #[derive(Default)]
 pub(crate) struct JsonLines {
@@ -86,11 +78,11 @@ pub(crate) fn output_taken(written: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Does the work, shows it in this form, and lets Ctrl-C cancel it; twice quits.
+/// Runs the turn, shows it in this form, and lets Ctrl-C cancel it; twice quits.
 pub(crate) async fn perform(
     setup: &Setup,
-    session: &mut Session,
-    work: Work,
+    session: &Session,
+    request: TurnRequest,
     form: Form,
 ) -> Result<TurnEnd, Failure> {
     let cancel = CancellationToken::new();
@@ -108,15 +100,10 @@ pub(crate) async fn perform(
         Some(screen) => Arc::new(screen.listener()),
         None => lines.clone(),
     };
-    let end = match work {
-        Work::Run(request) => {
-            setup
-                .agent
-                .run_in(session, request.listen(listener).cancel(cancel))
-                .await
-        }
-        Work::Resume => setup.agent.resume(session, listener, cancel).await,
-    };
+    let end = setup
+        .agent
+        .run_in(session, request.listen(listener).cancel(cancel))
+        .await;
     watch.abort();
     let written = screen.map_or_else(|| lines.close(), Screen::close);
     let end = end?;

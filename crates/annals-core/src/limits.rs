@@ -209,6 +209,9 @@ pub const COMPACTION_ARTIFACT_MAX_LINES: usize = 100;
 /// Of an answer that was not understood, so many bytes are shown.
 pub const DECISION_RAW_MAX_BYTES: usize = 8_000;
 
+/// Updates that wait for a slow subscriber before the oldest are left out.
+pub const SUBSCRIBER_QUEUE_UPDATES: usize = 1_024;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,14 +5,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use annals_core::ids::TurnId;
 use annals_core::settings::Settings;
 use annals_core::view::Prompt;
 use annals_figures::Figure;
 use annals_model::ScriptModel;
 use annals_model::cache_sim::CacheSim;
 use annals_model::script::{Script, Step};
-use annals_runtime::{Agent, Hooks};
+use annals_runtime::{Agent, HookCx, Hooks};
 use annals_store::{ArtifactStore, MemoryLog};
 use annals_tools::DynamicTool;
 use serde_json::json;
@@ -26,7 +25,7 @@ struct Provider(Arc<Mutex<(CacheSim, u64, u64)>>);
 
 #[async_trait::async_trait]
 impl Hooks for Provider {
-    async fn before_model(&self, _: &TurnId, prompt: &Prompt) {
+    async fn before_model(&self, _: &HookCx, prompt: &Prompt) {
         let mut provider = self.0.lock().expect("nobody panics with it");
         let reading = provider.0.send(prompt);
         provider.1 += reading.read_tokens;

@@ -12,7 +12,7 @@ use annals_core::settings::Settings;
 use annals_figures::{Figure, full_or_quick};
 use annals_model::{Event, EventStream, Model, ModelError, Request, StopReason, Usage, Window};
 use annals_runtime::{Agent, Session, World};
-use annals_store::{ArtifactStore, BlockLog, MemoryLog, SqliteLog, SqliteOptions};
+use annals_store::{ArtifactStore, MemoryLog, SqliteLog, SqliteOptions, Store};
 use annals_tools::DynamicTool;
 use futures::{StreamExt as _, stream};
 use serde_json::json;
@@ -104,7 +104,7 @@ fn rounds_of(request: &Request) -> usize {
         .count()
 }
 
-async fn agent(log: Arc<dyn BlockLog>, home: &std::path::Path, model: Instantly) -> Agent {
+async fn agent(log: Arc<dyn Store>, home: &std::path::Path, model: Instantly) -> Agent {
     let schema = json!({"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]});
     let add_one = DynamicTool::new("add_one", "Add 1 to x", schema, |_, args| async move {
         Ok(json!(args["x"].as_i64().unwrap_or(0) + 1))
@@ -132,7 +132,7 @@ async fn rounds(agent: &Agent, session: Session) -> (Session, Duration) {
         .run(session, "go")
         .await
         .expect("an instant model never fails");
-    (session, start.elapsed())
+    (session.into_session(), start.elapsed())
 }
 
 fn row(what: &str, value: String, target: &str, met: bool) {

@@ -16,8 +16,9 @@ use serde_json::{Map, Value};
 
 use crate::driver::{Drive, system_message};
 use crate::error::RunError;
+use crate::hooks::guarded;
 use crate::listen::{Delta, DeltaChannel, Update};
-use crate::partial::WriteWatch;
+use crate::partial::{Seen, WriteWatch};
 use crate::step;
 
 /// What came of asking.
@@ -31,9 +32,14 @@ pub(crate) enum Asked {
 impl Drive<'_> {
     /// Asks the model once and writes its answer down.
     pub(crate) async fn ask(&mut self, call: CallModel) -> Result<Asked, RunError> {
-        let request = step::request(self.agent, self.session, call).await?;
-        self.agent.hooks.before_model(&self.turn, &request.prompt).await;
-        let answer = match self.stream(request).await {
+        let request = step::request(self.agent, self.writer, call).await?;
+        let cx = self.hook_cx(None);
+        let _ = guarded(
+            "before_model",
+            self.agent.hooks.before_model(&cx, &request.prompt),
+        )
+        .await;
+        let answer = match self.stream(request, call.step).await {
             Ok(answer) => answer,
             Err(ModelError::Cancelled) => {
                 self.cancel.cancel();
@@ -45,18 +51,18 @@ impl Drive<'_> {
                     "context_limit",
                     format!("the prompt was too long: {message}"),
                 );
-                self.session.journal.append(vec![note]).await?;
+                self.writer.journal.append(vec![note]).await?;
                 return Ok(Asked::Answered);
             }
             Err(error) => return Ok(Asked::Failed(format!("{}: {error}", error.kind()))),
         };
-        self.agent.hooks.after_model(&self.turn, &answer).await;
+        let _ = guarded("after_model", self.agent.hooks.after_model(&cx, &answer)).await;
         self.record(call, answer).await?;
         Ok(Asked::Answered)
     }
 
     fn was_refused_before(&self) -> bool {
-        self.session.journal.read(|timeline| {
+        self.writer.journal.read(|timeline| {
             timeline
                 .turn(&self.turn)
                 .is_some_and(|turn| turn.context_limit.is_some())
@@ -64,10 +70,10 @@ impl Drive<'_> {
     }
 
     /// Streams one answer, telling listeners as it comes.
-    pub(crate) async fn stream(&self, request: Request) -> Result<Answer, ModelError> {
+    async fn stream(&self, request: Request, step: u32) -> Result<Answer, ModelError> {
         let mut stream = self.agent.model.stream(request, &self.cancel).await?;
         let mut assembler = Assembler::new();
-        let mut watch = WriteWatch::default();
+        let mut watch = WriteWatch::new(&self.agent.tools);
         loop {
             let event = tokio::select! {
                 biased;
@@ -78,33 +84,40 @@ impl Drive<'_> {
                 return assembler.finish();
             };
             let event = event?;
-            self.tell_deltas(&event, &mut watch);
+            self.tell_deltas(&event, step, &mut watch);
             assembler.push(&event);
         }
     }
 
-    fn tell_deltas(&self, event: &Event, watch: &mut WriteWatch) {
+    fn tell_deltas(&self, event: &Event, step: u32, watch: &mut WriteWatch<'_>) {
+        let tell = |seen: Seen| {
+            self.writer.journal.tell(Update::Delta(Delta {
+                conversation: self.cx.conversation.clone(),
+                turn: self.turn.clone(),
+                step,
+                channel: seen.channel,
+                text: seen.text,
+                path: seen.path,
+            }));
+        };
         let said = |channel, text: &str| {
-            let delta = Delta {
+            tell(Seen {
                 channel,
                 text: text.to_owned(),
                 path: None,
-            };
-            self.session.journal.tell(Update::Delta(delta));
+            });
         };
         match event {
             Event::Thinking(text) => said(DeltaChannel::Thinking, text),
             Event::Text(text) => said(DeltaChannel::Answer, text),
             Event::CallStarted { index, tool, .. } => watch.started(*index, tool),
             Event::CallArguments { index, json } => {
-                watch
-                    .arrived(*index, json)
-                    .into_iter()
-                    .for_each(|delta| self.session.journal.tell(Update::Delta(delta)));
+                watch.arrived(*index, json).into_iter().for_each(tell);
             }
             Event::Restarted { reason, .. } => {
-                *watch = WriteWatch::default();
-                self.session.journal.tell(Update::Restarted {
+                watch.restart();
+                self.writer.journal.tell(Update::Restarted {
+                    turn: self.turn.clone(),
                     reason: (*reason).to_owned(),
                 });
             }
@@ -138,7 +151,7 @@ impl Drive<'_> {
         ));
         blocks.extend(self.plan_blocks(&text, None, call.step));
         with_usage(&mut blocks, answer.usage);
-        self.session.journal.append(blocks).await
+        self.writer.journal.append(blocks).await
     }
 
     /// Neither text nor calls: the model is told, and it costs a step.
@@ -173,7 +186,7 @@ impl Drive<'_> {
         };
         let mut blocks: Vec<NewBlock> = thinking.into_iter().chain([raw, notice]).collect();
         with_usage(&mut blocks, answer.usage);
-        self.session.journal.append(blocks).await
+        self.writer.journal.append(blocks).await
     }
 
     async fn record_calls(&mut self, step: u32, answer: Answer) -> Result<(), RunError> {
@@ -193,13 +206,13 @@ impl Drive<'_> {
             let notice = Notice::new(protocol::TOO_MANY_CALLS, message);
             notices.push(round::notice_block(&self.turn, &last.id, &notice));
         }
-        let mut blocks = round::answer_blocks(&self.turn, step, self.agent.world.now(), &new);
+        let mut blocks = round::answer_blocks(&self.turn, step, self.agent.world().now(), &new);
         blocks.extend(self.plan_blocks(&answer.text, new.calls.first().map(|call| &call.id), step));
         blocks.extend(notices);
         with_usage(&mut blocks, answer.usage);
-        self.session.journal.append(blocks).await?;
+        self.writer.journal.append(blocks).await?;
         self.fresh
-            .extend(new.calls.into_iter().map(|call| (call.id, call.params)));
+            .extend(new.calls.into_iter().map(|call| (call.id, Some(call.params))));
         Ok(())
     }
 
@@ -241,7 +254,7 @@ impl Drive<'_> {
             && let Some(Value::String(whole)) = params.get(&to.param)
             && self
                 .agent
-                .artifacts
+                .artifacts()
                 .put(whole.clone().into_bytes())
                 .await
                 .is_err()
@@ -262,23 +275,23 @@ impl Drive<'_> {
     fn unused_id(&self, given: Option<&str>, earlier: &[NewCall]) -> (CallId, Option<String>) {
         let is_used = |id: &CallId| {
             earlier.iter().any(|call| call.id == *id)
-                || self.session.journal.read(|timeline| timeline.call(id).is_some())
+                || self.writer.journal.read(|timeline| timeline.call(id).is_some())
         };
         match given.map(CallId::parse) {
             Some(Ok(id)) if !is_used(&id) => (id, None),
-            Some(Ok(id)) => (self.agent.world.call_id(), Some(id.to_string())),
-            Some(Err(_)) | None => (self.agent.world.call_id(), None),
+            Some(Ok(id)) => (self.agent.world().call_id(), Some(id.to_string())),
+            Some(Err(_)) | None => (self.agent.world().call_id(), None),
         }
     }
 
     /// Acknowledgements of plan steps that the model's words make.
     fn plan_blocks(&self, words: &str, call: Option<&CallId>, step: u32) -> Vec<NewBlock> {
         let acks = acks(words);
-        let plan = self.session.journal.read(|timeline| timeline.plan().cloned());
+        let plan = self.writer.journal.read(|timeline| timeline.plan().cloned());
         let Some(mut plan) = plan.filter(|_| !acks.is_empty()) else {
             return Vec::new();
         };
-        let changed = plan.apply(&acks, self.agent.world.now());
+        let changed = plan.apply(&acks, self.agent.world().now());
         if changed.is_empty() {
             return Vec::new();
         }

@@ -12,10 +12,9 @@ use annals_core::limits;
 use annals_core::path::PhysicalPath;
 use annals_core::turn::opening::AttachedFile;
 use annals_store::preflight::{self, AttachmentRefused};
+use annals_tools::ConversationCx;
 
-use crate::agent::Agent;
 use crate::error::RunError;
-use crate::session::Session;
 
 /// A file to go with a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +25,7 @@ pub struct Attachment {
 
 /// Why a file cannot be attached. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttachmentError {
     /// It cannot be read.
     #[error("cannot read the attachment `{path}`: {reason}")]
@@ -137,87 +137,87 @@ fn not_a_file(path: &Path, found: FileType) -> AttachmentError {
     }
 }
 
-impl Agent {
-    /// Checks all attachments first; only when all pass is any of them kept.
-    pub(crate) async fn take_in(
-        &self,
-        session: &Session,
-        turn: &TurnId,
-        attachments: Vec<Attachment>,
-    ) -> Result<Vec<AttachedFile>, RunError> {
-        let mut checked = Vec::with_capacity(attachments.len());
-        for attachment in attachments {
-            let passed = preflight::check_attachment(&attachment.name, &attachment.bytes)
-                .map_err(AttachmentError::Refused)?;
-            let path = PhysicalPath::attachment(turn, &passed.name);
-            if checked
-                .iter()
-                .any(|(_, other, _): &(_, PhysicalPath, _)| *other == path)
-            {
-                return Err(AttachmentError::SameName(attachment.name).into());
-            }
-            checked.push((attachment, path, passed.mime));
-        }
-        let mut files = Vec::with_capacity(checked.len());
-        for (attachment, path, mime) in checked {
-            files.push(self.keep(session, turn, &attachment.bytes, path, &mime).await?);
-        }
-        Ok(files)
+impl Attachment {
+    /// Its name and its bytes.
+    pub(crate) fn into_parts(self) -> (String, Vec<u8>) {
+        (self.name, self.bytes)
     }
+}
 
-    async fn keep(
-        &self,
-        session: &Session,
-        turn: &TurnId,
-        bytes: &[u8],
-        path: PhysicalPath,
-        mime: &str,
-    ) -> Result<AttachedFile, RunError> {
-        let failed = |error: String| RunError::Artifact(error);
-        let stored = self
-            .parts
-            .artifacts
-            .put(bytes.to_vec())
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        session
-            .cx
-            .workspace
-            .write(&path, bytes)
-            .map_err(|error| failed(error.to_string()))?;
-        let mut digest = SafeDigest::new(path.logical(), mime, ArtifactKind::File, Visibility::External);
-        digest.size_bytes = Some(bytes.len() as u64);
-        let text = content::is_text(mime)
-            .then(|| std::str::from_utf8(bytes).ok())
-            .flatten();
-        let body = match text {
-            Some(text) => Body::Text(text.into()),
-            None if content::is_media(mime) => Body::from(Blob::of(bytes)),
-            None => Body::Empty,
-        };
-        let scope = &self.parts.scope;
-        let name = path.rel();
-        let file = FileMeta {
-            hosted_uri: Some(stored.uri),
-            rn: Some(annals_store::resource_name(
-                scope,
-                session.id(),
-                turn,
-                name.as_str(),
-            )),
-            key: Some(stored.key),
-            physical_path: Some(path),
-            content_digest: Some(stored.blob.digest),
-            size_bytes: Some(stored.blob.size_bytes),
-            ..FileMeta::default()
+/// Checks all attachments first; only when all pass is any of them kept.
+pub(crate) async fn take_in(
+    cx: &ConversationCx,
+    turn: &TurnId,
+    attachments: Vec<Attachment>,
+) -> Result<Vec<AttachedFile>, RunError> {
+    let mut checked = Vec::with_capacity(attachments.len());
+    for attachment in attachments {
+        let passed = preflight::check_attachment(&attachment.name, &attachment.bytes)
+            .map_err(AttachmentError::Refused)?;
+        let path = PhysicalPath::attachment(turn, &passed.name);
+        if checked
+            .iter()
+            .any(|(_, other, _): &(_, PhysicalPath, _)| *other == path)
+        {
+            return Err(AttachmentError::SameName(attachment.name).into());
         }
-        .measured(bytes);
-        let summary = text.map(|text| format!("{} lines, {} bytes", text.lines().count(), text.len()));
-        Ok(AttachedFile {
-            digest,
-            body,
-            file,
-            summary,
-        })
+        checked.push((attachment, path, passed.mime));
     }
+    let mut files = Vec::with_capacity(checked.len());
+    for (attachment, path, mime) in checked {
+        files.push(keep(cx, turn, &attachment.bytes, path, &mime).await?);
+    }
+    Ok(files)
+}
+
+async fn keep(
+    cx: &ConversationCx,
+    turn: &TurnId,
+    bytes: &[u8],
+    path: PhysicalPath,
+    mime: &str,
+) -> Result<AttachedFile, RunError> {
+    let failed = |error: String| RunError::Artifact(error);
+    let stored = cx
+        .artifacts
+        .put(bytes.to_vec())
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    cx.workspace
+        .write(&path, bytes)
+        .map_err(|error| failed(error.to_string()))?;
+    let mut digest = SafeDigest::new(path.logical(), mime, ArtifactKind::File, Visibility::External);
+    digest.size_bytes = Some(bytes.len() as u64);
+    let text = content::is_text(mime)
+        .then(|| std::str::from_utf8(bytes).ok())
+        .flatten();
+    let body = match text {
+        Some(text) => Body::Text(text.into()),
+        None if content::is_media(mime) => Body::from(Blob::of(bytes)),
+        None => Body::Empty,
+    };
+    let scope = &cx.scope;
+    let name = path.rel();
+    let file = FileMeta {
+        hosted_uri: Some(stored.uri),
+        rn: Some(annals_store::resource_name(
+            scope,
+            &cx.conversation,
+            turn,
+            name.as_str(),
+        )),
+        key: Some(stored.key),
+        physical_path: Some(path),
+        content_digest: Some(stored.blob.digest),
+        size_bytes: Some(stored.blob.size_bytes),
+        ..FileMeta::default()
+    }
+    .measured(bytes);
+    let summary = text.map(|text| format!("{} lines, {} bytes", text.lines().count(), text.len()));
+    Ok(AttachedFile {
+        digest,
+        body,
+        file,
+        summary,
+    })
 }

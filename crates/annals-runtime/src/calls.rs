@@ -1,121 +1,198 @@
 //! Running the calls of one answer: together where that is safe, written down in the order the model gave them.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
+use annals_core::block::BlobDigest;
 use annals_core::ids::CallId;
 use annals_core::turn::outcome::Outcome;
 use annals_core::turn::{TurnEnd, recovery, round};
-use annals_tools::{ResourceKey, execute};
+use annals_tools::{CallOrder, CallPlace, execute};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesOrdered;
-use tokio::sync::Mutex;
 
+use crate::approval::{self, Ask, Standing};
 use crate::driver::Drive;
 use crate::error::RunError;
-use crate::gate::Gated;
+use crate::gate::{Allowed, Checked, Ready, State};
+use crate::hooks::guarded;
 use crate::listen::Update;
 
 struct Ended {
     call: CallId,
     tool: String,
-    outcome: Outcome,
+    how: How,
+}
+
+enum How {
+    /// It has its result.
+    Done(Outcome),
+    /// A person is asked first.
+    Asks(Ask, BlobDigest),
+    /// A call before it waits for a person, so it has not begun.
+    Held,
 }
 
 impl Drive<'_> {
-    /// Runs these calls. Calls that use the same thing wait for each other, in order; all others run together.
+    /// Runs these calls. Calls that conflict run in the order given, each after the result of the one before is written;
+    /// all others run together. Where a call has to wait for a person, the calls after it wait too.
     pub(crate) async fn run_calls(&mut self, calls: Vec<CallId>) -> Result<(), RunError> {
-        let mut locks: HashMap<ResourceKey, Arc<Mutex<()>>> = HashMap::new();
-        let mut running: FuturesOrdered<BoxFuture<'static, Ended>> = FuturesOrdered::new();
+        let mut checked = Vec::with_capacity(calls.len());
         for call in calls {
-            let (tool, gated) = self.gate(&call).await?;
-            running.push_back(self.start(call, tool, gated, &mut locks));
+            checked.push(self.check(call).await?);
         }
-        while let Some(ended) = running.next().await {
-            self.agent
-                .hooks
-                .after_call(&ended.call, &ended.tool, &ended.outcome)
-                .await;
-            self.write(ended).await?;
+        let uses = checked.iter().map(|call| call.access(&self.turn)).collect();
+        let order = CallOrder::new(uses);
+        let mut running: FuturesOrdered<BoxFuture<'static, Ended>> = FuturesOrdered::new();
+        for (at, call) in checked.into_iter().enumerate() {
+            running.push_back(self.start(call, order.place(at)));
+        }
+        for at in 0.. {
+            let Some(Ended { call, tool, how }) = running.next().await else {
+                break;
+            };
+            match how {
+                How::Done(outcome) => {
+                    let cx = self.hook_cx(Some(&call));
+                    let hook = self.agent.hooks.after_call(&cx, &tool, &outcome);
+                    let _ = guarded("after_call", hook).await;
+                    self.write(&call, outcome).await?;
+                }
+                How::Asks(ask, digest) => self.ask_person(call, &tool, ask, digest).await?,
+                How::Held => {
+                    self.fresh.insert(call, None);
+                }
+            }
+            order.settle(at);
         }
         Ok(())
     }
 
-    fn start(
-        &self,
-        call: CallId,
-        name: String,
-        gated: Gated,
-        locks: &mut HashMap<ResourceKey, Arc<Mutex<()>>>,
-    ) -> BoxFuture<'static, Ended> {
-        let (tool, cx, args, notices) = match gated {
-            Gated::Run {
-                tool,
-                cx,
-                args,
-                notices,
-            } => (tool, cx, args, notices),
-            Gated::Refused(outcome) => {
-                return async {
-                    Ended {
-                        call,
-                        tool: name,
-                        outcome,
-                    }
-                }
-                .boxed();
-            }
-        };
-        let lock = tool
-            .resource(&args)
-            .map(|key| locks.entry(key).or_default().clone());
-        let listener = self.session.journal.listener().clone();
+    /// One call: allowed, in its turn, unless the turn was cancelled meanwhile.
+    fn start(&self, call: Checked, place: CallPlace) -> BoxFuture<'static, Ended> {
+        let Checked { id, tool, state } = call;
+        let (hooks, hook_cx) = (self.agent.hooks.clone(), self.hook_cx(Some(&id)));
+        let (audience, cancel) = (self.writer.journal.audience().clone(), self.cancel.clone());
         async move {
-            // The lock is fair and the futures are first polled in call order, so that order is kept.
-            let _mine = match &lock {
-                Some(lock) => Some(lock.lock().await),
-                None => None,
+            let begun = async {
+                let allowed = match state {
+                    State::Ready(ready) => ready.allowed(&*hooks, &hook_cx).await,
+                    State::Refused(outcome) => Allowed::Refused(outcome),
+                };
+                begin(allowed, &place).await
             };
-            listener.on(Update::ToolStarted {
-                call: call.clone(),
-                tool: name.clone(),
-            });
-            let mut outcome = execute::perform(&tool, &cx, args).await;
-            outcome.notices.splice(0..0, notices);
-            Ended {
-                call,
-                tool: name,
-                outcome,
-            }
+            let begun = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(How::Done(recovery::not_started(&tool))),
+                begun = begun => begun,
+            };
+            let how = match begun {
+                // Both may be ready at once, and a call must not start after a cancel.
+                Ok(_) if cancel.is_cancelled() => How::Done(recovery::not_started(&tool)),
+                Ok(ready) => {
+                    audience.tell(Update::ToolStarted {
+                        call: id.clone(),
+                        tool: tool.clone(),
+                    });
+                    let mut outcome = execute::perform(&ready.tool, &ready.cx.at(place), ready.args).await;
+                    outcome.notices.splice(0..0, ready.notices);
+                    How::Done(outcome)
+                }
+                Err(how) => how,
+            };
+            Ended { call: id, tool, how }
         }
         .boxed()
     }
 
-    async fn write(&mut self, ended: Ended) -> Result<(), RunError> {
+    /// Writes down that a person is asked, unless the person has answered for the whole conversation.
+    async fn ask_person(
+        &mut self,
+        call: CallId,
+        tool: &str,
+        ask: Ask,
+        digest: BlobDigest,
+    ) -> Result<(), RunError> {
+        let now = self.agent.world().now();
+        let turn = self.turn.clone();
+        let timeline = self.writer.journal.snapshot();
+        let request = ask.request(&timeline, &turn, &call, tool, digest, now);
+        let is_granted = self.writer.grants.cover(&timeline, &request);
+        drop(timeline);
+        self.fresh.insert(call.clone(), None);
+        if is_granted {
+            self.granted.insert(call);
+            return Ok(());
+        }
+        self.writer.journal.append(vec![request.block(&turn)]).await
+    }
+
+    async fn write(&mut self, call: &CallId, outcome: Outcome) -> Result<(), RunError> {
         let turn = &self.turn;
         let blocks = self
-            .session
+            .writer
             .journal
-            .read(|timeline| round::outcome_blocks(timeline, turn, &ended.call, ended.outcome));
-        self.session.journal.append(blocks).await
+            .read(|timeline| round::outcome_blocks(timeline, turn, call, outcome));
+        self.writer.journal.append(blocks).await
     }
 
     /// Gives every call that has none a result that says why.
     pub(crate) async fn close_open_calls(&mut self, end: TurnEnd) -> Result<(), RunError> {
-        let open: Vec<(CallId, String)> = self.session.journal.read(|timeline| {
+        self.note_never_started();
+        let world = self.agent.world();
+        let open: Vec<(CallId, String, Option<Outcome>)> = self.writer.journal.read(|timeline| {
+            let refused = |call: &CallId| match approval::standing(timeline, call, world) {
+                Standing::Refused(outcome) => Some(outcome),
+                Standing::Unasked | Standing::Allowed { .. } => None,
+            };
             timeline
                 .open_calls()
-                .map(|call| (call.id.clone(), call.tool.to_string()))
+                .map(|call| (call.id.clone(), call.tool.to_string(), refused(&call.id)))
                 .collect()
         });
-        for (call, tool) in open {
-            let outcome = match end {
-                TurnEnd::Cancelled => recovery::cancelled(&tool),
-                _ => recovery::interrupted(&tool),
+        for (call, tool, refused) in open {
+            let outcome = match (refused, self.fresh.contains_key(&call), end) {
+                (Some(refused), ..) => refused,
+                (None, true, _) => recovery::not_started(&tool),
+                (None, false, TurnEnd::Cancelled) => recovery::cancelled(&tool),
+                (None, false, _) => recovery::interrupted(&tool),
             };
-            self.write(Ended { call, tool, outcome }).await?;
+            self.write(&call, outcome).await?;
         }
         Ok(())
     }
+
+    /// While a turn waits, neither the call that waits nor any after it has begun, whatever process wrote them down.
+    pub(crate) fn note_never_started(&mut self) {
+        let held: Vec<CallId> = self.writer.journal.read(|timeline| {
+            let waits = |call: &CallId| timeline.waiting().any(|request| request.call == *call);
+            let open = timeline.open_calls().map(|call| &call.id);
+            open.skip_while(|call| !waits(call)).cloned().collect()
+        });
+        for call in held {
+            self.fresh.entry(call).or_insert(None);
+        }
+    }
+}
+
+/// Waits for the calls before this one: first for what is said of them, then for those it conflicts with.
+async fn begin(allowed: Allowed, place: &CallPlace) -> Result<Ready, How> {
+    let ready = match allowed {
+        Allowed::Ask(ask, digest) => {
+            place.hold_later();
+            return Err(How::Asks(ask, digest));
+        }
+        Allowed::Refused(outcome) => {
+            place.clear();
+            return match place.is_cleared().await {
+                true => Err(How::Done(outcome)),
+                false => Err(How::Held),
+            };
+        }
+        Allowed::Run(ready) => ready,
+    };
+    place.clear();
+    if !place.is_cleared().await {
+        return Err(How::Held);
+    }
+    place.wait().await;
+    Ok(ready)
 }

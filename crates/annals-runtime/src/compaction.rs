@@ -11,6 +11,7 @@ use annals_model::{Purpose, Request};
 
 use crate::driver::Drive;
 use crate::error::RunError;
+use crate::hooks::guarded;
 
 /// What a summary may take of the window.
 const SUMMARY_MAX_TOKENS: u32 = 4_000;
@@ -18,21 +19,26 @@ const SUMMARY_MAX_TOKENS: u32 = 4_000;
 impl Drive<'_> {
     /// Summarises and writes the summary down.
     pub(crate) async fn compact(&mut self, plan: &CompactionPlan) -> Result<(), RunError> {
-        let before = self.session.journal.snapshot();
-        self.agent.hooks.before_compaction(&before).await;
+        let before = self.writer.journal.snapshot();
+        let cx = self.hook_cx(None);
+        let _ = guarded(
+            "before_compaction",
+            self.agent.hooks.before_compaction(&cx, &before),
+        )
+        .await;
         drop(before);
         let words = self.summary(plan).await;
         let turn = &self.turn;
-        let blocks = self.session.journal.read(|timeline| {
+        let blocks = self.writer.journal.read(|timeline| {
             let hide = round::hide_block(timeline, turn, HideReason::Compaction, plan.hides.clone());
             [plan.block(turn, words.as_deref())]
                 .into_iter()
                 .chain(hide)
                 .collect()
         });
-        self.session.journal.append(blocks).await?;
-        let after = self.session.journal.snapshot();
-        self.agent.hooks.after_compaction(&after).await;
+        self.writer.journal.append(blocks).await?;
+        let after = self.writer.journal.snapshot();
+        let _ = guarded("after_compaction", self.agent.hooks.after_compaction(&cx, &after)).await;
         Ok(())
     }
 
@@ -40,7 +46,7 @@ impl Drive<'_> {
         let window = self.agent.frame.window;
         let room =
             (window.context_tokens / 2).saturating_sub(SUMMARY_MAX_TOKENS.min(window.context_tokens / 8));
-        let text = self.session.journal.read(|timeline| plan.request(timeline, room));
+        let text = self.writer.journal.read(|timeline| plan.request(timeline, room));
         let prompt = Prompt {
             system: "You keep the memory of an agent.".into(),
             tools: [].into(),

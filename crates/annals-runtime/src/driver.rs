@@ -1,69 +1,142 @@
 //! The loop: ask the turn machine what is next, do it, write it down.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use annals_core::block::{BlockKind, Meta, NewBlock};
 use annals_core::ids::{CallId, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::timeline::HideReason;
-use annals_core::turn::opening::completion_block;
+use annals_core::turn::opening::{completion_block, steer_block};
 use annals_core::turn::{Next, TurnEnd, TurnReport, TurnUsage, next, round};
 use annals_core::view::prune;
+use annals_store::InboxId;
+use annals_tools::ConversationCx;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentParts;
+use crate::approval;
 use crate::ask::Asked;
+use crate::conversation::{Conversation, Writer};
 use crate::error::RunError;
-use crate::hooks::may_contribute;
+use crate::hooks::{HookCx, guarded, may_contribute};
 use crate::listen::Update;
-use crate::session::Session;
+use crate::mail::{Letter, Mail};
 
 /// One turn being driven.
 pub(crate) struct Drive<'a> {
     pub(crate) agent: &'a Arc<AgentParts>,
-    pub(crate) session: &'a mut Session,
+    pub(crate) conversation: &'a Arc<Conversation>,
+    pub(crate) cx: &'a Arc<ConversationCx>,
+    pub(crate) writer: &'a mut Writer,
     pub(crate) turn: TurnId,
     pub(crate) cancel: CancellationToken,
-    /// Whole arguments of calls that this process has just written down and not yet started.
-    pub(crate) fresh: HashMap<CallId, Map<String, Value>>,
+    /// Calls that nobody has started: with their whole arguments where this process has just written them down.
+    pub(crate) fresh: HashMap<CallId, Option<Map<String, Value>>>,
+    /// Calls that an earlier decision covers.
+    pub(crate) granted: HashSet<CallId>,
+    /// Whether a person makes the calls, who need not be asked.
+    pub(crate) is_person: bool,
+    /// What came and cannot be taken in yet.
+    pub(crate) letters: Vec<Letter>,
+    /// Rows of the inbox that the end of the turn consumes.
+    pub(crate) taken: Vec<InboxId>,
 }
 
 impl Drive<'_> {
-    /// Goes on with the turn until it has ended.
-    pub(crate) async fn run(&mut self) -> Result<TurnEnd, RunError> {
-        let _alive = self.session.journal.keep_alive();
+    /// Goes on with the turn until it has ended; none when it has to wait for a person.
+    pub(crate) async fn run(&mut self) -> Result<Option<TurnEnd>, RunError> {
+        let alive = self.writer.journal.keep_alive(self.cancel.clone());
+        self.note_never_started();
         loop {
+            if alive.is_lost() {
+                return Err(RunError::LeaseLost(self.cx.conversation.clone()));
+            }
+            self.read_letters().await?;
             if self.cancel.is_cancelled() {
-                return self.finish(TurnEnd::Cancelled, None).await;
+                return self.finish(TurnEnd::Cancelled, None).await.map(Some);
             }
             let budget = self.agent.frame.budget();
-            match self.session.journal.read(|timeline| next(timeline, &budget)) {
+            match self.writer.journal.read(|timeline| next(timeline, &budget)) {
                 Next::CallModel(call) => match self.ask(call).await? {
                     Asked::Answered => {}
-                    Asked::Failed(reason) => return self.finish(TurnEnd::ModelError, Some(reason)).await,
+                    Asked::Failed(reason) => {
+                        return self.finish(TurnEnd::ModelError, Some(reason)).await.map(Some);
+                    }
                 },
                 Next::CallTools(calls) => self.run_calls(calls).await?,
                 Next::Compact(plan) => self.compact(&plan).await?,
-                Next::Done(end) => return self.finish(end, None).await,
-                Next::Wait => return Ok(TurnEnd::Complete),
+                Next::Done(end) => return self.finish(end, None).await.map(Some),
+                Next::Wait => return self.wait().await,
             }
         }
     }
 
+    /// Nothing goes on until somebody decides: the turn ends when that is too late, and rests otherwise.
+    async fn wait(&mut self) -> Result<Option<TurnEnd>, RunError> {
+        let now = self.agent.world().now();
+        if self
+            .writer
+            .journal
+            .read(|timeline| approval::any_lapsed(timeline, now))
+        {
+            let why = "nobody decided in time".to_owned();
+            return self.finish(TurnEnd::ApprovalExpired, Some(why)).await.map(Some);
+        }
+        self.conversation.put_back(std::mem::take(&mut self.letters));
+        Ok(None)
+    }
+
+    /// Takes in what was posted. Words for the turn come in between answers, once all calls have their results.
+    async fn read_letters(&mut self) -> Result<(), RunError> {
+        self.letters.extend(self.conversation.letters().await?);
+        for letter in std::mem::take(&mut self.letters) {
+            let row: Vec<InboxId> = letter.row.into_iter().collect();
+            let is_ours = |turn: &Option<TurnId>| turn.as_ref().is_none_or(|turn| *turn == self.turn);
+            let (steers, is_open) = self.writer.journal.read(|timeline| {
+                let steers = timeline.turn(&self.turn).map_or(0, |turn| turn.steers);
+                (steers, timeline.open_calls().next().is_some())
+            });
+            match &letter.mail {
+                Some(Mail::Cancel { turn }) if is_ours(turn) => {
+                    self.cancel.cancel();
+                    self.taken.extend(row);
+                }
+                Some(Mail::Steer { turn, .. }) if is_ours(turn) && is_open => self.letters.push(letter),
+                Some(Mail::Steer { turn, text }) if is_ours(turn) => {
+                    let steer = steer_block(&self.turn, steers + 1, text);
+                    self.writer.journal.append_consuming(vec![steer], row).await?;
+                }
+                Some(Mail::Decision(decision)) => {
+                    let turn = &self.turn;
+                    let block = self
+                        .writer
+                        .journal
+                        .read(|timeline| approval::decision_block(timeline, turn, decision));
+                    self.writer.grants.forget();
+                    let block = block.into_iter().collect();
+                    self.writer.journal.append_consuming(block, row).await?;
+                }
+                // For a turn that is over, or unreadable: gone with the end of this one.
+                _ => self.taken.extend(row),
+            }
+        }
+        Ok(())
+    }
+
     /// Once the provider's cache has gone cold, gives up what is old.
     pub(crate) async fn prune(&mut self) -> Result<(), RunError> {
-        let (settings, now) = (&self.agent.settings.session, self.agent.world.now());
+        let (settings, now) = (&self.agent.settings.session, self.agent.world().now());
         let turn = &self.turn;
-        let blocks = self.session.journal.read(|timeline| {
+        let blocks = self.writer.journal.read(|timeline| {
             let plan = prune::plan(timeline, settings, now)?;
             let count = plan.items.len();
             let hide = round::hide_block(timeline, turn, HideReason::Ttl, plan.items)?;
             let text = format!("{count} old blocks were shortened; read one whole with react.read(path)");
             Some(vec![hide, system_message(turn, "cache_ttl_pruned", text)])
         });
-        self.session.journal.append(blocks.unwrap_or_default()).await
+        self.writer.journal.append(blocks.unwrap_or_default()).await
     }
 
     /// Appends what a hook contributed, as far as it may.
@@ -72,32 +145,51 @@ impl Drive<'_> {
         for block in refused {
             tracing::warn!(kind = %block.kind, "a hook may contribute stage.*, system.message and x.* blocks only");
         }
-        self.session.journal.append(allowed).await
+        self.writer.journal.append(allowed).await
     }
 
     /// Writes down how the turn ended. Calls still open get a result first, so that none is ever without.
     pub(crate) async fn finish(&mut self, end: TurnEnd, reason: Option<String>) -> Result<TurnEnd, RunError> {
         self.close_open_calls(end).await?;
         if end.is_success() {
-            let timeline = self.session.journal.snapshot();
-            let blocks = self.agent.hooks.turn_ending(&self.turn, &timeline).await;
+            let timeline = self.writer.journal.snapshot();
+            let cx = self.hook_cx(None);
+            let hook = self.agent.hooks.turn_ending(&cx, &timeline);
+            let blocks = guarded("turn_ending", hook).await.unwrap_or_default();
+            // An append beside a snapshot would copy the whole timeline.
+            drop(timeline);
             self.contribute(blocks).await?;
         }
         let report = self.report(end, reason);
-        self.session
-            .journal
-            .append(vec![completion_block(&self.turn, &report)])
-            .await?;
-        self.session.journal.tell(Update::TurnEnded {
+        let late = self.letters.drain(..).filter_map(|letter| letter.row);
+        let rows = self.taken.drain(..).chain(late).collect();
+        let completion = vec![completion_block(&self.turn, &report)];
+        self.writer.journal.append_consuming(completion, rows).await?;
+        self.writer.journal.tell(Update::TurnEnded {
             turn: self.turn.clone(),
             end,
         });
         Ok(end)
     }
 
+    /// Where a hook is asked.
+    pub(crate) fn hook_cx(&self, call: Option<&CallId>) -> HookCx {
+        let step = self
+            .writer
+            .journal
+            .read(|timeline| timeline.turn(&self.turn).map_or(0, |turn| turn.steps));
+        HookCx {
+            scope: self.cx.scope.clone(),
+            conversation: self.cx.conversation.clone(),
+            turn: self.turn.clone(),
+            step,
+            call: call.cloned(),
+        }
+    }
+
     fn report(&self, outcome: TurnEnd, error: Option<String>) -> TurnReport {
-        let now = self.agent.world.now();
-        self.session.journal.read(|timeline| {
+        let now = self.agent.world().now();
+        self.writer.journal.read(|timeline| {
             let Some(turn) = timeline.turn(&self.turn) else {
                 return TurnReport::empty(outcome, error);
             };

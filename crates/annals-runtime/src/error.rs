@@ -1,6 +1,6 @@
 //! What keeps Annals from keeping a promise. A tool's failure is not among it: that is data for the model.
 
-use annals_core::ids::{ConversationId, TurnId};
+use annals_core::ids::{ConversationId, RequestId, TurnId};
 use annals_core::timeline::FoldError;
 use annals_store::LogError;
 use annals_tools::ToolNameConflict;
@@ -48,6 +48,7 @@ pub enum BuildError {
 
 /// Why a turn could not be run or written down.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The log refused.
     #[error(transparent)]
@@ -83,6 +84,12 @@ pub enum RunError {
     /// There is no turn to go on with.
     #[error("conversation `{0}` has no unfinished turn: start a new one with a prompt")]
     NothingToResume(ConversationId),
+    /// No turn runs or waits.
+    #[error("no turn of conversation `{0}` runs or waits: start one with a prompt")]
+    TurnEnded(ConversationId),
+    /// Nothing waits for such a decision.
+    #[error("nothing waits for a decision about `{0}`: it was decided, or its turn has ended")]
+    NothingToDecide(RequestId),
     /// An attachment was refused.
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
@@ -92,7 +99,54 @@ pub enum RunError {
     /// The program ended while the turn ran.
     #[error("the turn was stopped because the program ends: what was written is kept, resume it later")]
     Stopped,
+    /// Something in this program panicked while the turn ran.
+    #[error("the turn was stopped by a panic: {0}; what was written is kept, resume it later")]
+    Panicked(String),
+    /// Another process may have taken the conversation.
+    #[error(
+        "the lease of conversation `{0}` was lost while the turn ran: what was written is kept, open it again"
+    )]
+    LeaseLost(ConversationId),
     /// A host may add blocks of some types only.
     #[error("a block of type `{0}` cannot be contributed: only `stage.*`, `system.message` and `x.*` can")]
     MayNotContribute(String),
+}
+
+/// Whether trying again can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorClass {
+    /// The same request may succeed later: somebody else was writing, or a machine was away.
+    Retry,
+    /// The request is wrong; another one may succeed.
+    Request,
+    /// Something about the machine or the stored data has to be repaired first.
+    Broken,
+}
+
+impl RunError {
+    /// Whether trying again can help.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            RunError::Log(LogError::Held { .. } | LogError::Conflict { .. } | LogError::Busy { .. })
+            | RunError::Stopped
+            | RunError::LeaseLost(_) => ErrorClass::Retry,
+            RunError::Log(
+                LogError::NotFound { .. } | LogError::Exists { .. } | LogError::NoSuchBlock { .. },
+            )
+            | RunError::BadConversationId(_)
+            | RunError::TurnEnded(_)
+            | RunError::NothingToDecide(_)
+            | RunError::PromptTooLong { .. }
+            | RunError::PromptEmpty
+            | RunError::TurnExists(_)
+            | RunError::NothingToResume(_)
+            | RunError::Attachment(_)
+            | RunError::NoSuchTool(_)
+            | RunError::MayNotContribute(_) => ErrorClass::Request,
+            RunError::Log(_) | RunError::Fold { .. } | RunError::Artifact(_) | RunError::Panicked(_) => {
+                ErrorClass::Broken
+            }
+        }
+    }
 }

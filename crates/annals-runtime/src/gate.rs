@@ -2,33 +2,101 @@
 
 use std::sync::Arc;
 
-use annals_core::block::{BlockKind, CutParam};
+use annals_core::block::{BlobDigest, BlockKind, CutParam};
 use annals_core::ids::CallId;
 use annals_core::timeline::{CallText, Timeline};
 use annals_core::turn::outcome::{Notice, Outcome};
 use annals_core::turn::recovery;
-use annals_tools::{Effect, Tool, ToolCx, execute, reference, validate};
+use annals_tools::{Access, Effect, Tool, ToolCx, execute, reference, validate};
 use serde_json::{Map, Value};
 
+use crate::approval::{self, Ask, Standing, args_digest};
 use crate::driver::Drive;
 use crate::error::RunError;
-use crate::hooks::Verdict;
+use crate::hooks::{HookCx, Hooks, Verdict, guarded};
 
-/// What the gate says of a call.
-pub(crate) enum Gated {
-    /// It may run.
-    Run {
-        /// The tool.
-        tool: Arc<dyn Tool>,
-        /// Its surroundings.
-        cx: ToolCx,
-        /// Its arguments, valid.
-        args: Value,
-        /// What was changed about them.
-        notices: Vec<Notice>,
-    },
-    /// It may not, and this is its result.
+/// A call that was read and checked, before anybody was asked whether it may run.
+pub(crate) struct Checked {
+    pub(crate) id: CallId,
+    /// The tool it names, known or not.
+    pub(crate) tool: String,
+    pub(crate) state: State,
+}
+
+pub(crate) enum State {
+    /// It can run.
+    Ready(Ready),
+    /// It cannot, and this is its result.
     Refused(Outcome),
+}
+
+/// A call that can run.
+pub(crate) struct Ready {
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) cx: ToolCx,
+    /// Its arguments, valid.
+    pub(crate) args: Value,
+    /// What was changed about them.
+    pub(crate) notices: Vec<Notice>,
+    /// A person has said yes to these arguments, or makes the call.
+    pub(crate) is_approved: bool,
+}
+
+/// What the hooks say of a call.
+pub(crate) enum Allowed {
+    Run(Ready),
+    Refused(Outcome),
+    /// A person is to be asked about a call with these arguments.
+    Ask(Ask, BlobDigest),
+}
+
+impl Checked {
+    /// What it uses, as far as its tool says so.
+    pub(crate) fn access(&self, turn: &annals_core::ids::TurnId) -> Option<Access> {
+        match &self.state {
+            State::Ready(ready) => ready.tool.access(turn, &ready.args),
+            State::Refused(_) => Some(Access::NOTHING),
+        }
+    }
+}
+
+impl Ready {
+    /// Asks the hooks. A person's yes answers a question of theirs, never a refusal.
+    pub(crate) async fn allowed(self, hooks: &dyn Hooks, cx: &HookCx) -> Allowed {
+        let asked = guarded("before_call", hooks.before_call(cx, self.tool.spec(), &self.args)).await;
+        let denied = |why| Allowed::Refused(recovery::failed("denied_by_policy", why));
+        match asked {
+            Ok(Verdict::Allow) => Allowed::Run(self),
+            Ok(Verdict::Ask(_)) if self.is_approved => Allowed::Run(self),
+            Ok(Verdict::Ask(ask)) => Allowed::Ask(ask, args_digest(&self.args)),
+            Ok(Verdict::Deny(why)) => denied(why),
+            Ok(Verdict::Edit(args)) => self
+                .edited(args)
+                .map_or_else(|why| denied(format!("a policy {why}")), Allowed::Run),
+            Err(said) => denied(format!(
+                "whether the call is allowed could not be found out: {said}"
+            )),
+        }
+    }
+
+    /// With other arguments than the model's, checked like them.
+    fn edited(mut self, args: Map<String, Value>) -> Result<Self, String> {
+        let raw = Value::Object(args).to_string();
+        let checked = validate::check(self.tool.spec(), &raw).map_err(|violation| {
+            format!(
+                "changed the arguments, and they do not fit: {}",
+                violation.message
+            )
+        })?;
+        self.notices.push(edited(&checked.args));
+        self.args = checked.args;
+        Ok(self)
+    }
+}
+
+/// Tells the model with which arguments its call ran.
+fn edited(args: &Value) -> Notice {
+    Notice::new("call_edited", "the call ran with other arguments than yours").with("params", args.clone())
 }
 
 /// A call as the log has it.
@@ -41,36 +109,48 @@ struct LoggedCall {
 }
 
 impl Drive<'_> {
-    /// Reads, checks and allows one call.
-    pub(crate) async fn gate(&mut self, id: &CallId) -> Result<(String, Gated), RunError> {
-        let fresh = self.fresh.remove(id);
+    /// Reads and checks one call.
+    pub(crate) async fn check(&mut self, id: CallId) -> Result<Checked, RunError> {
+        let fresh = self.fresh.remove(&id);
         let call = self
-            .session
+            .writer
             .journal
-            .read(|timeline| LoggedCall::of(timeline, id, fresh.is_some()));
+            .read(|timeline| LoggedCall::of(timeline, &id, fresh.is_some()));
+        let fresh = fresh.flatten();
         let Some(call) = call else {
             let gone = recovery::failed("interrupted", "the call block cannot be read".into());
-            return Ok((String::new(), Gated::Refused(gone)));
+            return Ok(Checked {
+                id,
+                tool: String::new(),
+                state: State::Refused(gone),
+            });
         };
-        let name = call.tool.clone();
-        let gated = self.gate_logged(id, call, fresh).await?;
-        Ok((name, gated))
+        let tool = call.tool.clone();
+        let state = self.check_logged(&id, call, fresh).await?;
+        Ok(Checked { id, tool, state })
     }
 
-    async fn gate_logged(
+    async fn check_logged(
         &mut self,
         id: &CallId,
         call: LoggedCall,
         fresh: Option<Map<String, Value>>,
-    ) -> Result<Gated, RunError> {
+    ) -> Result<State, RunError> {
+        let standing = self
+            .writer
+            .journal
+            .read(|timeline| approval::standing(timeline, id, self.agent.world()));
+        if let Standing::Refused(outcome) = standing {
+            return Ok(State::Refused(outcome));
+        }
         let Some(tool) = self.agent.tools.get(&call.tool).cloned() else {
-            return Ok(Gated::Refused(execute::unknown_tool(
+            return Ok(State::Refused(execute::unknown_tool(
                 &self.agent.tools,
                 &call.tool,
             )));
         };
         if !call.is_fresh && tool.spec().effect() == Effect::Once {
-            return Ok(Gated::Refused(recovery::interrupted(&call.tool)));
+            return Ok(State::Refused(recovery::interrupted(&call.tool)));
         }
         let raw = match (call.unreadable.clone(), fresh) {
             (Some(raw), _) => raw,
@@ -79,27 +159,41 @@ impl Drive<'_> {
         };
         let checked = match validate::check(tool.spec(), &raw) {
             Ok(checked) => checked,
-            Err(violation) => return Ok(Gated::Refused(violation.outcome())),
+            Err(violation) => return Ok(State::Refused(violation.outcome())),
         };
         let cx = ToolCx::new(
-            self.session.cx.clone(),
+            self.cx.clone(),
             self.turn.clone(),
             id.clone(),
-            self.agent.world.now(),
+            self.agent.world().now(),
             self.cancel.child_token(),
         );
         let args = match reference::resolve(&cx, checked.args).await {
             Ok(args) => args,
-            Err(not_visible) => return Ok(Gated::Refused(not_visible.outcome())),
+            Err(not_visible) => return Ok(State::Refused(not_visible.outcome())),
         };
-        match self.agent.hooks.before_call(id, &call.tool, &args).await {
-            Verdict::Allow => Ok(Gated::Run {
-                tool,
-                cx,
-                args,
-                notices: checked.notices,
-            }),
-            Verdict::Refuse(why) => Ok(Gated::Refused(recovery::failed("not_allowed", why))),
+        let ready = Ready {
+            tool,
+            cx,
+            is_approved: self.is_person || self.granted.contains(id),
+            args,
+            notices: checked.notices,
+        };
+        Ok(self.with_decision(ready, standing))
+    }
+
+    /// A decision holds for the arguments that the person saw.
+    fn with_decision(&self, mut ready: Ready, standing: Standing) -> State {
+        let Standing::Allowed { digest, edited } = standing else {
+            return State::Ready(ready);
+        };
+        ready.is_approved |= digest == args_digest(&ready.args);
+        match edited.filter(|_| ready.is_approved) {
+            None => State::Ready(ready),
+            Some(args) => match ready.edited(args) {
+                Ok(ready) => State::Ready(ready),
+                Err(why) => State::Refused(recovery::failed("denied_by_person", format!("a person {why}"))),
+            },
         }
     }
 
@@ -109,11 +203,11 @@ impl Drive<'_> {
             return Ok(call.params.clone());
         };
         for cut in &call.cut {
-            let code = self.session.journal.read(|timeline| code_of(timeline, id));
+            let code = self.writer.journal.read(|timeline| code_of(timeline, id));
             let whole = match code {
                 Some(code) => code,
                 None => {
-                    let bytes = self.agent.artifacts.get(&cut.blob).await;
+                    let bytes = self.agent.artifacts().get(&cut.blob).await;
                     let bytes = bytes.map_err(|error| RunError::Artifact(error.to_string()))?;
                     String::from_utf8_lossy(&bytes).into_owned()
                 }

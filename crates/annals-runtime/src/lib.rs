@@ -1,40 +1,60 @@
 //! The only place that acts: it performs what the turn machine of `annals-core` says, and writes down what happened.
 //!
-//! The data goes one way: a prompt comes in, blocks are appended, deltas and blocks go out to whoever listens. The log
-//! is the only truth; nothing here remembers what the log does not say. Read in this order:
+//! The data goes one way: a prompt comes in, blocks are appended, deltas and blocks go out to listeners. The log is the
+//! only truth; nothing here remembers what the log does not say. Read in this order:
 //!
 //! 1. [`world`]: time and chance, the only ways in for what cannot be replayed;
-//! 2. [`agent`] and [`session`]: what a program holds;
-//! 3. [`driver`]: the loop, one screen;
-//! 4. [`step`], [`ask`], [`gate`], [`calls`]: one model request, its answer, its calls checked, its calls run;
-//! 5. [`journal`]: append before act, append before show;
-//! 6. [`compaction`], [`attach`]: context care, files that come with a prompt;
-//! 7. [`listen`] and [`hooks`]: who watches and who may interfere.
+//! 2. [`runtime`], [`agent`] and [`session`]: what a program holds; [`request`] and [`turn`]: what it asks and gets;
+//! 3. [`conversation`]: the one owner of a conversation, its queue and its lease; [`handle`] and [`mail`]: what reaches it
+//!    from outside; [`approval`]: what it waits for;
+//! 4. [`perform`] and [`driver`]: one request, and the loop, one screen;
+//! 5. [`step`], [`ask`], [`gate`], [`calls`]: one model request, its answer, its calls checked, its calls run;
+//! 6. [`journal`]: append before act, append before show;
+//! 7. [`compaction`], [`attach`]: context care, files that come with a prompt;
+//! 8. [`listen`], [`subscription`] and [`hooks`]: who watches and who may interfere.
 
 pub mod agent;
 pub mod attach;
+pub mod builder;
+pub mod handle;
 pub mod hooks;
 pub mod lineage;
 pub mod listen;
+pub mod request;
+pub mod runtime;
 pub mod session;
+pub mod subscription;
+pub mod turn;
 pub mod world;
 
+mod approval;
 mod ask;
 mod calls;
 mod compaction;
-mod contribute;
+mod conversation;
 mod driver;
 mod error;
 mod gate;
 mod instructions;
 mod journal;
+mod mail;
 mod partial;
+mod perform;
 mod step;
 
-pub use agent::{Agent, AgentBuilder, TurnRequest};
+pub use agent::Agent;
+pub use annals_core::block::payload::{ApprovalDecision, ApprovalRequest, Decision};
+pub use approval::Ask;
 pub use attach::{Attachment, AttachmentError};
-pub use error::{BuildError, RunError};
-pub use hooks::{Hooks, Verdict};
+pub use builder::AgentBuilder;
+pub use error::{BuildError, ErrorClass, RunError};
+pub use handle::{ConversationHandle, Prompt};
+pub use hooks::{HookCx, Hooks, Verdict};
 pub use listen::{Delta, DeltaChannel, Listen, Update};
+pub use request::TurnRequest;
+pub use runtime::Runtime;
 pub use session::Session;
+pub use subscription::Subscription;
+pub use tokio_util::sync::CancellationToken;
+pub use turn::{RunFailed, Turn, TurnFile};
 pub use world::{Clock, Entropy, SystemClock, World};

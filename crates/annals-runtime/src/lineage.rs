@@ -1,12 +1,11 @@
 //! Forks, detached copies and merges: conversations made from conversations, with their ancestry kept.
 
 use annals_core::ids::{ConversationId, Seq};
-use annals_store::{Ancestor, Append, NewConversation, Operator};
+use annals_store::{Ancestor, BlockLogExt as _, ConversationInfo, NewConversation, Operator};
 use serde::Serialize;
 
 use crate::agent::Agent;
 use crate::error::RunError;
-use crate::journal::LEASE_TTL;
 
 /// One line of an exported lineage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,48 +35,61 @@ impl Agent {
         at: Option<Seq>,
         operator: Operator,
     ) -> Result<ConversationId, RunError> {
-        let parent_key = self.key(parent);
-        let info = self.parts.log.get(&parent_key).await?;
+        let info = self.parts.log().get(&self.key(parent)).await?;
         let at = at.or(info.tail);
-        let id = self.parts.world.conversation_id();
-        let mut new = NewConversation::new(self.key(&id), self.parts.world.now()).from_parent(
-            parent.clone(),
-            at,
-            operator,
-        );
-        new.title = info.title;
+        let new = self.offspring(&info).from_parent(parent.clone(), at, operator);
+        self.begin(parent, at, new).await
+    }
+
+    /// A new conversation with the parent's title, without ancestry yet.
+    fn offspring(&self, parent: &ConversationInfo) -> NewConversation {
+        let id = self.parts.world().conversation_id();
+        let mut new = NewConversation::new(self.key(&id), self.parts.world().now());
+        new.title.clone_from(&parent.title);
+        new
+    }
+
+    /// Makes the conversation, with the parent's blocks up to `at`.
+    async fn begin(
+        &self,
+        parent: &ConversationId,
+        at: Option<Seq>,
+        new: NewConversation,
+    ) -> Result<ConversationId, RunError> {
+        let id = new.key.id.clone();
         match at {
-            Some(at) => self.parts.log.fork(&parent_key, at, new).await?,
-            None => self.parts.log.create(new).await?,
+            Some(at) => self.parts.log().fork(&self.key(parent), at, new).await?,
+            None => self.parts.log().create(new).await?,
         }
         Ok(id)
     }
 
-    /// A new conversation with the first one's blocks and then the second one's, renumbered. What both spent adds up,
-    /// because usage is kept in the blocks.
+    /// A new conversation with the first one's blocks and then the second one's, renumbered; both are its parents, and
+    /// both must be of this agent's scope. What both spent adds up, because usage is kept in the blocks.
     pub async fn merge(
         &self,
         first: &ConversationId,
         second: &ConversationId,
     ) -> Result<ConversationId, RunError> {
-        let (before, after) = (self.timeline(first).await?, self.timeline(second).await?);
-        let id = self.derive(first, None, Operator::Merge).await?;
-        let parts = &self.parts;
-        let mut seq = before.next_seq();
-        let mut blocks = Vec::with_capacity(after.blocks().len());
-        for block in after.blocks() {
-            let mut block = (**block).clone();
-            block.seq = seq;
-            seq = seq.next();
-            blocks.push(block);
-        }
-        if !blocks.is_empty() {
-            let lease = parts.log.acquire(&self.key(&id), &parts.owner, LEASE_TTL).await?;
-            let append = Append::new(parts.batch(), before.tail(), blocks);
-            parts.log.append(&lease, append).await?;
-            parts.log.release(&lease).await?;
-        }
-        Ok(id)
+        let log = self.parts.log();
+        let before = log.get(&self.key(first)).await?;
+        let blocks = log.read_all(&self.key(second)).await?;
+        let tail = blocks.last().map(|block| block.seq);
+        let new = self
+            .offspring(&before)
+            .from_parent(first.clone(), before.tail, Operator::Merge)
+            .from_parent(second.clone(), tail, Operator::Merge);
+        let id = self.begin(first, before.tail, new).await?;
+        let session = self.open(&id).await?;
+        let appended = session
+            .conversation
+            .writer()
+            .await
+            .journal
+            .append_copies(blocks)
+            .await;
+        session.close().await?;
+        appended.map(|()| id)
     }
 
     /// The ancestry of a conversation, itself first, as rows for JSON Lines.
@@ -85,7 +97,7 @@ impl Agent {
         let mut rows = Vec::new();
         let mut waiting = vec![id.clone()];
         while let Some(conversation) = waiting.pop() {
-            let Ok(info) = self.parts.log.get(&self.key(&conversation)).await else {
+            let Ok(info) = self.parts.log().get(&self.key(&conversation)).await else {
                 continue;
             };
             for ancestor in info.lineage {

@@ -1,57 +1,79 @@
-//! Reading a tool call while it is still arriving, so that what `react.write` writes is seen as it is written.
+//! Reading a tool call while it is still arriving, so that a document is seen as it is written.
 //!
-//! Content flows as soon as `path` and `channel` are known; that is why the tool wants them first. What is shown here is
-//! ephemeral: the call itself is parsed whole, later, elsewhere.
+//! Which parameter is a document a tool declares ([`BodyParam`]). Where it has the parameters `path` and `channel`, its
+//! text flows as soon as both are known; that is why such tools want them first. What is shown here is ephemeral: the call
+//! itself is parsed whole, later, elsewhere.
 
 use std::collections::HashMap;
 
-use crate::listen::{Delta, DeltaChannel};
+use annals_tools::{BodyParam, ToolTable};
 
-/// Tools whose content is shown while it arrives.
-const WATCHED: [&str; 2] = ["react.write", "react.stream"];
+use crate::listen::DeltaChannel;
 
 /// The calls of one answer that are being watched.
-#[derive(Default)]
-pub(crate) struct WriteWatch {
+pub(crate) struct WriteWatch<'t> {
+    tools: &'t ToolTable,
     calls: HashMap<usize, Arriving>,
 }
 
-impl WriteWatch {
+/// A piece of a document.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) channel: DeltaChannel,
+    pub(crate) text: String,
+    pub(crate) path: Option<String>,
+}
+
+impl<'t> WriteWatch<'t> {
+    pub(crate) fn new(tools: &'t ToolTable) -> Self {
+        WriteWatch {
+            tools,
+            calls: HashMap::new(),
+        }
+    }
+
+    /// The answer so far is void.
+    pub(crate) fn restart(&mut self) {
+        self.calls.clear();
+    }
+
     pub(crate) fn started(&mut self, index: usize, tool: &str) {
-        if WATCHED.contains(&tool) {
-            self.calls.insert(index, Arriving::default());
+        let Some(spec) = self.tools.get_wire(tool).map(|tool| tool.spec()) else {
+            return;
+        };
+        if let Some(BodyParam::Content(body) | BodyParam::Streamed(body)) = spec.body() {
+            let arriving = Arriving {
+                body,
+                wants_channel: spec.has_parameter("channel"),
+                wants_path: spec.has_parameter("path"),
+                ..Arriving::default()
+            };
+            self.calls.insert(index, arriving);
         }
     }
 
     /// What became visible with this piece of the arguments.
-    pub(crate) fn arrived(&mut self, index: usize, json: &str) -> Option<Delta> {
+    pub(crate) fn arrived(&mut self, index: usize, json: &str) -> Option<Seen> {
         let call = self.calls.get_mut(&index)?;
         json.chars().for_each(|c| call.scan(c));
-        let channel = match call.fields.get("channel")?.as_str() {
-            "canvas" => DeltaChannel::Canvas,
-            "timeline_text" => DeltaChannel::TimelineText,
-            _ => return None,
-        };
-        let path = call.fields.get("path")?.clone();
-        let text = std::mem::take(&mut call.content);
-        (!text.is_empty()).then_some(Delta {
-            channel,
-            text,
-            path: Some(path),
-        })
+        call.take()
     }
 }
 
 /// A JSON object read character by character, as far as its top-level strings go.
 #[derive(Default)]
 struct Arriving {
+    /// The parameter that is a document.
+    body: &'static str,
+    wants_channel: bool,
+    wants_path: bool,
     state: State,
     depth: u32,
     key: String,
     text: String,
     /// Finished string fields.
     fields: HashMap<String, String>,
-    /// New text of `content` since it was last taken.
+    /// New text of the document since it was last taken.
     content: String,
     surrogate: Option<u16>,
 }
@@ -72,6 +94,24 @@ enum State {
 }
 
 impl Arriving {
+    /// The new text, once it is known where it belongs.
+    fn take(&mut self) -> Option<Seen> {
+        let channel = match (self.wants_channel, self.fields.get("channel").map(String::as_str)) {
+            (false, _) | (true, Some("canvas")) => DeltaChannel::Canvas,
+            (true, Some("timeline_text")) => DeltaChannel::TimelineText,
+            (true, _) => return None,
+        };
+        let path = self.fields.get("path").cloned();
+        if (self.wants_path && path.is_none()) || self.content.is_empty() {
+            return None;
+        }
+        Some(Seen {
+            channel,
+            text: std::mem::take(&mut self.content),
+            path,
+        })
+    }
+
     fn scan(&mut self, c: char) {
         self.state = match (self.state, c) {
             (State::BeforeKey, '"') => {
@@ -112,7 +152,7 @@ impl Arriving {
     }
 
     fn put(&mut self, c: char) -> State {
-        if self.key == "content" {
+        if self.key == self.body {
             self.content.push(c);
         } else {
             self.text.push(c);
@@ -162,18 +202,33 @@ fn unescaped(c: char) -> char {
 
 #[cfg(test)]
 mod tests {
+    use annals_tools::{DynamicTool, ToolSpec};
+    use serde_json::json;
+
     use super::*;
 
-    fn watch(json: &str, piece: usize) -> (String, Option<String>) {
-        let mut watch = WriteWatch::default();
-        watch.started(0, "react.write");
+    fn table() -> ToolTable {
+        let schema =
+            json!({"type": "object", "properties": {"to": {"type": "string"}, "letter": {"type": "string"}}});
+        let spec = ToolSpec::builder("write_letter")
+            .parameters(schema)
+            .body(BodyParam::Streamed("letter"));
+        let own = DynamicTool::with_spec(spec.build().unwrap(), |_, _| async { Ok(json!(null)) });
+        let tools = ToolTable::builder().add_all(annals_tools::react::all());
+        tools.add(own).build().unwrap()
+    }
+
+    fn watch(tool: &str, json: &str, piece: usize) -> (String, Option<String>) {
+        let table = table();
+        let mut watch = WriteWatch::new(&table);
+        watch.started(0, tool);
         let chars: Vec<char> = json.chars().collect();
         let mut text = String::new();
         let mut path = None;
         for piece in chars.chunks(piece) {
-            if let Some(delta) = watch.arrived(0, &piece.iter().collect::<String>()) {
-                text.push_str(&delta.text);
-                path = delta.path;
+            if let Some(seen) = watch.arrived(0, &piece.iter().collect::<String>()) {
+                text.push_str(&seen.text);
+                path = seen.path;
             }
         }
         (text, path)
@@ -182,29 +237,42 @@ mod tests {
     #[test]
     fn content_arrives_whole_however_it_is_cut() {
         let content = "# Über \"alles\"\n\t\\ 😀 \u{1}";
-        let json = serde_json::json!({
+        let json = json!({
             "path": "a.md", "channel": "canvas", "extra": {"content": ["no"]}, "n": 1.5, "content": content,
         });
         let ascii = r#"{"path":"a.md","channel":"canvas","content":"\ud83d\ude00\u00fc"}"#;
         for piece in 1..12 {
             assert_eq!(
-                watch(&json.to_string(), piece),
+                watch("react.write", &json.to_string(), piece),
                 (content.to_owned(), Some("a.md".to_owned()))
             );
-            assert_eq!(watch(ascii, piece).0, "😀ü");
+            assert_eq!(watch("react.write", ascii, piece).0, "😀ü");
         }
     }
 
     #[test]
+    fn every_tool_that_declares_a_document_streams_it() {
+        let patch = r#"{"path":"a.md","channel":"canvas","patch":"@@ -1 +1 @@","kind":"file"}"#;
+        assert_eq!(
+            watch("react.patch", patch, 4),
+            ("@@ -1 +1 @@".to_owned(), Some("a.md".to_owned()))
+        );
+        assert_eq!(
+            watch("write_letter", r#"{"to":"Ann","letter":"Dear Ann"}"#, 4),
+            ("Dear Ann".to_owned(), None)
+        );
+        assert_eq!(watch("react.read", r#"{"paths":["content"]}"#, 4).0, "");
+        assert_eq!(watch("no_such_tool", r#"{"content":"x"}"#, 4).0, "");
+    }
+
+    #[test]
     fn nothing_flows_before_path_and_channel_are_known() {
-        assert_eq!(watch(r#"{"content":"x","kind":"file"}"#, 3).0, "");
+        assert_eq!(watch("react.write", r#"{"content":"x","kind":"file"}"#, 3).0, "");
     }
 
     #[test]
     fn internal_notes_are_not_shown() {
-        assert_eq!(
-            watch(r#"{"path":"a","channel":"internal","content":"x"}"#, 3).0,
-            ""
-        );
+        let internal = r#"{"path":"a","channel":"internal","content":"x"}"#;
+        assert_eq!(watch("react.write", internal, 3).0, "");
     }
 }

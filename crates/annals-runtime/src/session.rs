@@ -1,35 +1,33 @@
-//! A session: one conversation, opened for writing. `run` takes it and gives it back, and its sandbox with it.
+//! A session: a conversation as a program holds it. `run` takes it and gives it back, and its sandbox with it.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
 
 use annals_core::block::BlockKind;
-use annals_core::ids::{ConversationId, TurnId};
+use annals_core::ids::ConversationId;
 use annals_core::turn::TurnEnd;
-use annals_core::view::Renderer;
 use annals_core::view::View;
 use annals_tools::ConversationCx;
 
+use crate::conversation::Conversation;
 use crate::error::RunError;
-use crate::journal::Journal;
-use crate::listen::Nobody;
 
-/// One conversation, opened for writing. There is at most one at a time, on any machine.
+/// One conversation, opened for writing. At most one process has it open at a time; within a process it may be opened any
+/// number of times, and its turns queue.
 pub struct Session {
-    pub(crate) cx: Arc<ConversationCx>,
-    pub(crate) journal: Journal,
-    /// What was rendered so far; given up when the session rests.
-    pub(crate) renderer: Option<Renderer>,
+    pub(crate) conversation: Arc<Conversation>,
 }
 
 impl Session {
     /// The conversation.
     pub fn id(&self) -> &ConversationId {
-        &self.cx.conversation
+        &self.conversation.cx.conversation
     }
 
     /// Asks the timeline something.
     pub fn timeline<T>(&self, ask: impl FnOnce(&View) -> T) -> T {
-        self.journal.read(ask)
+        let timeline = &self.conversation.cx.timeline;
+        ask(&timeline.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What the last turn answered: its answer, or its questions; empty when it has neither.
@@ -53,11 +51,6 @@ impl Session {
         self.timeline(|timeline| timeline.current_turn().and_then(|turn| turn.end))
     }
 
-    /// The last turn.
-    pub fn last_turn(&self) -> Option<TurnId> {
-        self.timeline(|timeline| timeline.current_turn().map(|turn| turn.id.clone()))
-    }
-
     /// Whether the last turn was left unfinished by a crash.
     pub fn is_unfinished(&self) -> bool {
         self.timeline(|timeline| timeline.current_turn().is_some_and(|turn| turn.end.is_none()))
@@ -65,20 +58,18 @@ impl Session {
 
     /// What tools of this conversation share: its files, its artifacts, its sandbox.
     pub fn cx(&self) -> &Arc<ConversationCx> {
-        &self.cx
+        &self.conversation.cx
     }
 
-    /// Between turns a session holds its timeline and nothing that can be made again from it.
-    pub(crate) fn rest(&mut self) {
-        self.journal.set_listener(Arc::new(Nobody));
-        self.renderer = None;
-    }
-
-    /// Ends the session: its sandbox is closed, and others may write. Nothing of the conversation is lost.
+    /// Ends the session. When it is the conversation's last in this process, its sandbox is closed and others may write; a
+    /// session that is merely dropped gives the lease back too, a moment later. Nothing of the conversation is lost.
     pub async fn close(self) -> Result<(), RunError> {
-        if let Some(sandbox) = &self.cx.sandbox {
-            sandbox.close().await;
-        }
-        self.journal.release().await
+        self.conversation.close().await
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Session").field(self.id()).finish()
     }
 }

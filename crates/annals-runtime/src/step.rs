@@ -13,8 +13,8 @@ use annals_core::view::{Announce, Layout, Renderer, Tail, ToolSchema};
 use annals_model::{Purpose, Request, Window};
 
 use crate::agent::AgentParts;
+use crate::conversation::Writer;
 use crate::error::RunError;
-use crate::session::Session;
 
 /// What stays the same for every request of an agent.
 pub(crate) struct Frame {
@@ -62,15 +62,13 @@ fn schema_tokens(schema: &ToolSchema) -> u32 {
 /// The request of this step.
 pub(crate) async fn request(
     agent: &AgentParts,
-    session: &mut Session,
+    writer: &mut Writer,
     call: CallModel,
 ) -> Result<Request, RunError> {
-    let renderer = session
-        .renderer
-        .get_or_insert_with(|| Renderer::new(agent.layout));
-    let now = agent.world.now();
+    let renderer = writer.renderer.get_or_insert_with(|| Renderer::new(agent.layout));
+    let now = agent.world().now();
     let frame = &agent.frame;
-    let (prompt, rendered) = session.journal.read(|timeline| {
+    let (prompt, rendered) = writer.journal.read(|timeline| {
         let announce = Announce {
             iteration: call.step,
             max_iterations: frame.max_iterations,
@@ -130,7 +128,7 @@ async fn load_media(
     let mut media = HashMap::new();
     for blob in shown {
         if let Entry::Vacant(place) = media.entry(blob.digest) {
-            let bytes = agent.artifacts.get(&blob.digest).await;
+            let bytes = agent.artifacts().get(&blob.digest).await;
             let bytes = bytes.map_err(|error| RunError::Artifact(error.to_string()))?;
             place.insert(Arc::from(&bytes[..]));
         }

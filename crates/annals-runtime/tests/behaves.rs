@@ -261,10 +261,10 @@ async fn cancelling_ends_running_tools_and_records_it() {
     let bench = Bench::new();
     let steps = json!([{"tool_calls": [{"id": "a", "tool": "endless", "params": {}}]}, {"text": "never"}]);
     let agent = bench.agent_with(steps, vec![endless]).await;
-    let mut session = agent.session("c").await.unwrap();
+    let session = agent.session("c").await.unwrap();
     let cancel = CancellationToken::new();
     let request = TurnRequest::new("Go").cancel(cancel.clone());
-    let run = agent.run_in(&mut session, request);
+    let run = agent.run_in(&session, request);
     let (end, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(30), run), async {
         started.notified().await;
         cancel.cancel();
@@ -307,8 +307,8 @@ async fn a_turn_left_open_is_closed_by_the_next_prompt_and_its_effect_is_not_rep
     let agent = bench
         .agent_with(json!([{"text": "next"}]), vec![counted(&effects)])
         .await;
-    let mut session = agent.session("c").await.unwrap();
-    leave_open(&agent, &mut session).await;
+    let session = agent.session("c").await.unwrap();
+    leave_open(&agent, &session).await;
     let session = turn(&agent, session, "turn_2", "Again").await;
     assert_eq!(effects.load(Ordering::SeqCst), 0);
     let results = texts(&session, "react.tool.result");
@@ -323,13 +323,9 @@ async fn resuming_tells_the_model_of_an_interrupted_call_and_goes_on() {
     let bench = Bench::new();
     let steps = json!([{"expect": ["interrupted"], "text": "I looked first"}]);
     let agent = bench.agent_with(steps, vec![counted(&effects)]).await;
-    let mut session = agent.session("c").await.unwrap();
-    leave_open(&agent, &mut session).await;
-    let listener = Heard::default().listener();
-    let end = agent
-        .resume(&mut session, listener, CancellationToken::new())
-        .await
-        .unwrap();
+    let session = agent.session("c").await.unwrap();
+    leave_open(&agent, &session).await;
+    let end = agent.run_in(&session, TurnRequest::resume()).await.unwrap();
     assert_eq!((end, effects.load(Ordering::SeqCst)), (TurnEnd::Complete, 0));
     assert_eq!(session.answer(), "I looked first");
 }
@@ -343,7 +339,7 @@ fn counted(effects: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
 }
 
 /// Writes what a process leaves that dies between a call and its result.
-async fn leave_open(agent: &annals_runtime::Agent, session: &mut annals_runtime::Session) {
+async fn leave_open(agent: &annals_runtime::Agent, session: &annals_runtime::Session) {
     use annals_core::turn::opening::Opening;
     use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
     let turn = TurnId::parse("turn_1").unwrap();

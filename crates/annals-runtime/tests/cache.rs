@@ -4,11 +4,10 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use annals_core::ids::TurnId;
 use annals_core::settings::Settings;
 use annals_core::view::Prompt;
 use annals_model::cache_sim::CacheSim;
-use annals_runtime::Hooks;
+use annals_runtime::{HookCx, Hooks};
 use common::{Bench, turn};
 use serde_json::{Value, json};
 
@@ -18,7 +17,7 @@ struct Provider(Arc<Mutex<(CacheSim, u64, u64)>>);
 
 #[async_trait::async_trait]
 impl Hooks for Provider {
-    async fn before_model(&self, _: &TurnId, prompt: &Prompt) {
+    async fn before_model(&self, _: &HookCx, prompt: &Prompt) {
         let mut provider = self.0.lock().unwrap();
         let reading = provider.0.send(prompt);
         provider.1 += reading.read_tokens;

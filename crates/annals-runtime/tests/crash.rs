@@ -8,18 +8,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use annals_core::block::{BlobDigest, Block};
-use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq, TurnId};
+use annals_core::ids::{ConversationId, ConversationKey, NodeId, Scope, Seq, TurnId};
 use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{Agent, RunError, Session, TurnRequest, World};
 use annals_store::{
-    Append, ArtifactStore, BlockLog, ConversationInfo, Cursor, Lease, Listing, LogError, ManualClock,
-    MemoryLog, NewConversation, Owner,
+    Append, ArtifactStore, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Inbox, InboxId, Lease,
+    Listing, LogError, Member, Members, MemoryLog, NewConversation, Owner, Pending, Post, Posted, Store,
+    Tails,
 };
 use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
-use common::{Heard, shape, texts};
+use common::{shape, texts};
+use futures::stream::BoxStream;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 /// A log whose process dies at the n-th append: just before it, or just after it became durable.
 struct MortalLog {
@@ -83,6 +84,52 @@ impl BlockLog for MortalLog {
     }
 }
 
+#[async_trait::async_trait]
+impl Inbox for MortalLog {
+    async fn post(&self, key: &ConversationKey, post: Post) -> Result<Posted, LogError> {
+        self.log.post(key, post).await
+    }
+    async fn pending(&self, key: &ConversationKey) -> Result<Vec<Pending>, LogError> {
+        self.log.pending(key).await
+    }
+    fn posted(
+        &self,
+        key: &ConversationKey,
+        after: Option<InboxId>,
+    ) -> BoxStream<'static, Result<InboxId, LogError>> {
+        self.log.posted(key, after)
+    }
+}
+
+#[async_trait::async_trait]
+impl Claims for MortalLog {
+    async fn claim(&self, owner: &Owner, ttl: Duration, limit: usize) -> Result<Vec<Claimed>, LogError> {
+        self.log.claim(owner, ttl, limit).await
+    }
+}
+
+#[async_trait::async_trait]
+impl Members for MortalLog {
+    async fn join(&self, node: &NodeId, address: Option<&str>, ttl: Duration) -> Result<Owner, LogError> {
+        self.log.join(node, address, ttl).await
+    }
+    async fn beat(&self, owner: &Owner) -> Result<(), LogError> {
+        self.log.beat(owner).await
+    }
+    async fn leave(&self, owner: &Owner) -> Result<(), LogError> {
+        self.log.leave(owner).await
+    }
+    async fn alive(&self) -> Result<Vec<Member>, LogError> {
+        self.log.alive().await
+    }
+}
+
+impl Tails for MortalLog {
+    fn follow(&self, key: &ConversationKey, after: Option<Seq>) -> BoxStream<'static, Result<Seq, LogError>> {
+        self.log.follow(key, after)
+    }
+}
+
 fn steps() -> Vec<Value> {
     vec![
         json!({"text": "Writing", "tool_calls": [{"id": "w", "tool": "react.write", "params": {
@@ -108,7 +155,7 @@ fn counting(name: &str, effect: Effect, outside: &Outside) -> Arc<dyn Tool> {
 
 async fn agent(
     home: &tempfile::TempDir,
-    log: Arc<dyn BlockLog>,
+    log: Arc<dyn Store>,
     outside: &Outside,
     steps: Vec<Value>,
     process: u64,
@@ -134,8 +181,7 @@ async fn agent(
 async fn run_with_deaths(first_death_at: usize, death: Death) -> (Session, Outside, usize) {
     let home = tempfile::tempdir().unwrap();
     let outside = Outside::default();
-    let clock = Arc::new(ManualClock::default());
-    let log = Arc::new(MemoryLog::with_clock(clock.clone()));
+    let log = Arc::new(MemoryLog::default());
     let mortal = MortalLog {
         log: log.clone(),
         appends_left: AtomicUsize::new(first_death_at),
@@ -145,9 +191,9 @@ async fn run_with_deaths(first_death_at: usize, death: Death) -> (Session, Outsi
     let session = first.session("c").await.unwrap();
     let request = TurnRequest::new("Go").turn_id(TurnId::parse("turn_1").unwrap());
     match first.run(session, request).await {
-        Ok(session) => return (session, outside, 0),
-        Err(RunError::Log(LogError::Closed)) => {}
-        Err(error) => panic!("{error}"),
+        Ok(turn) => return (turn.into_session(), outside, 0),
+        Err(failed) if matches!(failed.error, RunError::Log(LogError::Closed)) => {}
+        Err(failed) => panic!("{failed}"),
     }
     drop(first);
     let id = ConversationId::parse("c").unwrap();
@@ -155,28 +201,32 @@ async fn run_with_deaths(first_death_at: usize, death: Death) -> (Session, Outsi
     let timeline = reader.timeline(&id).await.unwrap();
     let answered = timeline.current_turn().map_or(0, |turn| turn.steps as usize);
     let next = agent(&home, log, &outside, steps().split_off(answered.min(4)), 3).await;
-    let held = next.open(&id).await;
-    assert!(
-        matches!(held, Err(RunError::Log(LogError::Held { .. }))),
-        "the dead process's lease lasts"
-    );
-    clock.advance(Duration::from_secs(61));
-    let mut session = next.open(&id).await.unwrap();
+    // A session that failed gives its lease back when it is dropped.
+    let session = open_when_free(&next, &id).await;
     if session.is_unfinished() {
-        next.resume(
-            &mut session,
-            Heard::default().listener(),
-            CancellationToken::new(),
-        )
-        .await
-        .unwrap();
+        next.run_in(&session, TurnRequest::resume()).await.unwrap();
         return (session, outside, 1);
     }
     if session.timeline(|timeline| timeline.current_turn().is_none()) {
         let request = TurnRequest::new("Go").turn_id(TurnId::parse("turn_1").unwrap());
-        return (next.run(session, request).await.unwrap(), outside, 1);
+        return (
+            next.run(session, request).await.unwrap().into_session(),
+            outside,
+            1,
+        );
     }
     (session, outside, 1)
+}
+
+async fn open_when_free(agent: &Agent, id: &ConversationId) -> Session {
+    for _ in 0..5_000 {
+        match agent.open(id).await {
+            Ok(session) => return session,
+            Err(RunError::Log(LogError::Held { .. })) => tokio::time::sleep(Duration::from_millis(1)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the lease of the failed session was not given back");
 }
 
 #[tokio::test]

@@ -19,13 +19,6 @@ pub(crate) fn tool(options: Options, mut function: ItemFn) -> syn::Result<TokenS
         .collect();
     let private = private_path(&options);
     let spec = spec(&options, &tool, &docs, arguments.as_ref(), &private)?;
-    let resource = options.resource.as_ref().map(|template| {
-        quote! {
-            fn resource(&self, args: &#private::Value) -> ::core::option::Option<#private::ResourceKey> {
-                ::core::option::Option::Some(#private::ResourceKey::fill(#template, args))
-            }
-        }
-    });
     let body = format_ident!("__{}_body", tool);
     let call = match &arguments {
         Some(arguments) => quote! {
@@ -62,8 +55,6 @@ pub(crate) fn tool(options: Options, mut function: ItemFn) -> syn::Result<TokenS
                 static SPEC: ::std::sync::LazyLock<#private::ToolSpec> = ::std::sync::LazyLock::new(|| #spec);
                 &SPEC
             }
-
-            #resource
 
             async fn run(&self, cx: &#private::ToolCx, #args: #private::Value) -> #private::Outcome {
                 #call
@@ -132,6 +123,10 @@ fn spec(
         .replayable
         .as_ref()
         .map(|_| quote!(.effect(#private::Effect::Replayable)));
+    let resource = options
+        .resource
+        .as_ref()
+        .map(|template| quote!(.writes(#private::Uses::named(#template))));
     let timeout = options
         .timeout_s
         .as_ref()
@@ -141,6 +136,7 @@ fn spec(
             .description(#description)
             #parameters
             #replayable
+            #resource
             #timeout
             .build()
             .unwrap_or_else(|error| ::core::panic!("the schema of tool `{}`: {}", #name, error))

@@ -11,6 +11,7 @@ use annals_sandbox::{Failure, Op, OpResult, Sandbox, Target};
 use annals_store::{ArtifactStore, Recall, Workspace};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::CallPlace;
 use crate::failure::ToolFailure;
 use crate::skills::{NoSkills, Skills};
 
@@ -72,6 +73,8 @@ pub struct ToolCx {
     call: CallId,
     now: Timestamp,
     cancel: CancellationToken,
+    /// Where the call stands among the calls of its answer, when it is one of several.
+    place: Option<CallPlace>,
 }
 
 impl ToolCx {
@@ -89,6 +92,7 @@ impl ToolCx {
             call,
             now,
             cancel,
+            place: None,
         }
     }
 
@@ -141,6 +145,15 @@ impl ToolCx {
         }
     }
 
+    /// The same surroundings at this place among the calls of one answer.
+    #[must_use]
+    pub fn at(self, place: CallPlace) -> Self {
+        ToolCx {
+            place: Some(place),
+            ..self
+        }
+    }
+
     /// What the user set.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
@@ -176,8 +189,18 @@ impl ToolCx {
         &self.shared.artifacts
     }
 
-    /// The sandbox, opened now if nobody needed it before.
+    /// The sandbox, opened now if nobody needed it before. A tool that does not declare what it uses waits here until
+    /// earlier calls of the same answer are done with the workspace.
     pub async fn sandbox(&self) -> Result<Arc<dyn Sandbox>, ToolFailure> {
+        if let Some(place) = &self.place {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => {
+                    return Err(ToolFailure::new("cancelled", "the turn was cancelled before the tool used the sandbox"));
+                }
+                () = place.wait_for_workspace() => {}
+            }
+        }
         let target = self.shared.sandbox.as_ref().ok_or_else(|| {
             ToolFailure::new(
                 "sandbox_not_configured",

@@ -88,7 +88,8 @@ fn ended(spec: &ToolSpec, done: Result<Outcome, JoinError>) -> Outcome {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+/// What a panic said.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")

@@ -2,13 +2,14 @@
 //!
 //! A tool **returns** an outcome; the runtime writes it. Nothing here appends blocks. Read in this order:
 //!
-//! 1. [`tool`], [`spec`], [`cx`]: what a tool is, what it declares, what it may touch;
+//! 1. [`tool`], [`spec`], [`access`], [`cx`]: what a tool is, what it declares, which calls conflict, what it may touch;
 //! 2. [`table`]: the tools of one agent;
 //! 3. [`validate`], [`reference`](mod@reference), [`execute`], [`serialise`]: one call, from raw arguments to an outcome;
 //! 4. [`content`], [`file`](mod@file), [`mentioned`], [`skills`]: what tools read and write;
 //! 5. [`react`], [`system`], [`exec`], `web` (feature `web`), `rendering` (feature `documents`): the tools themselves, one file each;
 //!    [`patch`] is the diff engine of `react.patch`.
 
+pub mod access;
 pub mod cx;
 mod failure;
 mod name;
@@ -38,6 +39,7 @@ pub mod system;
 #[cfg(feature = "web")]
 pub mod web;
 
+pub use access::{Access, CallOrder, CallPlace, Resource, Uses};
 pub use annals_tool_macro::tool;
 pub use cx::{ConversationCx, SharedTimeline, ToolCx};
 pub use dynamic::DynamicTool;
@@ -45,7 +47,7 @@ pub use failure::{ToolFailure, ToolResult};
 pub use name::{ToolName, ToolNameError};
 pub use spec::{BodyParam, Effect, Family, Listing, Produces, SpecError, ToolSpec, ToolSpecBuilder};
 pub use table::{ToolNameConflict, ToolTable, ToolTableBuilder};
-pub use tool::{ResourceKey, Tool};
+pub use tool::Tool;
 
 /// What the `#[tool]` macro's output names. Not for people.
 #[doc(hidden)]
@@ -55,7 +57,7 @@ pub mod __private {
     pub use serde_json::Value;
 
     pub use crate::serialise::answer;
-    pub use crate::{Effect, ResourceKey, Tool, ToolCx, ToolFailure, ToolSpec};
+    pub use crate::{Effect, Tool, ToolCx, ToolFailure, ToolSpec, Uses};
 
     /// The arguments as the tool's own type. The schema was checked before, so this fails only where a type is
     /// stricter than its schema says.

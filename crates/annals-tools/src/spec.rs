@@ -6,11 +6,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use annals_core::ids::TurnId;
 use annals_core::view::ToolSchema;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::access::{Access, Uses};
 use crate::name::{ToolName, ToolNameError};
 
 /// Which rules a tool's calls and returns follow.
@@ -28,9 +30,11 @@ pub enum Family {
     Plain,
 }
 
-/// What happens when a crash leaves a call without its result.
+/// What a call does to the world, and so what happens when a crash leaves it without its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
+    /// Nothing: it reads or computes. It is run again.
+    None,
     /// It is run again: the same call twice does what it does once.
     Replayable,
     /// It gets the result `interrupted`, and the model decides.
@@ -110,7 +114,15 @@ pub struct ToolSpec {
     body: Option<BodyParam>,
     listing: Listing,
     timeout: Option<Duration>,
+    uses: Option<Declared>,
     validator: jsonschema::Validator,
+}
+
+/// What calls use, as far as the tool declares it.
+#[derive(Clone, Debug, Default)]
+struct Declared {
+    reads: Vec<Uses>,
+    writes: Vec<Uses>,
 }
 
 impl ToolSpec {
@@ -126,6 +138,7 @@ impl ToolSpec {
             body: None,
             alias_of: None,
             timeout: None,
+            uses: None,
         }
     }
 
@@ -174,6 +187,15 @@ impl ToolSpec {
         self.timeout
     }
 
+    /// What a call with these arguments reads and writes; `None` when the tool declares nothing. A tool without any
+    /// effect and without declarations uses nothing that another call could.
+    pub fn access(&self, turn: &TurnId, args: &Value) -> Option<Access> {
+        match &self.uses {
+            Some(uses) => Some(Access::of_call(&uses.reads, &uses.writes, turn, args)),
+            None => (self.effect == Effect::None).then_some(Access::NOTHING),
+        }
+    }
+
     /// The compiled schema.
     pub fn validator(&self) -> &jsonschema::Validator {
         &self.validator
@@ -186,6 +208,12 @@ impl ToolSpec {
             description: self.description.clone(),
             parameters: self.parameters.clone(),
         }
+    }
+
+    /// Whether its schema names this parameter.
+    pub fn has_parameter(&self, name: &str) -> bool {
+        self.properties()
+            .is_some_and(|properties| properties.contains_key(name))
     }
 
     /// The parameters' names in their order; none when the schema names no properties.
@@ -217,6 +245,7 @@ pub struct ToolSpecBuilder {
     body: Option<BodyParam>,
     alias_of: Option<String>,
     timeout: Option<Duration>,
+    uses: Option<Declared>,
 }
 
 impl ToolSpecBuilder {
@@ -294,6 +323,27 @@ impl ToolSpecBuilder {
         self
     }
 
+    /// Calls read this: they run after earlier calls of the same answer that write it.
+    #[must_use]
+    pub fn reads(mut self, uses: Uses) -> Self {
+        self.uses.get_or_insert_default().reads.push(uses);
+        self
+    }
+
+    /// Calls write this: they run after earlier calls of the same answer that read or write it.
+    #[must_use]
+    pub fn writes(mut self, uses: Uses) -> Self {
+        self.uses.get_or_insert_default().writes.push(uses);
+        self
+    }
+
+    /// Calls use nothing that another call could, and may always run together with others.
+    #[must_use]
+    pub fn independent(mut self) -> Self {
+        self.uses.get_or_insert_default();
+        self
+    }
+
     /// Checks the declaration and compiles its schema.
     pub fn build(self) -> Result<ToolSpec, SpecError> {
         let name = ToolName::parse(&self.name)?;
@@ -318,6 +368,7 @@ impl ToolSpecBuilder {
             body: self.body,
             listing,
             timeout: self.timeout,
+            uses: self.uses,
             validator,
         })
     }

@@ -1,6 +1,5 @@
 //! The trait every tool implements.
 
-use std::fmt;
 use std::sync::Arc;
 
 use annals_core::ids::{CallId, TurnId};
@@ -10,17 +9,19 @@ use annals_core::turn::round::CutTo;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::access::Access;
 use crate::cx::ToolCx;
 use crate::spec::{BodyParam, ToolSpec};
 
 /// Something a model can call.
 ///
-/// Rules for whoever implements it:
+/// Rules of an implementation:
 /// 1. Arguments were validated against the schema before `run`; nothing else is promised about them.
 /// 2. A failure is an [`Outcome`] with an error, never a panic (a panic is caught and shown to the model).
 /// 3. `run` writes no blocks: what it returns is written, in the order of calls, when it is done.
 /// 4. `run` stops soon after `cx.cancel()` fires, and leaves no process or half-written file behind.
-/// 5. Two calls with the same [`resource`](Self::resource) are never run at the same time; all others may be.
+/// 5. Calls of one answer whose [`access`](Self::access) conflicts run one after the other, in the order given; all others
+///    may run at the same time.
 /// 6. A tool that declares [`Effect::Replayable`](crate::Effect::Replayable) may be run again with the same
 ///    arguments and call id after a crash, and must leave the same things behind.
 #[async_trait]
@@ -28,10 +29,10 @@ pub trait Tool: Send + Sync {
     /// What it declares; the same value every time.
     fn spec(&self) -> &ToolSpec;
 
-    /// What a call with these arguments must have for itself.
-    fn resource(&self, args: &Value) -> Option<ResourceKey> {
-        let _ = args;
-        None
+    /// What a call with these arguments reads and writes, as the spec declares it; `None` when it declares nothing. Only
+    /// tools whose uses cannot be declared by parameter say it themselves.
+    fn access(&self, turn: &TurnId, args: &Value) -> Option<Access> {
+        self.spec().access(turn, args)
     }
 
     /// The artifact that the body parameter of such a call becomes, for `... [see <path>]` in the call block.
@@ -43,6 +44,26 @@ pub trait Tool: Send + Sync {
 
     /// Does it.
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome;
+}
+
+/// A shared tool is a tool, so that lists may hold either.
+#[async_trait]
+impl<T: Tool + ?Sized> Tool for Arc<T> {
+    fn spec(&self) -> &ToolSpec {
+        (**self).spec()
+    }
+
+    fn access(&self, turn: &TurnId, args: &Value) -> Option<Access> {
+        (**self).access(turn, args)
+    }
+
+    fn body_path(&self, turn: &TurnId, call: &CallId, args: &Value) -> Option<LogicalPath> {
+        (**self).body_path(turn, call, args)
+    }
+
+    async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {
+        (**self).run(cx, args).await
+    }
 }
 
 /// Which parameter of this call the call block shows cut, and what it names instead.
@@ -58,89 +79,4 @@ pub fn cut_of(tool: &dyn Tool, turn: &TurnId, call: &CallId, args: &Value) -> Op
         see,
         is_code: matches!(body, BodyParam::Code(_)),
     })
-}
-
-/// A name for what two calls must not use at the same time.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceKey(Arc<str>);
-
-impl ResourceKey {
-    /// A key with this text.
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
-        ResourceKey(text.into())
-    }
-
-    /// The file with this path, whatever form the path has.
-    pub fn file(path: &str) -> Self {
-        // Forms of one file differ in front of its name, so the name is what they share.
-        let name = path.rsplit('/').next().unwrap_or(path);
-        ResourceKey(format!("file:{name}").into())
-    }
-
-    /// The template with `{name}` replaced by the argument of that name. What is not an argument stays.
-    pub fn fill(template: &str, args: &Value) -> Self {
-        let mut key = String::with_capacity(template.len());
-        let mut rest = template;
-        while let Some((before, after)) = rest.split_once('{') {
-            key.push_str(before);
-            let Some((name, after)) = after.split_once('}') else {
-                key.push('{');
-                rest = after;
-                continue;
-            };
-            match args.get(name) {
-                Some(Value::String(text)) => key.push_str(text),
-                Some(value) => key.push_str(&value.to_string()),
-                None => key.push_str(&format!("{{{name}}}")),
-            }
-            rest = after;
-        }
-        key.push_str(rest);
-        ResourceKey(key.into())
-    }
-
-    /// The key as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for ResourceKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ResourceKey({})", self.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_template_takes_its_arguments_and_keeps_the_rest() {
-        let args = json!({"path": "a.md", "n": 3});
-        for (template, key) in [
-            ("db", "db"),
-            ("file:{path}", "file:a.md"),
-            ("{n}-{x}", "3-{x}"),
-            ("a{b", "a{b"),
-            ("{}", "{}"),
-        ] {
-            assert_eq!(ResourceKey::fill(template, &args).as_str(), key);
-        }
-    }
-
-    #[test]
-    fn every_form_of_a_file_gives_one_key() {
-        let plain = ResourceKey::file("a.md");
-        for form in [
-            "files/a.md",
-            "turn_1/files/a.md",
-            "fi:turn_1.files/a.md",
-            "./a.md",
-        ] {
-            assert_eq!(ResourceKey::file(form), plain);
-        }
-    }
 }

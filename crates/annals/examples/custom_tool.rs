@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()
         .await?;
     let session = agent.session("conv_1").await?;
-    let session = agent.run(session, "What is 41 + 1?").await?;
-    println!("{}", session.answer());
-    Ok(session.close().await?)
+    let turn = agent.run(session, "What is 41 + 1?").await?;
+    println!("{}", turn.answer());
+    Ok(turn.into_session().close().await?)
 }

@@ -68,8 +68,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = tempfile::tempdir()?;
     let model = OpenAi::builder("any-name").base_url(&url).build()?;
     let agent = Agent::builder().model(model).home(data.path()).build().await?;
-    let session = agent.run(agent.session("conv_1").await?, "Say hello").await?;
-    println!("{}", session.answer());
+    let turn = agent.run(agent.session("conv_1").await?, "Say hello").await?;
+    println!("{} ({} tokens)", turn.answer(), turn.usage().output_tokens);
     server.abort();
-    Ok(session.close().await?)
+    Ok(turn.into_session().close().await?)
 }

@@ -14,19 +14,21 @@ struct Careful;
 
 #[async_trait]
 impl Hooks for Careful {
-    async fn turn_started(&self, turn: &TurnId, _timeline: &Timeline) -> Vec<NewBlock> {
+    async fn turn_started(&self, cx: &HookCx, _timeline: &Timeline) -> Vec<NewBlock> {
+        let turn = &cx.turn;
         let path = LogicalPath::stage(turn, "coordinator").expect("a plain name");
         vec![NewBlock::new(BlockKind::StageCoordinator, turn, path).text("text/plain", "prefers small steps")]
     }
 
-    async fn before_call(&self, _call: &annals::core::ids::CallId, tool: &str, _args: &Value) -> Verdict {
-        match tool {
-            "delete_everything" => Verdict::Refuse("nothing is deleted here: ask a person".to_owned()),
+    async fn before_call(&self, _cx: &HookCx, tool: &ToolSpec, _args: &Value) -> Verdict {
+        match tool.name().as_str() {
+            "delete_everything" => Verdict::Deny("nothing is deleted here: ask a person".to_owned()),
             _ => Verdict::Allow,
         }
     }
 
-    async fn turn_ending(&self, turn: &TurnId, _timeline: &Timeline) -> Vec<NewBlock> {
+    async fn turn_ending(&self, cx: &HookCx, _timeline: &Timeline) -> Vec<NewBlock> {
+        let turn = &cx.turn;
         let path = LogicalPath::stage(turn, "suggested_followups").expect("a plain name");
         vec![
             NewBlock::new(BlockKind::StageSuggestedFollowups, turn, path)
@@ -53,8 +55,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .home(data.path())
         .build()
         .await?;
-    let session = agent.run(agent.session("conv_1").await?, "Clean up").await?;
-    println!("{}", session.answer());
+    let turn = agent.run(agent.session("conv_1").await?, "Clean up").await?;
+    println!("{}", turn.answer());
+    let session = turn.into_session();
     session.timeline(|timeline| {
         for block in timeline
             .blocks()

@@ -51,7 +51,10 @@ async fn play(script: Script, prompt: &str) -> Result<Session, Box<dyn std::erro
         .world(World::seeded(7))
         .build()
         .await?;
-    Ok(agent.run(agent.session("conv_1").await?, prompt).await?)
+    Ok(agent
+        .run(agent.session("conv_1").await?, prompt)
+        .await?
+        .into_session())
 }
 
 #[tokio::main]

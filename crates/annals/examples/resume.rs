@@ -18,9 +18,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let script = Script::of([Step::call("tc_1", "react.write", note), Step::text("Noted.")]);
     let agent = agent_of(script).home(data.path()).build().await?;
     let request = TurnRequest::new("Note: the key is under the mat").turn_id(TurnId::parse("turn_1")?);
-    let session = agent.run(agent.session("conv_1").await?, request).await?;
-    println!("{}", session.answer());
-    session.close().await?;
+    let turn = agent.run(agent.session("conv_1").await?, request).await?;
+    println!("{}", turn.answer());
+    turn.into_session().close().await?;
     drop(agent);
 
     // OUT_DIR is a cache: what is lost with it comes back.
@@ -39,9 +39,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .home(data.path())
         .build()
         .await?;
-    let session = agent
+    let turn = agent
         .run(agent.session("conv_1").await?, "Where is the key?")
         .await?;
-    println!("{}", session.answer());
-    Ok(session.close().await?)
+    println!("{}", turn.answer());
+    Ok(turn.into_session().close().await?)
 }

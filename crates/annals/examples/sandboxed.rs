@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .home(data.path())
         .build()
         .await?;
-    let session = agent.run(agent.session("conv_1").await?, "Who are you?").await?;
-    println!("{}", session.answer());
-    Ok(session.close().await?)
+    let turn = agent.run(agent.session("conv_1").await?, "Who are you?").await?;
+    println!("{}", turn.answer());
+    Ok(turn.into_session().close().await?)
 }

@@ -3,7 +3,6 @@
 #![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
 
 use std::io::Write as _;
-use std::sync::Arc;
 
 use annals::prelude::*;
 
@@ -34,8 +33,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let _ = std::io::stdout().flush();
         }
     });
-    let request = TurnRequest::new("What is a block?").listen(Arc::new(sender));
-    let session = agent.run(agent.session("conv_1").await?, request).await?;
+    let request = TurnRequest::new("What is a block?").listen(sender);
+    let turn = agent.run(agent.session("conv_1").await?, request).await?;
     show.await?;
-    Ok(session.close().await?)
+    Ok(turn.into_session().close().await?)
 }

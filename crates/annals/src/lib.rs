@@ -18,8 +18,8 @@
 //! annals::launcher::init();
 //! let agent = Agent::builder().model(OpenAi::new("gpt-5")?).tool(add_one).home("./data").build().await?;
 //! let session = agent.session("conv_1").await?;
-//! let session = agent.run(session, "What is 41 + 1?").await?;
-//! println!("{}", session.answer());
+//! let turn = agent.run(session, "What is 41 + 1?").await?;
+//! println!("{} ({:?})", turn.answer(), turn.end());
 //! # Ok(())
 //! # }
 //! # }
@@ -50,7 +50,7 @@ pub use annals_runtime as runtime;
 pub use annals_sandbox as sandbox;
 pub use annals_store as store;
 
-pub use annals_runtime::{Agent, Session, TurnRequest};
+pub use annals_runtime::{Agent, RunFailed, Runtime, Session, Turn, TurnRequest};
 pub use model::Model;
 
 // Crates whose types stand in signatures here, so that a program need not name them, nor match their versions.

@@ -12,8 +12,8 @@ pub use annals_core::turn::TurnEnd;
 pub use annals_core::view::Layout;
 pub use annals_core::view::View;
 pub use annals_runtime::{
-    Agent, AgentBuilder, Attachment, Delta, DeltaChannel, Hooks, Listen, RunError, Session, TurnRequest,
-    Update, Verdict, World,
+    Agent, AgentBuilder, Attachment, Delta, DeltaChannel, HookCx, Hooks, Listen, RunError, RunFailed,
+    Runtime, Session, Turn, TurnFile, TurnRequest, Update, Verdict, World,
 };
 pub use annals_tools::{DynamicTool, Tool, ToolCx, ToolFailure, ToolResult, ToolSpec, tool};
 pub use async_trait::async_trait;

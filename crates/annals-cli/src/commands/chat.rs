@@ -19,7 +19,7 @@ use crate::screen::Shows;
 use crate::screen_text::ScreenText;
 use crate::setup::{Needs, Setup};
 use crate::shown;
-use crate::turn::{self, Form, Work};
+use crate::turn::{self, Form};
 
 const HELP: &str = "\
 /attach FILE    send a file with the next prompt
@@ -132,7 +132,7 @@ impl Chat {
             request = request.attach(attachment);
         }
         let form = Form::Screen(Shows::Everything);
-        let end = turn::perform(&self.setup, &mut self.session, Work::Run(request), form).await?;
+        let end = turn::perform(&self.setup, &self.session, request, form).await?;
         match turn::judge(&self.setup, &self.session, end) {
             // A model that is away may be back for the next prompt.
             Err(Failure::Environment(message)) => paint::error(message),

@@ -25,7 +25,7 @@ use crate::screen::Shows;
 use crate::screen_text::ScreenText;
 use crate::setup::Setup;
 use crate::shown;
-use crate::turn::{self, Form, Work};
+use crate::turn::{self, Form};
 use script::{Code, Pace};
 
 const SALES: &str = include_str!("../../assets/demo/sales.csv");
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: DemoArgs, config: Config) -> Result<Ended, Failure
     let pace = if args.fast { Pace::AtOnce } else { Pace::Readable };
     let model = ScriptModel::new("demo", script::script(&code, pace));
     let setup = Setup::with_model(config, Arc::new(model)).await?;
-    let mut session = setup.agent.new_session(Some("Sales 2025".to_owned())).await?;
+    let session = setup.agent.new_session(Some("Sales 2025".to_owned())).await?;
     introduce(&code)?;
     let mut ended = Ended::Well;
     for (number, prompt) in PROMPTS.into_iter().enumerate() {
@@ -61,13 +61,7 @@ pub(crate) async fn run(args: DemoArgs, config: Config) -> Result<Ended, Failure
             ))?;
             request = request.attach(Attachment::new("sales.csv", SALES));
         }
-        let end = turn::perform(
-            &setup,
-            &mut session,
-            Work::Run(request),
-            Form::Screen(Shows::Everything),
-        )
-        .await?;
+        let end = turn::perform(&setup, &session, request, Form::Screen(Shows::Everything)).await?;
         ended = turn::judge(&setup, &session, end)?;
         if ended == Ended::Otherwise {
             break;

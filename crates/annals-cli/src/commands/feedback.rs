@@ -1,11 +1,8 @@
 //! `annals feedback`: says whether a turn was good. The model sees it in the turns that follow.
 
-use std::sync::Arc;
-
 use annals::core::block::{BlockKind, NewBlock};
 use annals::core::ids::TurnId;
 use annals::core::path::LogicalPath;
-use annals::runtime::Update;
 use serde::Serialize;
 
 use crate::args::{FeedbackArgs, ReactionArg};
@@ -25,12 +22,12 @@ pub(crate) async fn run(args: FeedbackArgs, config: Config) -> Result<Ended, Fai
     let id = conversation_id(&args.conversation)?;
     let turn = TurnId::parse(&args.turn).map_err(Failure::usage)?;
     let setup = Setup::open(config, Needs::NoModel).await?;
-    let mut session = setup.agent.open(&id).await?;
+    let session = setup.agent.open(&id).await?;
     let done = if session.timeline(|timeline| timeline.turn(&turn).is_some()) {
         let block = block(&turn, &args)?;
         setup
             .agent
-            .contribute(&mut session, vec![block], Arc::new(|_: Update| {}))
+            .contribute(&session, vec![block])
             .await
             .map_err(Failure::from)
     } else {

@@ -1,16 +1,18 @@
 //! `annals resume`: goes on with the turn that a crash or Ctrl-C left open.
 
+use annals::TurnRequest;
+
 use crate::args::ResumeArgs;
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::setup::{Needs, Setup, conversation_id};
-use crate::turn::{self, Form, Work};
+use crate::turn::{self, Form};
 
 pub(crate) async fn run(args: ResumeArgs, config: Config) -> Result<Ended, Failure> {
     let id = conversation_id(&args.conversation)?;
     let setup = Setup::open(config, Needs::Model).await?;
-    let mut session = setup.agent.open(&id).await?;
-    let ended = turn::perform(&setup, &mut session, Work::Resume, Form::of(args.json)).await;
+    let session = setup.agent.open(&id).await?;
+    let ended = turn::perform(&setup, &session, TurnRequest::resume(), Form::of(args.json)).await;
     let ended = ended.and_then(|end| turn::judge(&setup, &session, end));
     session.close().await?;
     ended

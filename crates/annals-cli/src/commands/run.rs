@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint;
 use crate::setup::{Needs, Setup, conversation_id};
-use crate::turn::{self, Form, Work};
+use crate::turn::{self, Form};
 
 /// A conversation's title is the beginning of its first prompt.
 const TITLE_MAX_CHARS: usize = 60;
@@ -37,8 +37,8 @@ pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure>
         return Err(RunError::PromptEmpty.into());
     }
     let setup = Setup::open(config, Needs::Model).await?;
-    let mut session = open(&setup, args.conversation.as_deref(), &prompt).await?;
-    let ended = turn::perform(&setup, &mut session, Work::Run(request), Form::of(args.json)).await;
+    let session = open(&setup, args.conversation.as_deref(), &prompt).await?;
+    let ended = turn::perform(&setup, &session, request, Form::of(args.json)).await;
     let ended = ended.and_then(|end| turn::judge(&setup, &session, end));
     session.close().await?;
     ended

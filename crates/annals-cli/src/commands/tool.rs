@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use annals::TurnRequest;
 use annals::core::block::BlockKind;
 use annals::core::ids::TurnId;
 use annals::core::view::ToolSchema;
@@ -78,12 +79,13 @@ async fn call(args: CallArgs, config: Config) -> Result<Ended, Failure> {
     if setup.agent.tools().get_wire(&args.name).is_none() {
         return Err(RunError::NoSuchTool(args.name).into());
     }
-    let mut session = setup.agent.session(&args.conversation).await?;
+    let session = setup.agent.session(&args.conversation).await?;
     let listener = Arc::new(Watched::default());
-    let end = setup
-        .agent
-        .call_tool(&mut session, &args.name, params, turn, listener.clone())
-        .await;
+    let mut request = TurnRequest::call(&args.name, params).listen(listener.clone());
+    if let Some(turn) = turn {
+        request = request.turn_id(turn);
+    }
+    let end = setup.agent.run_in(&session, request).await;
     session.close().await?;
     let end = end?;
     output_taken(listener.lines.close())?;

@@ -41,6 +41,14 @@ pub fn cancelled(tool: &str) -> Outcome {
     )
 }
 
+/// The result of a call that somebody cancelled before it began.
+pub fn not_started(tool: &str) -> Outcome {
+    failed(
+        "cancelled",
+        format!("`{tool}` was cancelled before it started: it did nothing"),
+    )
+}
+
 /// A result that says what kept the call from answering, in the keys' fixed order.
 pub fn failed(kind: &str, message: String) -> Outcome {
     #[derive(serde::Serialize)]

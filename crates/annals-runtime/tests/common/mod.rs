@@ -59,6 +59,7 @@ pub async fn turn(agent: &Agent, session: Session, id: &str, prompt: &str) -> Se
         )
         .await
         .unwrap()
+        .into_session()
 }
 
 /// A listener that remembers.
@@ -66,9 +67,9 @@ pub async fn turn(agent: &Agent, session: Session, id: &str, prompt: &str) -> Se
 pub struct Heard(pub Arc<Mutex<Vec<Update>>>);
 
 impl Heard {
-    pub fn listener(&self) -> Arc<dyn annals_runtime::Listen> {
+    pub fn listener(&self) -> impl annals_runtime::Listen + 'static {
         let heard = self.0.clone();
-        Arc::new(move |update| heard.lock().unwrap().push(update))
+        move |update| heard.lock().unwrap().push(update)
     }
 }
 

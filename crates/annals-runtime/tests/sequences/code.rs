@@ -6,7 +6,7 @@ use annals_core::ids::TurnId;
 use annals_runtime::{Agent, Attachment, Session, TurnRequest};
 use serde_json::{Value, json};
 
-use crate::common::{Bench, shape, turn, turn_shape};
+use crate::common::{Bench, shape, texts, turn, turn_shape};
 
 /// An agent that can execute code behind the walls.
 async fn agent(bench: &Bench, steps: Value) -> Agent {
@@ -102,7 +102,7 @@ async fn code_reads_its_conversation_and_files_of_earlier_turns_although_out_dir
         .turn_id(TurnId::parse("turn_1").unwrap())
         .attach(Attachment::new("table.csv", "a,b\n1,2\n"));
     let session = agent.session("c").await.unwrap();
-    let session = agent.run(session, first).await.unwrap();
+    let session = agent.run(session, first).await.unwrap().into_session();
     std::fs::remove_dir_all(bench.home.path().join("workspace/c/turn_1")).unwrap();
     let session = turn(&agent, session, "turn_2", "Read it back").await;
     insta::assert_snapshot!(turn_shape(&session, "turn_2", &[]));
@@ -136,4 +136,49 @@ async fn a_contract_that_is_none_is_told_before_anything_runs() {
     let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Compute").await;
     insta::assert_snapshot!(turn_shape(&session, "turn_1", &[]));
     assert!(!bench.home.path().join("workspace/c/turn_1/files/ran").exists());
+}
+
+/// Shells of one answer share the workspace, so each sees what the ones before it left.
+#[tokio::test]
+async fn shells_of_one_answer_run_in_the_order_given() {
+    const ANSWERS: usize = 5;
+    let shell = |id: String, command: &str| json!({"id": id, "tool": "run_shell_command", "params": {"command": command}});
+    let mut steps: Vec<Value> = (0..ANSWERS)
+        .map(|n| {
+            json!({"tool_calls": [
+                shell(format!("a{n}"), &format!("sleep 0.1; echo {n} > f.txt")), shell(format!("b{n}"), "cat f.txt"),
+                shell(format!("c{n}"), &format!("sleep 0.1; echo again {n} > f.txt")), shell(format!("d{n}"), "cat f.txt"),
+            ]})
+        })
+        .collect();
+    steps.push(json!({"text": "Done"}));
+    let bench = Bench::new();
+    let agent = bench
+        .builder(json!({ "steps": steps }))
+        .tools(annals_tools::system::all())
+        .sandbox(Arc::new(annals_sandbox::Local::new()))
+        .build()
+        .await
+        .unwrap();
+    let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Go").await;
+    let printed: Vec<String> = texts(&session, "react.tool.result")
+        .iter()
+        .map(|text| {
+            serde_json::from_str::<Value>(text).unwrap()["stdout"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    let expected: Vec<String> = (0..ANSWERS)
+        .flat_map(|n| {
+            [
+                String::new(),
+                format!("{n}\n"),
+                String::new(),
+                format!("again {n}\n"),
+            ]
+        })
+        .collect();
+    assert_eq!(printed, expected);
 }

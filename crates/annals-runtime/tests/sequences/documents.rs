@@ -31,7 +31,7 @@ async fn told(bench: &Bench, agent: &Agent) -> Session {
         .turn_id(TurnId::parse("turn_1").unwrap())
         .attach(Attachment::new("chart.png", PNG));
     let session = agent.session("c").await.unwrap();
-    let session = agent.run(session, first).await.unwrap();
+    let session = agent.run(session, first).await.unwrap().into_session();
     std::fs::remove_dir_all(bench.home.path().join("workspace/c/turn_1")).unwrap();
     session
 }

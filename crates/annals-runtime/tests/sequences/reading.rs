@@ -66,7 +66,7 @@ async fn told(agent: &Agent) -> Session {
         .attach(Attachment::new("notes.txt", "notes that came along\n"))
         .attach(Attachment::new("image.png", PNG));
     let session = agent.session("c").await.unwrap();
-    let session = agent.run(session, first).await.unwrap();
+    let session = agent.run(session, first).await.unwrap().into_session();
     turn(agent, session, "turn_2", "Make files").await
 }
 

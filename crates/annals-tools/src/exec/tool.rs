@@ -14,6 +14,7 @@ use super::contract::{Contract, ContractInvalid};
 use super::produced::{self, Stamp};
 use super::report::Report;
 use super::run::{self, Ran};
+use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::failure::ToolFailure;
 use crate::serialise;
@@ -52,6 +53,7 @@ impl ExecuteCode {
             .description(format!("{description}{COMMON}"))
             .family(Family::Exec)
             .effect(Effect::Once)
+            .writes(Uses::Workspace)
             .produces(Produces::Artifacts)
             .body(BodyParam::Code("code"))
             .timeout(CALL_TIMEOUT)

@@ -29,6 +29,7 @@ impl Clarify {
             )
             .family(Family::React)
             .effect(Effect::Replayable)
+            .independent()
             .parameters(json!({
                 "type": "object",
                 "properties": {

@@ -10,10 +10,11 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
-use crate::tool::{ResourceKey, Tool};
+use crate::tool::Tool;
 
 const NAME: &str = "react.hide";
 
@@ -56,6 +57,8 @@ impl Hide {
             )
             .family(Family::React)
             .effect(Effect::Replayable)
+            // Each hide must see what the one before it left, so that both stay within the tail.
+            .writes(Uses::named(super::VIEW))
             .parameters(json!({
                 "type": "object",
                 "properties": {
@@ -89,11 +92,6 @@ impl Default for Hide {
 impl Tool for Hide {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn resource(&self, _args: &Value) -> Option<ResourceKey> {
-        // Two hides in one answer: each must see what the other left, so that both stay within the tail.
-        Some(ResourceKey::new("timeline.hide"))
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {

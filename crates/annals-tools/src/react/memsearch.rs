@@ -61,7 +61,7 @@ impl MemSearch {
                  their paths, the best first; react.read shows the whole of a path.",
             )
             .family(Family::React)
-            .effect(Effect::Replayable)
+            .effect(Effect::None)
             .parameters(json!({
                 "type": "object",
                 "properties": {

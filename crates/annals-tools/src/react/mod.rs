@@ -23,6 +23,9 @@ pub use write::Write;
 
 use crate::tool::Tool;
 
+/// What hides change and reading depends on: which blocks the model sees.
+const VIEW: &str = "timeline.view";
+
 /// All react tools with their other names.
 pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![

@@ -9,12 +9,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::target::Target;
+use crate::access::Uses;
 use crate::content::{self, ContentError, Whole};
 use crate::cx::ToolCx;
 use crate::file::{Produced, TextShown};
 use crate::patch::{self, Patched};
 use crate::spec::{BodyParam, Effect, Family, Produces, ToolSpec};
-use crate::tool::{ResourceKey, Tool};
+use crate::tool::Tool;
 use crate::{disk, serialise};
 
 const NAME: &str = "react.patch";
@@ -50,6 +51,7 @@ impl Patch {
             )
             .family(Family::React)
             .effect(Effect::Once)
+            .writes(Uses::TurnFile("path".into()))
             .produces(Produces::Artifacts)
             .body(BodyParam::Streamed("patch"))
             .parameters(json!({
@@ -92,10 +94,6 @@ impl Default for Patch {
 impl Tool for Patch {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn resource(&self, args: &Value) -> Option<ResourceKey> {
-        args.get("path").and_then(Value::as_str).map(ResourceKey::file)
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {

@@ -10,10 +10,11 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
-use crate::tool::{ResourceKey, Tool};
+use crate::tool::Tool;
 
 /// The tool.
 pub struct PlanTool {
@@ -37,6 +38,7 @@ impl PlanTool {
             )
             .family(Family::React)
             .effect(Effect::Replayable)
+            .writes(Uses::named("plan"))
             .parameters(json!({
                 "type": "object",
                 "properties": {
@@ -72,10 +74,6 @@ impl Default for PlanTool {
 impl Tool for PlanTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn resource(&self, _args: &Value) -> Option<ResourceKey> {
-        Some(ResourceKey::new("plan"))
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {

@@ -12,6 +12,7 @@ use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::access::Uses;
 use crate::content::{self, Whole};
 use crate::cx::ToolCx;
 use crate::spec::{Effect, Family, ToolSpec};
@@ -72,7 +73,8 @@ impl SearchFiles {
                  Returns logical paths to use with react.read.",
             )
             .family(Family::React)
-            .effect(Effect::Replayable)
+            .effect(Effect::None)
+            .reads(Uses::Workspace)
             .parameters(json!({
                 "type": "object",
                 "properties": {

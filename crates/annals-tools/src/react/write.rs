@@ -11,10 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::target::Target;
+use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::file::{Produced, TextShown};
 use crate::spec::{BodyParam, Effect, Family, Produces, ToolSpec, ToolSpecBuilder};
-use crate::tool::{ResourceKey, Tool};
+use crate::tool::Tool;
 use crate::{disk, serialise};
 
 const NAME: &str = "react.write";
@@ -66,6 +67,7 @@ fn base(name: &str) -> ToolSpecBuilder {
         .description(DESCRIPTION)
         .family(Family::React)
         .effect(Effect::Replayable)
+        .writes(Uses::TurnFile("path".into()))
         .produces(Produces::Artifacts)
         .body(BodyParam::Content("content"))
 }
@@ -128,10 +130,6 @@ impl Default for Write {
 impl Tool for Write {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn resource(&self, args: &Value) -> Option<ResourceKey> {
-        args.get("path").and_then(Value::as_str).map(ResourceKey::file)
     }
 
     fn body_path(&self, turn: &TurnId, _call: &CallId, args: &Value) -> Option<LogicalPath> {

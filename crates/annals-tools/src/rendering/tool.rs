@@ -1,7 +1,8 @@
 //! What the rendering tools have in common: all but their format.
 
 use annals_core::block::{ArtifactKind, ShownError, Visibility, word};
-use annals_core::path::PhysicalPath;
+use annals_core::ids::TurnId;
+use annals_core::path::{PhysicalPath, mentions};
 use annals_core::turn::outcome::{Notice, Outcome};
 use annals_render::{
     Engine, Format, Orientation, PageOptions, Paper, RenderError, Rendered, Renderer, Request,
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::assets::Shelf;
 use super::citations::{self, Citations};
+use crate::access::{Access, Resource};
 use crate::cx::ToolCx;
 use crate::disk;
 use crate::failure::ToolFailure;
@@ -20,7 +22,7 @@ use crate::mentioned::{self, Brought};
 use crate::react::target::Target;
 use crate::serialise;
 use crate::spec::{Effect, Family, Produces, ToolSpec};
-use crate::tool::{ResourceKey, Tool};
+use crate::tool::Tool;
 
 const COMMON: &str = " Tables, code, pictures, links, footnotes and non-Latin text are laid out; pictures are files of \
     this conversation by name or path (nothing is fetched from the web); [[S:n]] become citations with a list of \
@@ -384,8 +386,12 @@ impl Tool for WriteDocument {
         &self.spec
     }
 
-    fn resource(&self, args: &Value) -> Option<ResourceKey> {
-        args.get("path").and_then(Value::as_str).map(ResourceKey::file)
+    fn access(&self, turn: &TurnId, args: &Value) -> Option<Access> {
+        let text = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or_default();
+        let target = Access::NOTHING.write(Resource::turn_file(turn, text("path")));
+        let shown = mentions::files(text("content"));
+        let shown = shown.iter().filter_map(|path| path.physical());
+        Some(shown.fold(target, |access, path| access.read(Resource::physical(&path))))
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {

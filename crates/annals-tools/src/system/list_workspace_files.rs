@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::serialise;
 use crate::spec::{Effect, ToolSpec};
@@ -27,7 +28,8 @@ impl ListWorkspaceFiles {
     pub fn new() -> Self {
         let spec = ToolSpec::builder("list_workspace_files")
             .description("List one directory of the workspace.")
-            .effect(Effect::Replayable)
+            .effect(Effect::None)
+            .reads(Uses::WorkspacePath("path".into()))
             .parameters(json!({
                 "type": "object",
                 "properties": {

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::serialise;
 use crate::spec::{Effect, ToolSpec};
@@ -26,7 +27,8 @@ impl ReadWorkspaceFile {
     pub fn new() -> Self {
         let spec = ToolSpec::builder("read_workspace_file")
             .description("Read a text file of the workspace.")
-            .effect(Effect::Replayable)
+            .effect(Effect::None)
+            .reads(Uses::WorkspacePath("path".into()))
             .parameters(json!({
                 "type": "object",
                 "properties": {

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::failure::ToolFailure;
 use crate::serialise;
@@ -36,6 +37,7 @@ impl RunCode {
                  exec_tools.execute_code_python and its like.",
             )
             .timeout(super::CALL_TIMEOUT)
+            .writes(Uses::Workspace)
             .parameters(json!({
                 "type": "object",
                 "properties": {

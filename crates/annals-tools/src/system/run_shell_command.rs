@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::failure::ToolFailure;
 use crate::serialise;
@@ -36,6 +37,7 @@ impl RunShellCommand {
                  starts ends with it. For scripts of several lines use run_code.",
             )
             .timeout(super::CALL_TIMEOUT)
+            .writes(Uses::Workspace)
             .parameters(json!({
                 "type": "object",
                 "properties": {

@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::serialise;
 use crate::spec::{Effect, ToolSpec};
-use crate::tool::{ResourceKey, Tool};
+use crate::tool::Tool;
 
 /// The tool.
 pub struct WriteWorkspaceFile {
@@ -28,6 +29,7 @@ impl WriteWorkspaceFile {
         let spec = ToolSpec::builder("write_workspace_file")
             .description("Write a UTF-8 text file into the workspace, replacing it if it exists. For files the user should see, use react.write.")
             .effect(Effect::Replayable)
+            .writes(Uses::WorkspacePath("path".into()))
             .parameters(json!({
                 "type": "object",
                 "properties": {
@@ -53,10 +55,6 @@ impl Default for WriteWorkspaceFile {
 impl Tool for WriteWorkspaceFile {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn resource(&self, args: &Value) -> Option<ResourceKey> {
-        args.get("path").and_then(Value::as_str).map(ResourceKey::file)
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {

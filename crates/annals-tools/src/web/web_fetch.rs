@@ -46,6 +46,7 @@ impl WebFetch {
             )
             .family(Family::Builtin)
             .effect(Effect::Replayable)
+            .independent()
             .parameters(json!({
                 "type": "object",
                 "properties": {

@@ -53,6 +53,7 @@ impl WebSearch {
             )
             .family(Family::Builtin)
             .effect(Effect::Replayable)
+            .independent()
             .parameters(json!({
                 "type": "object",
                 "properties": {

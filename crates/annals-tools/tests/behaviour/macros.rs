@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use annals_tools::{Effect, Family, ResourceKey, Tool as _, ToolCx, ToolResult, tool};
+use annals_core::ids::TurnId;
+use annals_tools::{Access, Effect, Family, Resource, Tool as _, ToolCx, ToolResult, tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -89,10 +90,12 @@ fn a_functions_declaration_comes_from_its_attribute_docs_and_type() {
         (Effect::Replayable, Family::Plain)
     );
     assert_eq!(spec.timeout(), Some(Duration::from_secs(3)));
-    assert_eq!(running_turn.resource(&json!({})), Some(ResourceKey::new("clock")));
+    let turn = TurnId::parse("turn_1").unwrap();
+    let writes = |name: &str| Some(Access::NOTHING.write(Resource::Named(name.into())));
+    assert_eq!(running_turn.access(&turn, &json!({})), writes("clock"));
     assert_eq!(
-        convert.resource(&json!({"to": "foot"})),
-        Some(ResourceKey::new("scale:foot"))
+        convert.access(&turn, &json!({"to": "foot"})),
+        writes("scale:foot")
     );
-    assert_eq!(add_one.resource(&json!({})), None);
+    assert_eq!(add_one.access(&turn, &json!({})), None);
 }

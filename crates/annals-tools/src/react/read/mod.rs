@@ -7,7 +7,7 @@ mod excerpt;
 mod item;
 mod source;
 
-use annals_core::ids::SkillName;
+use annals_core::ids::{SkillName, TurnId};
 use annals_core::path::{LineRange, LogicalPath, PathKind, RangedPath};
 use annals_core::sources::{SourceRow, citation};
 use annals_core::turn::outcome::{Artifact, Content, Notice, Outcome, Output, Payload};
@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::access::{Access, Resource};
 use crate::cx::ToolCx;
 use crate::spec::{Effect, Family, Produces, ToolSpec};
 use crate::tool::Tool;
@@ -96,6 +97,16 @@ impl Default for Read {
 impl Tool for Read {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn access(&self, _turn: &TurnId, args: &Value) -> Option<Access> {
+        let paths = args.get("paths").and_then(Value::as_array).into_iter().flatten();
+        let files = paths
+            .filter_map(|path| RangedPath::parse(path.as_str()?.trim()).ok()?.path.physical())
+            .map(|path| Resource::physical(&path));
+        // What a hide of the same answer leaves decides what has to be shown again.
+        let view = Access::NOTHING.read(Resource::Named(super::VIEW.into()));
+        Some(files.fold(view, Access::read))
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {

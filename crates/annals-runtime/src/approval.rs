@@ -1,0 +1,195 @@
+//! Calls that wait for a person: what is asked, what was decided, and what a decision is good for.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use annals_core::block::BlobDigest;
+use annals_core::block::payload::{ApprovalDecision, ApprovalRequest, Decision};
+use annals_core::block::{BlockKind, NewBlock};
+use annals_core::ids::{CallId, RequestId, TurnId};
+use annals_core::time::Timestamp;
+use annals_core::timeline::{Ask as Asked, Request, Timeline};
+use annals_core::turn::outcome::Outcome;
+use annals_core::turn::recovery;
+use serde_json::{Map, Value};
+
+use crate::world::World;
+
+/// What a hook wants a person to be asked about a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ask {
+    /// What the rules look at: `tool`, `path`, `command`, `host`, `effect`.
+    pub facets: Map<String, Value>,
+    /// The rule that asks. A decision for the conversation covers what the same rule asks about the same tool; without a
+    /// rule it covers the same arguments.
+    pub rule: Option<String>,
+    /// The narrow rule that `always` would write.
+    pub proposed_rule: Option<String>,
+    /// After this time the request lapses and the turn ends with `approval_expired`.
+    pub expires_in: Option<Duration>,
+}
+
+/// What binds a decision to the arguments it was made about.
+pub(crate) fn args_digest(args: &Value) -> BlobDigest {
+    BlobDigest::of(args.to_string().as_bytes())
+}
+
+impl Ask {
+    /// The request that is written down.
+    pub(crate) fn request(
+        self,
+        timeline: &Timeline,
+        turn: &TurnId,
+        call: &CallId,
+        tool: &str,
+        args_digest: BlobDigest,
+        now: Timestamp,
+    ) -> ApprovalRequest {
+        let earlier = timeline
+            .requests()
+            .iter()
+            .filter(|request| request.call == *call)
+            .count();
+        let expires = self.expires_in.map(|after| {
+            let micros = i64::try_from(after.as_micros()).unwrap_or(i64::MAX);
+            Timestamp::from_unix_micros(now.unix_micros().saturating_add(micros))
+        });
+        ApprovalRequest {
+            approval_id: RequestId::of(turn, call, earlier as u32 + 1),
+            call_id: call.clone(),
+            tool: tool.to_owned(),
+            facets: self.facets,
+            args_digest,
+            rule: self.rule,
+            proposed_rule: self.proposed_rule,
+            expires,
+        }
+    }
+}
+
+/// How a request about a call stands.
+pub(crate) enum Standing {
+    /// Nobody was asked.
+    Unasked,
+    /// A person allowed these arguments, perhaps edited.
+    Allowed {
+        digest: BlobDigest,
+        edited: Option<Map<String, Value>>,
+    },
+    /// It ends here.
+    Refused(Outcome),
+}
+
+/// How the latest request about a call stands.
+pub(crate) fn standing(timeline: &Timeline, call: &CallId, world: &World) -> Standing {
+    let Some(request) = timeline.request_of(call) else {
+        return Standing::Unasked;
+    };
+    match &request.ask {
+        Asked::Approval {
+            request: asked,
+            decision: Some(decision),
+        } if decision.decision.allows() => Standing::Allowed {
+            digest: asked.args_digest,
+            edited: decision.edited_args.clone(),
+        },
+        Asked::Approval {
+            decision: Some(decision),
+            ..
+        } => Standing::Refused(denied(decision)),
+        Asked::Approval { decision: None, .. } if has_lapsed(request, world.now()) => {
+            Standing::Refused(lapsed(&request.id))
+        }
+        _ => Standing::Unasked,
+    }
+}
+
+fn has_lapsed(request: &Request, now: Timestamp) -> bool {
+    request.expires.is_some_and(|expires| expires <= now)
+}
+
+/// Whether something that the turn waits for has lapsed.
+pub(crate) fn any_lapsed(timeline: &Timeline, now: Timestamp) -> bool {
+    timeline.waiting().any(|request| has_lapsed(request, now))
+}
+
+fn denied(decision: &ApprovalDecision) -> Outcome {
+    let said = decision
+        .note
+        .as_deref()
+        .map(str::trim)
+        .filter(|note| !note.is_empty());
+    let message = match said {
+        Some(said) => format!("a person refused this call, it did not run: {said}"),
+        None => "a person refused this call, it did not run".to_owned(),
+    };
+    recovery::failed("denied_by_person", message)
+}
+
+fn lapsed(id: &RequestId) -> Outcome {
+    let message = format!("nobody decided about `{id}` in time: the call did not run");
+    recovery::failed("approval_expired", message)
+}
+
+/// The block that writes a decision down; none when nothing waits for it any more.
+pub(crate) fn decision_block(
+    timeline: &Timeline,
+    turn: &TurnId,
+    decision: &ApprovalDecision,
+) -> Option<NewBlock> {
+    let request = timeline
+        .waiting()
+        .find(|request| request.id == decision.approval_id)?;
+    matches!(request.ask, Asked::Approval { .. }).then(|| decision.block(turn, &request.call))
+}
+
+/// What people allowed for the rest of a conversation. Read from its blocks at the first question, and only then.
+#[derive(Default)]
+pub(crate) struct Grants {
+    known: Option<HashSet<(String, String)>>,
+}
+
+impl Grants {
+    /// Whether a decision of this conversation covers the request.
+    pub(crate) fn cover(&mut self, timeline: &Timeline, request: &ApprovalRequest) -> bool {
+        let known = self.known.get_or_insert_with(|| granted(timeline));
+        known.contains(&grant(request))
+    }
+
+    /// A decision was written: what it grants has to be looked up again.
+    pub(crate) fn forget(&mut self) {
+        self.known = None;
+    }
+}
+
+fn grant(request: &ApprovalRequest) -> (String, String) {
+    let about = request
+        .rule
+        .clone()
+        .unwrap_or_else(|| request.args_digest.to_string());
+    (request.tool.clone(), about)
+}
+
+fn granted(timeline: &Timeline) -> HashSet<(String, String)> {
+    let mut asked: Vec<ApprovalRequest> = Vec::new();
+    let mut granted = HashSet::new();
+    for block in timeline.blocks() {
+        match block.kind {
+            BlockKind::ApprovalRequest => asked.extend(block.payload::<ApprovalRequest>()),
+            BlockKind::ApprovalDecision => {
+                let Ok(decision) = block.payload::<ApprovalDecision>() else {
+                    continue;
+                };
+                let lasts = matches!(decision.decision, Decision::Conversation | Decision::Always);
+                let about = asked
+                    .iter()
+                    .find(|request| request.approval_id == decision.approval_id);
+                if let (true, Some(request)) = (lasts, about) {
+                    granted.insert(grant(request));
+                }
+            }
+            _ => {}
+        }
+    }
+    granted
+}

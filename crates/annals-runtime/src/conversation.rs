@@ -1,0 +1,484 @@
+//! One conversation in this process: its one owner, however often it is opened.
+//!
+//! Requests queue and run one after the other in the order in which they came; they never fence each other. While a turn
+//! waits for a person nothing runs, and what the person decides wakes it. The writer is behind a lock of its own, so that
+//! what a host adds between turns waits for the running turn. When nothing holds the conversation any more its lease is
+//! released and its memory freed.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use annals_core::ids::ConversationKey;
+use annals_core::view::Renderer;
+use annals_store::{InboxId, Store};
+use annals_tools::ConversationCx;
+use annals_tools::execute::panic_text;
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
+
+use crate::agent::AgentParts;
+use crate::approval::Grants;
+use crate::error::{ErrorClass, RunError};
+use crate::journal::Journal;
+use crate::listen::{Listen, Nobody};
+use crate::mail::{Letter, Mail};
+use crate::perform;
+use crate::request::{TurnRequest, Work};
+use crate::turn::Ended;
+
+/// The one owner of a conversation in this process.
+pub(crate) struct Conversation {
+    pub(crate) key: ConversationKey,
+    pub(crate) cx: Arc<ConversationCx>,
+    /// Who opened it, and answers what is posted to it.
+    agent: Arc<AgentParts>,
+    log: Arc<dyn Store>,
+    writer: tokio::sync::Mutex<Writer>,
+    queue: Mutex<Queue>,
+    /// Whether the inbox may hold rows that were not looked at.
+    has_mail: AtomicBool,
+    watch: OnceLock<AbortOnDropHandle<()>>,
+}
+
+/// What only the one who writes may touch.
+pub(crate) struct Writer {
+    pub(crate) journal: Journal,
+    /// What was rendered so far; given up when the conversation rests.
+    pub(crate) renderer: Option<Renderer>,
+    /// What people have allowed for the rest of the conversation.
+    pub(crate) grants: Grants,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Queued>,
+    letters: Vec<Letter>,
+    last_row: Option<InboxId>,
+    /// Callers whose turn waits for a person.
+    parked: Vec<Parked>,
+    /// Whether a task works the queue off.
+    is_working: bool,
+    /// Ends the turn that runs.
+    running: Option<CancellationToken>,
+}
+
+struct Queued {
+    agent: Arc<AgentParts>,
+    request: TurnRequest,
+    row: Option<InboxId>,
+    reply: Option<Reply>,
+}
+
+type Reply = oneshot::Sender<Result<Ended, RunError>>;
+
+struct Parked {
+    agent: Arc<AgentParts>,
+    listener: Arc<dyn Listen>,
+    cancel: CancellationToken,
+    reply: Reply,
+    /// Wakes the turn when the caller cancels it.
+    _watch: AbortOnDropHandle<()>,
+}
+
+/// What the owner does next.
+enum Job {
+    Run(Queued),
+    GoOn,
+    Discard(Vec<Letter>),
+}
+
+impl Conversation {
+    pub(crate) fn new(agent: Arc<AgentParts>, cx: Arc<ConversationCx>, journal: Journal) -> Self {
+        Conversation {
+            key: ConversationKey::new(cx.scope.clone(), cx.conversation.clone()),
+            log: agent.log().clone(),
+            agent,
+            cx,
+            writer: tokio::sync::Mutex::new(Writer {
+                journal,
+                renderer: None,
+                grants: Grants::default(),
+            }),
+            queue: Mutex::default(),
+            has_mail: AtomicBool::new(false),
+            watch: OnceLock::new(),
+        }
+    }
+
+    /// Follows the inbox for as long as the conversation is open.
+    pub(crate) fn watch_inbox(self: &Arc<Self>) {
+        let (mut posted, conversation) = (self.log.posted(&self.key, None), Arc::downgrade(self));
+        let watch = tokio::spawn(async move {
+            while let Some(Ok(_)) = posted.next().await {
+                let Some(conversation) = conversation.upgrade() else {
+                    return;
+                };
+                conversation.mail_came().await;
+            }
+        });
+        let _ = self.watch.set(AbortOnDropHandle::new(watch));
+    }
+
+    /// Somebody posted something. A running turn hears of a cancel at once, of the rest between its steps.
+    pub(crate) async fn mail_came(self: &Arc<Self>) {
+        self.has_mail.store(true, Ordering::Release);
+        let running = self.queue().running.clone();
+        match running {
+            Some(cancel) => {
+                let rows = self.log.pending(&self.key).await.unwrap_or_default();
+                if rows.iter().any(|row| row.post.kind == "cancel") {
+                    cancel.cancel();
+                }
+            }
+            None => self.start(),
+        }
+    }
+
+    /// Waits for the turns before, and takes the writer.
+    pub(crate) async fn writer(&self) -> tokio::sync::MutexGuard<'_, Writer> {
+        self.writer.lock().await
+    }
+
+    /// Queues a request. It runs on a task of its own, so that a tool's task begins and ends on the same thread; awaited
+    /// from a program's `main`, each call would wake two.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        agent: Arc<AgentParts>,
+        request: TurnRequest,
+    ) -> oneshot::Receiver<Result<Ended, RunError>> {
+        let (reply, answer) = oneshot::channel();
+        self.queue().waiting.push_back(Queued {
+            agent,
+            request,
+            row: None,
+            reply: Some(reply),
+        });
+        self.start();
+        answer
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(self: &Arc<Self>) {
+        if !std::mem::replace(&mut self.queue().is_working, true) {
+            tokio::spawn(work(self.clone()).in_current_span());
+        }
+    }
+
+    /// Letters for the turn that runs. Prompts among them take their place in the queue.
+    pub(crate) async fn letters(&self) -> Result<Vec<Letter>, RunError> {
+        self.read_inbox().await?;
+        Ok(std::mem::take(&mut self.queue().letters))
+    }
+
+    /// Letters that a turn could not take in before it had to wait.
+    pub(crate) fn put_back(&self, letters: Vec<Letter>) {
+        self.queue().letters.splice(0..0, letters);
+    }
+
+    async fn read_inbox(&self) -> Result<(), RunError> {
+        if !self.has_mail.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let rows = self.log.pending(&self.key).await?;
+        let mut queue = self.queue();
+        for row in rows {
+            if queue.last_row >= Some(row.id) {
+                continue;
+            }
+            queue.last_row = Some(row.id);
+            let letter = Letter::from(row);
+            match letter.mail {
+                Some(Mail::Prompt {
+                    turn,
+                    prompt,
+                    attachments,
+                }) => queue.waiting.push_back(Queued {
+                    agent: self.agent.clone(),
+                    request: TurnRequest::posted(turn, prompt, attachments),
+                    row: letter.row,
+                    reply: None,
+                }),
+                _ => queue.letters.push(letter),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_waiting(&self) -> bool {
+        let timeline = self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
+        timeline.current_turn().is_some_and(|turn| turn.end.is_none()) && timeline.waiting().next().is_some()
+    }
+
+    /// What to do next; none when there is nothing, and then nobody works any more.
+    async fn next(self: &Arc<Self>) -> Result<Option<Job>, RunError> {
+        loop {
+            self.read_inbox().await?;
+            let is_waiting = self.is_waiting();
+            if let Some(job) = self.pick(is_waiting) {
+                return Ok(Some(job));
+            }
+            if self.stop_if_idle(is_waiting) {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn pick(self: &Arc<Self>, is_waiting: bool) -> Option<Job> {
+        let mut queue = self.queue();
+        if !is_waiting {
+            return match queue.waiting.pop_front() {
+                Some(queued) => Some(Job::Run(queued)),
+                None if queue.letters.is_empty() => None,
+                None => Some(Job::Discard(std::mem::take(&mut queue.letters))),
+            };
+        }
+        // Who asks to go on with a turn that waits, waits with it.
+        while let Some(at) = queue
+            .waiting
+            .iter()
+            .position(|queued| matches!(queued.request.work, Work::Resume))
+        {
+            if let Some(Queued {
+                agent,
+                request,
+                reply: Some(reply),
+                ..
+            }) = queue.waiting.remove(at)
+            {
+                let parked = self.parked(agent, request.listener, request.cancel, reply);
+                queue.parked.push(parked);
+            }
+        }
+        queue.letters.iter().any(Letter::wakes).then_some(Job::GoOn)
+    }
+
+    fn stop_if_idle(&self, is_waiting: bool) -> bool {
+        let mut queue = self.queue();
+        let has_work = match is_waiting {
+            true => queue.letters.iter().any(Letter::wakes),
+            false => !queue.waiting.is_empty() || !queue.letters.is_empty(),
+        };
+        if has_work || self.has_mail.load(Ordering::Acquire) {
+            return false;
+        }
+        queue.is_working = false;
+        true
+    }
+
+    fn parked(
+        self: &Arc<Self>,
+        agent: Arc<AgentParts>,
+        listener: Arc<dyn Listen>,
+        cancel: CancellationToken,
+        reply: Reply,
+    ) -> Parked {
+        let (conversation, cancelled) = (Arc::downgrade(self), cancel.clone());
+        let lapses = self.lapses_in();
+        let watch = tokio::spawn(async move {
+            let lapse = async {
+                match lapses {
+                    Some(lapses) => tokio::time::sleep(lapses).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let mail = tokio::select! {
+                () = cancelled.cancelled() => Mail::Cancel { turn: None },
+                () = lapse => Mail::Lapse,
+            };
+            if let Some(conversation) = conversation.upgrade() {
+                conversation.queue().letters.push(Letter::local(mail));
+                conversation.start();
+            }
+        });
+        Parked {
+            agent,
+            listener,
+            cancel,
+            reply,
+            _watch: AbortOnDropHandle::new(watch),
+        }
+    }
+
+    /// How long the first of the requests that wait still has.
+    fn lapses_in(&self) -> Option<Duration> {
+        let now = self.agent.world().now();
+        let timeline = self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
+        let first = timeline.waiting().filter_map(|request| request.expires).min()?;
+        Some(Duration::from_micros(first.micros_since(now)))
+    }
+
+    /// Runs one request to the end of its turn; none when the turn waits for a person.
+    async fn run(
+        self: &Arc<Self>,
+        agent: &Arc<AgentParts>,
+        request: TurnRequest,
+        row: Option<InboxId>,
+    ) -> Result<Option<Ended>, RunError> {
+        let mut writer = self.writer().await;
+        self.queue().running = Some(request.cancel.clone());
+        let performed = perform::turn(agent, self, &mut writer, request, row);
+        let ended = AssertUnwindSafe(performed).catch_unwind().await;
+        self.queue().running = None;
+        writer.rest();
+        ended.unwrap_or_else(|panic| Err(RunError::Panicked(panic_text(&*panic).to_owned())))
+    }
+
+    /// Goes on with the turn that waited, and tells whoever waited with it.
+    async fn go_on(self: &Arc<Self>) {
+        let parked = std::mem::take(&mut self.queue().parked);
+        let (agent, listener, cancel) = match parked.first() {
+            Some(first) => (first.agent.clone(), first.listener.clone(), first.cancel.clone()),
+            None => (
+                self.agent.clone(),
+                Arc::new(Nobody) as Arc<dyn Listen>,
+                CancellationToken::new(),
+            ),
+        };
+        let request = TurnRequest::resume().listen(listener).cancel(cancel);
+        match self.run(&agent, request, None).await {
+            Ok(None) => self.queue().parked.extend(parked),
+            Ok(Some(ended)) => {
+                for parked in parked {
+                    let _ = parked.reply.send(Ok(ended.clone()));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a turn that waited could not be gone on with");
+                let mut error = Some(error);
+                for parked in parked {
+                    let _ = parked.reply.send(Err(error.take().unwrap_or(RunError::Stopped)));
+                }
+            }
+        }
+    }
+
+    /// A posted prompt that can never run is forgotten; any other waits in the inbox for a better time.
+    async fn posted_failed(&self, row: InboxId, error: &RunError) {
+        tracing::warn!(%error, "a posted prompt could not be run");
+        if error.class() == ErrorClass::Request {
+            let letter = Letter {
+                row: Some(row),
+                mail: None,
+            };
+            self.discard(vec![letter]).await;
+        }
+    }
+
+    async fn discard(&self, letters: Vec<Letter>) {
+        let rows: Vec<InboxId> = letters.iter().filter_map(|letter| letter.row).collect();
+        let mut writer = self.writer().await;
+        let discarded = async {
+            writer.journal.ready().await?;
+            writer.journal.append_consuming(Vec::new(), rows).await
+        };
+        if let Err(error) = discarded.await {
+            tracing::warn!(%error, "what came too late stays in the inbox");
+        }
+    }
+
+    /// Closes the sandbox and gives the lease back, if nobody else uses the conversation.
+    pub(crate) async fn close(self: Arc<Self>) -> Result<(), RunError> {
+        let Some(mut conversation) = Arc::into_inner(self) else {
+            return Ok(());
+        };
+        if let Some(sandbox) = &conversation.cx.sandbox {
+            sandbox.close().await;
+        }
+        conversation.writer.get_mut().journal.release().await
+    }
+}
+
+impl Writer {
+    /// Between turns a conversation holds its timeline and nothing that can be made again from it.
+    pub(crate) fn rest(&mut self) {
+        self.journal.set_listener(Arc::new(Nobody));
+        self.renderer = None;
+    }
+}
+
+/// Works the queue of a conversation off.
+async fn work(conversation: Arc<Conversation>) {
+    loop {
+        let job = match conversation.next().await {
+            Ok(Some(job)) => job,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(%error, "the inbox of a conversation cannot be read");
+                conversation.queue().is_working = false;
+                return;
+            }
+        };
+        match job {
+            Job::GoOn => conversation.go_on().await,
+            Job::Discard(letters) => conversation.discard(letters).await,
+            Job::Run(queued) => {
+                if let Some((reply, ended)) = run_queued(&conversation, queued).await {
+                    if conversation.stop_if_idle(conversation.is_waiting()) {
+                        // Gone before the caller hears of it, so that a caller who then closes the conversation is
+                        // the last.
+                        drop(conversation);
+                        let _ = reply.send(ended);
+                        return;
+                    }
+                    let _ = reply.send(ended);
+                }
+            }
+        }
+    }
+}
+
+/// Runs one request. Gives the reply that its caller waits for, unless there is none or the turn waits for a person.
+async fn run_queued(
+    conversation: &Arc<Conversation>,
+    queued: Queued,
+) -> Option<(Reply, Result<Ended, RunError>)> {
+    let Queued {
+        agent,
+        request,
+        row,
+        reply,
+    } = queued;
+    if reply.as_ref().is_some_and(oneshot::Sender::is_closed) && request.cancel.is_cancelled() {
+        // Given up before it began.
+        return None;
+    }
+    let (listener, cancel) = (request.listener.clone(), request.cancel.clone());
+    let ended = conversation.run(&agent, request, row).await;
+    if let (Err(error), Some(row)) = (&ended, row) {
+        conversation.posted_failed(row, error).await;
+    }
+    match (ended.transpose(), reply) {
+        (Some(ended), Some(reply)) => Some((reply, ended)),
+        (None, Some(reply)) => {
+            let parked = conversation.parked(agent, listener, cancel, reply);
+            conversation.queue().parked.push(parked);
+            None
+        }
+        (_, None) => None,
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        let Some((log, lease)) = self.writer.get_mut().journal.take_lease() else {
+            return;
+        };
+        // Outside a runtime nothing can be awaited; then the lease runs out, or the process ends, which is the same.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(error) = log.release(&lease).await {
+                    tracing::debug!(%error, "a lease was not released and will run out");
+                }
+            });
+        }
+    }
+}

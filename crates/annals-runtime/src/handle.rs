@@ -1,0 +1,183 @@
+//! A conversation as somebody outside its turn meets it: post, steer, cancel, decide, watch.
+//!
+//! What is posted is durable before the call returns, and the owner of the conversation takes it in, in this process or
+//! another. If nobody owns the conversation, this process becomes its owner for as long as there is work.
+
+use annals_core::block::BlobDigest;
+use annals_core::block::payload::{ApprovalDecision, ApprovalRequest};
+use annals_core::ids::{ConversationId, Seq, TurnId};
+use annals_core::timeline::{Ask as Asked, Timeline};
+use annals_core::view::View;
+use annals_store::LogError;
+
+use crate::agent::Agent;
+use crate::attach::Attachment;
+use crate::error::RunError;
+use crate::mail::{Mail, StoredAttachment};
+use crate::subscription::Subscription;
+
+/// A conversation, whoever owns it. Cheap to clone.
+#[derive(Clone)]
+pub struct ConversationHandle {
+    agent: Agent,
+    id: ConversationId,
+}
+
+/// A prompt to post.
+#[derive(Clone, Debug, Default)]
+pub struct Prompt {
+    /// What is asked.
+    pub text: String,
+    /// What comes with it.
+    pub attachments: Vec<Attachment>,
+    /// The sender's name for this post: posting it again changes nothing and gives the same turn.
+    pub client_key: Option<String>,
+}
+
+impl<T: Into<String>> From<T> for Prompt {
+    fn from(text: T) -> Self {
+        Prompt {
+            text: text.into(),
+            ..Prompt::default()
+        }
+    }
+}
+
+impl Agent {
+    /// A conversation of this agent's scope, to post to and to watch. Nothing is opened.
+    pub fn conversation(&self, id: &ConversationId) -> ConversationHandle {
+        ConversationHandle {
+            agent: self.clone(),
+            id: id.clone(),
+        }
+    }
+}
+
+impl ConversationHandle {
+    /// The conversation.
+    pub fn id(&self) -> &ConversationId {
+        &self.id
+    }
+
+    /// Queues a turn and gives its id. It runs after the turns before it, also when this process ends first.
+    pub async fn post(&self, prompt: impl Into<Prompt>) -> Result<TurnId, RunError> {
+        let Prompt {
+            text,
+            attachments,
+            client_key,
+        } = prompt.into();
+        crate::perform::check_prompt(&text, &attachments)?;
+        let client_key = client_key.unwrap_or_else(|| self.new_key());
+        // The turn follows from the key, so that a repeated post names the same one.
+        let turn = turn_of(&client_key);
+        let mut stored = Vec::with_capacity(attachments.len());
+        for attachment in attachments {
+            let (name, bytes) = attachment.into_parts();
+            let kept = self.agent.artifacts().put(bytes).await;
+            let kept = kept.map_err(|error| RunError::Artifact(error.to_string()))?;
+            stored.push(StoredAttachment {
+                name,
+                digest: kept.blob.digest,
+            });
+        }
+        let mail = Mail::Prompt {
+            turn: turn.clone(),
+            prompt: text,
+            attachments: stored,
+        };
+        self.send(&mail, client_key).await?;
+        Ok(turn)
+    }
+
+    /// Says something to the turn that runs. It is taken in after the results of the present answer; if the model was
+    /// done, the turn goes round once more.
+    pub async fn steer(&self, text: impl Into<String>) -> Result<(), RunError> {
+        let turn = self.unfinished_turn().await?;
+        let mail = Mail::Steer {
+            turn: Some(turn),
+            text: text.into(),
+        };
+        self.send(&mail, self.new_key()).await
+    }
+
+    /// Ends the turn that runs or waits.
+    pub async fn cancel(&self) -> Result<(), RunError> {
+        let turn = self.unfinished_turn().await?;
+        self.send(&Mail::Cancel { turn: Some(turn) }, self.new_key())
+            .await
+    }
+
+    /// What the turn waits for a person to decide.
+    pub async fn approvals(&self) -> Result<Vec<ApprovalRequest>, RunError> {
+        let timeline = self.agent.timeline(&self.id).await?;
+        Ok(pending(&timeline).collect())
+    }
+
+    /// Decides about a call that waits. The first decision holds; the turn goes on in whatever process owns the
+    /// conversation, or in this one.
+    pub async fn decide(&self, decision: ApprovalDecision) -> Result<(), RunError> {
+        let timeline = self.agent.timeline(&self.id).await?;
+        let id = &decision.approval_id;
+        if !pending(&timeline).any(|request| request.approval_id == *id) {
+            return Err(RunError::NothingToDecide(id.clone()));
+        }
+        drop(timeline);
+        let client_key = format!("decision {id}");
+        match self.send(&Mail::Decision(decision.clone()), client_key).await {
+            Err(RunError::Log(LogError::KeyReused { .. })) => {
+                Err(RunError::NothingToDecide(decision.approval_id))
+            }
+            sent => sent,
+        }
+    }
+
+    /// Watches it from the block after `after` on, whether or not it is open here.
+    pub async fn subscribe(&self, after: Option<Seq>) -> Result<Subscription, RunError> {
+        self.agent.subscribe(&self.id, after).await
+    }
+
+    /// Posts, and sees to it that somebody looks.
+    async fn send(&self, mail: &Mail, client_key: String) -> Result<(), RunError> {
+        let key = self.agent.key(&self.id);
+        self.agent.log().post(&key, mail.post(client_key)).await?;
+        match self.agent.open(&self.id).await {
+            Ok(session) => {
+                session.conversation.mail_came().await;
+                Ok(())
+            }
+            // Its owner follows the inbox.
+            Err(RunError::Log(LogError::Held { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn unfinished_turn(&self) -> Result<TurnId, RunError> {
+        let open = |timeline: &View| {
+            let turn = timeline.current_turn().filter(|turn| turn.end.is_none())?;
+            Some(turn.id.clone())
+        };
+        let turn = match self.agent.open_here(&self.id).await {
+            Some(session) => session.timeline(open),
+            None => open(&self.agent.timeline(&self.id).await?),
+        };
+        turn.ok_or_else(|| RunError::TurnEnded(self.id.clone()))
+    }
+
+    fn new_key(&self) -> String {
+        let world = self.agent.world();
+        format!("{:016x}{:016x}", world.random(), world.random())
+    }
+}
+
+fn pending(timeline: &Timeline) -> impl Iterator<Item = ApprovalRequest> {
+    timeline.waiting().filter_map(|request| match &request.ask {
+        Asked::Approval { request, .. } => Some((**request).clone()),
+        _ => None,
+    })
+}
+
+fn turn_of(client_key: &str) -> TurnId {
+    let digest = BlobDigest::of(client_key.as_bytes()).to_string();
+    let hex: String = digest.chars().rev().take(24).collect();
+    TurnId::parse(&format!("turn_{hex}")).expect("hex digits are a turn's id")
+}

@@ -1,0 +1,108 @@
+//! What comes in through the inbox, from this process or another: prompts, steers, cancels, decisions.
+//!
+//! A row waits in the store until the append that writes it down consumes it, so that it is taken in once, whatever
+//! process dies.
+
+use annals_core::block::BlobDigest;
+use annals_core::block::payload::ApprovalDecision;
+use annals_core::ids::TurnId;
+use annals_store::{InboxId, Pending, Post};
+use serde::{Deserialize, Serialize};
+
+/// What somebody posted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Mail {
+    /// A turn to run.
+    Prompt {
+        turn: TurnId,
+        prompt: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<StoredAttachment>,
+    },
+    /// Words for the turn that runs.
+    Steer {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<TurnId>,
+        text: String,
+    },
+    /// The turn is to end.
+    Cancel {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<TurnId>,
+    },
+    /// What a person decided about a call that waits.
+    Decision(ApprovalDecision),
+    /// Something that was waited for has lapsed. Never posted: each process finds out by itself.
+    #[serde(skip)]
+    Lapse,
+}
+
+/// A file whose bytes are in the artifact store already.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoredAttachment {
+    pub(crate) name: String,
+    pub(crate) digest: BlobDigest,
+}
+
+/// Something that reached the owner of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Letter {
+    /// The row to consume; none when it came from this process and was never stored.
+    pub(crate) row: Option<InboxId>,
+    /// None when it cannot be read: it is consumed and forgotten.
+    pub(crate) mail: Option<Mail>,
+}
+
+impl Mail {
+    /// The kind under which it is posted.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Mail::Prompt { .. } => "prompt",
+            Mail::Steer { .. } => "steer",
+            Mail::Cancel { .. } => "cancel",
+            Mail::Decision(_) => "decision",
+            Mail::Lapse => "lapse",
+        }
+    }
+
+    /// The post that carries it; `client_key` makes posting it twice the same as once.
+    pub(crate) fn post(&self, client_key: String) -> Post {
+        Post {
+            client_key,
+            kind: self.kind().to_owned(),
+            body: serde_json::to_vec(self).expect("plain data always serialises to JSON"),
+        }
+    }
+}
+
+impl Letter {
+    /// Something this process tells itself.
+    pub(crate) fn local(mail: Mail) -> Self {
+        Letter {
+            row: None,
+            mail: Some(mail),
+        }
+    }
+
+    /// Whether a turn that waits has to go on because of it.
+    pub(crate) fn wakes(&self) -> bool {
+        matches!(
+            self.mail,
+            Some(Mail::Cancel { .. } | Mail::Decision(_) | Mail::Lapse)
+        )
+    }
+}
+
+impl From<Pending> for Letter {
+    fn from(row: Pending) -> Self {
+        let mail = serde_json::from_slice(&row.post.body);
+        if let Err(error) = &mail {
+            tracing::warn!(kind = row.post.kind, %error, "a post cannot be read and is left out");
+        }
+        Letter {
+            row: Some(row.id),
+            mail: mail.ok(),
+        }
+    }
+}

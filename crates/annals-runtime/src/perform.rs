@@ -1,0 +1,261 @@
+//! One request performed: the turn opened, driven to its end, and what it came to.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use annals_core::block::{BlockKind, NewBlock};
+use annals_core::ids::TurnId;
+use annals_core::limits;
+use annals_core::path::LogicalPath;
+use annals_core::timeline::Timeline;
+use annals_core::turn::TurnEnd;
+use annals_core::turn::opening::{AttachedFile, Opening};
+use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
+use annals_store::{InboxId, LogError};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::AgentParts;
+use crate::attach::{self, Attachment};
+use crate::conversation::{Conversation, Writer};
+use crate::driver::Drive;
+use crate::error::RunError;
+use crate::hooks::guarded;
+use crate::mail::StoredAttachment;
+use crate::request::{TurnRequest, Work};
+use crate::turn::Ended;
+
+/// Does what the request asks for, to the end of its turn; none when the turn waits for a person. `row` is the row of the
+/// inbox that the request came from.
+pub(crate) async fn turn(
+    agent: &Arc<AgentParts>,
+    conversation: &Arc<Conversation>,
+    writer: &mut Writer,
+    request: TurnRequest,
+    row: Option<InboxId>,
+) -> Result<Option<Ended>, RunError> {
+    writer.journal.set_listener(request.listener);
+    writer.journal.ready().await?;
+    let mut opened = Opened {
+        agent,
+        conversation,
+        writer,
+        row,
+        cancel: request.cancel,
+    };
+    let (turn, end) = match request.work {
+        Work::Prompt { prompt, attachments } => opened.prompt(prompt, attachments, request.turn).await?,
+        Work::Posted { prompt, attachments } => {
+            let attachments = opened.load(attachments).await?;
+            opened.prompt(prompt, attachments, request.turn).await?
+        }
+        Work::Resume => opened.resume().await?,
+        Work::Call { tool, params } => opened.call(&tool, params, request.turn).await?,
+    };
+    if end.is_none() {
+        return Ok(None);
+    }
+    let ended = opened.writer.journal.read(|timeline| Ended::of(timeline, &turn));
+    ended.map(Some).ok_or(RunError::Stopped)
+}
+
+/// A turn, and how it ended if it has.
+type Driven = (TurnId, Option<TurnEnd>);
+
+/// A conversation ready for one turn.
+struct Opened<'a> {
+    agent: &'a Arc<AgentParts>,
+    conversation: &'a Arc<Conversation>,
+    writer: &'a mut Writer,
+    row: Option<InboxId>,
+    cancel: CancellationToken,
+}
+
+impl Opened<'_> {
+    async fn prompt(
+        &mut self,
+        prompt: String,
+        attachments: Vec<Attachment>,
+        turn: Option<TurnId>,
+    ) -> Result<Driven, RunError> {
+        check_prompt(&prompt, &attachments)?;
+        let turn = self.new_turn(turn)?;
+        let attachments = attach::take_in(&self.conversation.cx, &turn, attachments).await?;
+        let opened = self.open_turn(&turn, &prompt, &attachments).await;
+        // Another process may have written since this one last did. Then what it wrote is folded in, once.
+        if let Err(RunError::Log(LogError::Conflict { .. })) = opened {
+            self.writer.journal.ready().await?;
+            self.new_turn(Some(turn.clone()))?;
+            self.open_turn(&turn, &prompt, &attachments).await?;
+        } else {
+            opened?;
+        }
+        let mut drive = self.drive(turn.clone());
+        drive.prune().await?;
+        let timeline = drive.writer.journal.snapshot();
+        let hook = drive.agent.hooks.clone();
+        let contributed = guarded("turn_started", hook.turn_started(&drive.hook_cx(None), &timeline)).await;
+        drop(timeline);
+        drive.contribute(contributed.unwrap_or_default()).await?;
+        let end = drive.run().await?;
+        Ok((turn, end))
+    }
+
+    /// The files of a posted prompt.
+    async fn load(&self, stored: Vec<StoredAttachment>) -> Result<Vec<Attachment>, RunError> {
+        let mut attachments = Vec::with_capacity(stored.len());
+        for file in stored {
+            let bytes = self.agent.artifacts().get(&file.digest).await;
+            let bytes = bytes.map_err(|error| RunError::Artifact(error.to_string()))?;
+            attachments.push(Attachment::new(file.name, bytes.to_vec()));
+        }
+        Ok(attachments)
+    }
+
+    async fn open_turn(
+        &mut self,
+        turn: &TurnId,
+        prompt: &str,
+        attachments: &[AttachedFile],
+    ) -> Result<(), RunError> {
+        self.close_unfinished().await?;
+        let opening = Opening {
+            turn: turn.clone(),
+            prompt: prompt.to_owned(),
+            attachments: attachments.to_vec(),
+            agent: format!("{} | model: {}", self.agent.name, self.agent.model.name()),
+        };
+        let blocks = self.writer.journal.read(|timeline| {
+            let resolved = clarification_resolved(timeline, turn);
+            opening.blocks(timeline).into_iter().chain(resolved).collect()
+        });
+        let row = self.row.into_iter().collect();
+        self.writer.journal.append_consuming(blocks, row).await
+    }
+
+    async fn resume(&mut self) -> Result<Driven, RunError> {
+        let open = self.writer.journal.read(|timeline| {
+            timeline
+                .current_turn()
+                .filter(|turn| turn.end.is_none())
+                .map(|turn| (turn.id.clone(), turn.prompt))
+        });
+        let Some((turn, prompt)) = open else {
+            return Err(RunError::NothingToResume(self.conversation.key.id.clone()));
+        };
+        let mut drive = self.drive(turn.clone());
+        let end = match prompt {
+            Some(_) => drive.run().await?,
+            None => Some(drive.finish(TurnEnd::Interrupted, None).await?),
+        };
+        Ok((turn, end))
+    }
+
+    async fn call(
+        &mut self,
+        tool: &str,
+        params: Map<String, Value>,
+        turn: Option<TurnId>,
+    ) -> Result<Driven, RunError> {
+        let tool = self
+            .agent
+            .tools
+            .get_wire(tool)
+            .ok_or_else(|| RunError::NoSuchTool(tool.to_owned()))?;
+        let turn = self.new_turn(turn)?;
+        self.close_unfinished().await?;
+        let call = self.agent.world().call_id();
+        let args = Value::Object(params.clone());
+        let new = NewCall {
+            id: call.clone(),
+            tool: tool.spec().name().to_string(),
+            params: params.clone(),
+            unreadable: None,
+            cut: annals_tools::tool::cut_of(&**tool, &turn, &call, &args),
+        };
+        let answer = NewAnswer {
+            calls: vec![new],
+            ..NewAnswer::default()
+        };
+        let header = NewBlock::new(BlockKind::TurnHeader, &turn, LogicalPath::turn_header(&turn));
+        let mut blocks = vec![header];
+        blocks.extend(answer_blocks(&turn, 0, self.agent.world().now(), &answer));
+        blocks
+            .iter_mut()
+            .skip(1)
+            .for_each(|block| block.author = "user".into());
+        self.writer.journal.append(blocks).await?;
+        let mut drive = self.drive(turn.clone());
+        drive.is_person = true;
+        drive.fresh.insert(call.clone(), Some(params));
+        drive.run_calls(vec![call]).await?;
+        let end = drive.finish(TurnEnd::Complete, None).await?;
+        Ok((turn, Some(end)))
+    }
+
+    fn new_turn(&self, turn: Option<TurnId>) -> Result<TurnId, RunError> {
+        let turn = turn.unwrap_or_else(|| self.agent.world().turn_id());
+        match self
+            .writer
+            .journal
+            .read(|timeline| timeline.turn(&turn).is_some())
+        {
+            true => Err(RunError::TurnExists(turn)),
+            false => Ok(turn),
+        }
+    }
+
+    /// Closes a turn that nobody goes on with.
+    async fn close_unfinished(&mut self) -> Result<(), RunError> {
+        let unfinished = self.writer.journal.read(|timeline| {
+            timeline
+                .current_turn()
+                .filter(|turn| turn.end.is_none())
+                .map(|turn| turn.id.clone())
+        });
+        if let Some(unfinished) = unfinished {
+            let why = "a new prompt came before the turn had ended".to_owned();
+            self.drive(unfinished)
+                .finish(TurnEnd::Interrupted, Some(why))
+                .await?;
+        }
+        Ok(())
+    }
+
+    fn drive(&mut self, turn: TurnId) -> Drive<'_> {
+        Drive {
+            agent: self.agent,
+            conversation: self.conversation,
+            cx: &self.conversation.cx,
+            writer: self.writer,
+            turn,
+            cancel: self.cancel.child_token(),
+            fresh: HashMap::new(),
+            granted: HashSet::new(),
+            is_person: false,
+            letters: Vec::new(),
+            taken: Vec::new(),
+        }
+    }
+}
+
+pub(crate) fn check_prompt(prompt: &str, attachments: &[Attachment]) -> Result<(), RunError> {
+    if prompt.len() > limits::PROMPT_MAX_BYTES {
+        return Err(RunError::PromptTooLong {
+            given: prompt.len(),
+            most: limits::PROMPT_MAX_BYTES,
+        });
+    }
+    if prompt.trim().is_empty() && attachments.is_empty() {
+        return Err(RunError::PromptEmpty);
+    }
+    Ok(())
+}
+
+/// When the last turn asked the person something, the new prompt is the answer.
+fn clarification_resolved(timeline: &Timeline, turn: &TurnId) -> Option<NewBlock> {
+    let asked = timeline.current_turn().filter(|turn| turn.clarified)?;
+    let path = LogicalPath::stage(turn, "clarification.resolved").expect("a plain name");
+    let text = serde_json::json!({ "asked_in": asked.id, "answered_in": turn });
+    Some(NewBlock::new(BlockKind::StageClarificationResolved, turn, path).json(&text))
+}

@@ -1,0 +1,127 @@
+//! What all agents of a process share: the stores, the clock, and at most one owner per conversation.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use annals_core::ids::{ConversationKey, NodeId};
+use annals_store::{ArtifactStore, Owner, Recall, Store};
+
+use crate::conversation::Conversation;
+use crate::error::RunError;
+use crate::listen::Subscribers;
+use crate::world::World;
+
+/// The stores, the clock and the open conversations that agents share. Cheap to clone.
+///
+/// Agents that write to one log within a process should share one: then two of them that open the same conversation queue,
+/// where two runtimes would take it from each other.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(crate) parts: Arc<RuntimeParts>,
+}
+
+pub(crate) struct RuntimeParts {
+    pub(crate) log: Arc<dyn Store>,
+    pub(crate) recall: Option<Arc<dyn Recall>>,
+    pub(crate) artifacts: ArtifactStore,
+    pub(crate) workspaces: PathBuf,
+    pub(crate) world: World,
+    /// Names this process among the writers of a conversation.
+    pub(crate) owner: Owner,
+    open: Mutex<HashMap<ConversationKey, Arc<Slot>>>,
+}
+
+/// The place of one conversation, whether it is open or only watched.
+#[derive(Default)]
+pub(crate) struct Slot {
+    /// Locked while it is being opened.
+    open: tokio::sync::Mutex<Weak<Conversation>>,
+    pub(crate) subscribers: Subscribers,
+}
+
+impl Runtime {
+    /// A runtime on these stores.
+    pub fn new(
+        log: Arc<dyn Store>,
+        recall: Option<Arc<dyn Recall>>,
+        artifacts: ArtifactStore,
+        workspaces: PathBuf,
+        world: World,
+    ) -> Self {
+        let node = NodeId::made(std::process::id(), world.random());
+        let parts = RuntimeParts {
+            log,
+            recall,
+            artifacts,
+            workspaces,
+            world,
+            owner: Owner::new(node, 1),
+            open: Mutex::default(),
+        };
+        Runtime {
+            parts: Arc::new(parts),
+        }
+    }
+
+    /// The log it writes to.
+    pub fn log(&self) -> &Arc<dyn Store> {
+        &self.parts.log
+    }
+
+    /// Memory search over the log, if it has one.
+    pub fn recall(&self) -> Option<&Arc<dyn Recall>> {
+        self.parts.recall.as_ref()
+    }
+
+    /// Where it keeps bytes.
+    pub fn artifacts(&self) -> &ArtifactStore {
+        &self.parts.artifacts
+    }
+
+    /// Where time and ids come from.
+    pub fn world(&self) -> &World {
+        &self.parts.world
+    }
+
+    /// The conversation if it is open in this process, else what `open` makes of it. Others who want it wait meanwhile.
+    pub(crate) async fn conversation<F>(
+        &self,
+        key: &ConversationKey,
+        open: impl FnOnce(Subscribers) -> F,
+    ) -> Result<Arc<Conversation>, RunError>
+    where
+        F: Future<Output = Result<Conversation, RunError>>,
+    {
+        let slot = self.slot(key);
+        let mut place = slot.open.lock().await;
+        if let Some(conversation) = place.upgrade() {
+            return Ok(conversation);
+        }
+        let conversation = Arc::new(open(slot.subscribers.clone()).await?);
+        conversation.watch_inbox();
+        *place = Arc::downgrade(&conversation);
+        Ok(conversation)
+    }
+
+    /// The conversation if it is open in this process.
+    pub(crate) async fn open_here(&self, key: &ConversationKey) -> Option<Arc<Conversation>> {
+        self.slot(key).open.lock().await.upgrade()
+    }
+
+    pub(crate) fn slot(&self, key: &ConversationKey) -> Arc<Slot> {
+        let mut open = self.parts.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Conversations leave by themselves; what they leave behind goes when the table would grow.
+        if open.len() == open.capacity() {
+            open.retain(|_, slot| {
+                let is_open = slot
+                    .open
+                    .try_lock()
+                    .map_or(true, |place| place.strong_count() > 0);
+                is_open || Arc::strong_count(slot) > 1
+            });
+        }
+        open.entry(key.clone()).or_default().clone()
+    }
+}

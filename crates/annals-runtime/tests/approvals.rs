@@ -1,0 +1,332 @@
+//! A call that a person has to allow: the turn waits, in no process at all if need be, until somebody decides.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use annals_core::ids::ConversationId;
+use annals_core::time::Timestamp;
+use annals_core::turn::TurnEnd;
+use annals_model::ScriptModel;
+use annals_model::script::Script;
+use annals_runtime::{
+    Agent, ApprovalDecision, Ask, CancellationToken, ConversationHandle, Decision, HookCx, Hooks, RunError,
+    Session, TurnRequest, Verdict,
+};
+use annals_store::{ArtifactStore, ManualClock, MemoryLog};
+use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
+use common::{shape, texts, types};
+use serde_json::{Map, Value, json};
+
+/// Asks about `send`, refuses `forbidden`, allows the rest.
+#[derive(Clone, Default)]
+struct Asks {
+    expires_in: Option<Duration>,
+}
+
+#[async_trait::async_trait]
+impl Hooks for Asks {
+    async fn before_call(&self, _: &HookCx, tool: &ToolSpec, args: &Value) -> Verdict {
+        match (tool.name().as_str(), args["to"].as_str()) {
+            ("send", Some("nobody")) => Verdict::Deny("nobody gets nothing".into()),
+            ("send", _) => Verdict::Ask(Ask {
+                rule: Some("send".into()),
+                expires_in: self.expires_in,
+                ..Ask::default()
+            }),
+            _ => Verdict::Allow,
+        }
+    }
+}
+
+/// Processes come and go on one log; what they did outside stays.
+#[derive(Clone)]
+struct World {
+    home: Arc<tempfile::TempDir>,
+    clock: Arc<ManualClock>,
+    log: Arc<MemoryLog>,
+    sent: Arc<std::sync::Mutex<Vec<String>>>,
+    looked: Arc<AtomicUsize>,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_unix_millis(1_770_000_000_000)));
+        World {
+            home: Arc::new(tempfile::tempdir().unwrap()),
+            log: Arc::new(MemoryLog::with_clock(clock.clone())),
+            clock,
+            sent: Arc::default(),
+            looked: Arc::default(),
+        }
+    }
+
+    async fn process(&self, steps: Value, hooks: Asks) -> Agent {
+        let schema = json!({"type": "object", "properties": {"to": {"type": "string"}}});
+        let sent = self.sent.clone();
+        let spec = ToolSpec::builder("send").parameters(schema).effect(Effect::Once);
+        let send: Arc<dyn Tool> = Arc::new(DynamicTool::with_spec(spec.build().unwrap(), move |_, args| {
+            sent.lock()
+                .unwrap()
+                .push(args["to"].as_str().unwrap_or_default().to_owned());
+            async { Ok(json!("sent")) }
+        }));
+        let looked = self.looked.clone();
+        let spec = ToolSpec::builder("look").effect(Effect::Once).independent();
+        let look: Arc<dyn Tool> = Arc::new(DynamicTool::with_spec(spec.build().unwrap(), move |_, _| {
+            looked.fetch_add(1, Ordering::SeqCst);
+            async { Ok(json!("seen")) }
+        }));
+        let script = Script::parse(&json!({ "steps": steps }).to_string()).unwrap();
+        Agent::builder()
+            .model(ScriptModel::new("test", script))
+            .tools([send, look])
+            .hooks(hooks)
+            .log(self.log.clone())
+            .artifacts(ArtifactStore::open(self.home.path().join("artifacts")).unwrap())
+            .workspaces(self.home.path().join("workspace"))
+            .build()
+            .await
+            .unwrap()
+    }
+
+    fn sent(&self) -> Vec<String> {
+        self.sent.lock().unwrap().clone()
+    }
+}
+
+fn call(id: &str, tool: &str, to: &str) -> Value {
+    json!({"id": id, "tool": tool, "params": {"to": to}})
+}
+
+fn decision(id: &annals_core::ids::RequestId, decision: Decision) -> ApprovalDecision {
+    ApprovalDecision {
+        approval_id: id.clone(),
+        decision,
+        by: "ann".into(),
+        via: "test".into(),
+        edited_args: None,
+        note: None,
+    }
+}
+
+async fn until_waiting(handle: &ConversationHandle) -> Vec<annals_runtime::ApprovalRequest> {
+    for _ in 0..1_000 {
+        if let Ok(waiting) = handle.approvals().await
+            && !waiting.is_empty()
+        {
+            return waiting;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("nothing waits");
+}
+
+fn conversation() -> ConversationId {
+    ConversationId::parse("c").unwrap()
+}
+
+async fn ended(agent: &Agent) -> Session {
+    for _ in 0..1_000 {
+        if let Ok(session) = agent.session("c").await
+            && session.outcome().is_some()
+        {
+            return session;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the turn does not end");
+}
+
+#[tokio::test]
+async fn a_turn_waits_for_a_decision_and_goes_on_with_it() {
+    let world = World::new();
+    let steps = json!([{"tool_calls": [call("l", "look", ""), call("s", "send", "bob"), call("m", "look", "")]}, {"text": "ok"}]);
+    let agent = world.process(steps, Asks::default()).await;
+    let session = agent.session("c").await.unwrap();
+    let handle = agent.conversation(&conversation());
+    let (turn, ()) = tokio::join!(agent.run(session, "Send it"), async {
+        let waiting = until_waiting(&handle).await;
+        let asked = &waiting[0];
+        assert_eq!(
+            asked.approval_id.to_string(),
+            format!("{}.s.1", asked.approval_id.turn())
+        );
+        assert_eq!(
+            (asked.tool.as_str(), world.looked.load(Ordering::SeqCst)),
+            ("send", 1)
+        );
+        assert!(world.sent().is_empty());
+        handle
+            .decide(decision(&asked.approval_id, Decision::Once))
+            .await
+            .unwrap();
+        let again = handle.decide(decision(&asked.approval_id, Decision::Deny)).await;
+        assert!(
+            matches!(again, Err(RunError::NothingToDecide(_))),
+            "the first decision holds: {again:?}"
+        );
+    });
+    let turn = turn.unwrap();
+    assert_eq!(
+        (turn.answer(), world.sent()),
+        ("ok", vec!["bob".to_owned()]),
+        "{}",
+        shape(turn.session())
+    );
+    assert_eq!(
+        texts(turn.session(), "react.tool.result"),
+        ["\"seen\"", "\"sent\"", "\"seen\""]
+    );
+    assert_eq!(world.looked.load(Ordering::SeqCst), 2);
+}
+
+/// The process that asked dies before anybody decides; another one hears the decision and goes on.
+#[tokio::test]
+async fn a_waiting_turn_survives_its_process() {
+    for decided in [Decision::Once, Decision::Deny, Decision::DenyAndStop] {
+        let world = World::new();
+        let steps = json!([{"tool_calls": [call("s", "send", "bob"), call("l", "look", "")]}]);
+        let first = world.process(steps, Asks::default()).await;
+        {
+            let handle = first.conversation(&conversation());
+            let run = first.run(first.session("c").await.unwrap(), "Send it");
+            // A process that dies does not cancel anything: its future is forgotten, not dropped.
+            let mut run = Box::pin(run);
+            tokio::select! {
+                _ = &mut run => panic!("it waits for a person"),
+                _ = until_waiting(&handle) => {}
+            }
+            std::mem::forget(run);
+        }
+        let second = world.process(json!([{"text": "went on"}]), Asks::default()).await;
+        let handle = second.conversation(&conversation());
+        let [asked] = &handle.approvals().await.unwrap()[..] else {
+            panic!()
+        };
+        // What the dead process held is taken over once its lease has run out.
+        world.clock.advance(Duration::from_secs(120));
+        let mut decision = decision(&asked.approval_id, decided);
+        decision.note = Some("not to bob".into());
+        handle.decide(decision).await.unwrap();
+        let session = ended(&second).await;
+        let results = texts(&session, "react.tool.result");
+        match decided {
+            Decision::Once => {
+                assert_eq!(
+                    (session.answer().as_str(), world.sent()),
+                    ("went on", vec!["bob".to_owned()])
+                );
+                assert_eq!(results, ["\"sent\"", "\"seen\""], "{}", shape(&session));
+            }
+            Decision::Deny => {
+                assert!(
+                    results[0].contains("denied_by_person") && results[0].contains("not to bob"),
+                    "{results:?}"
+                );
+                assert_eq!(
+                    (session.answer().as_str(), world.looked.load(Ordering::SeqCst)),
+                    ("went on", 1)
+                );
+                assert!(world.sent().is_empty());
+            }
+            _ => {
+                assert_eq!(session.outcome(), Some(TurnEnd::Cancelled));
+                assert!(results[1].contains("did nothing"), "{results:?}");
+                assert!(world.sent().is_empty());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_decision_may_edit_the_arguments_and_never_lifts_a_refusal() {
+    let world = World::new();
+    let steps = json!([
+        {"tool_calls": [call("s", "send", "bob")]},
+        {"expect": ["call_edited", "carol"], "tool_calls": [call("n", "send", "nobody")]},
+        {"expect": ["denied_by_policy", "nobody gets nothing"], "text": "ok"},
+    ]);
+    let agent = world.process(steps, Asks::default()).await;
+    let handle = agent.conversation(&conversation());
+    let session = agent.session("c").await.unwrap();
+    let (turn, ()) = tokio::join!(agent.run(session, "Go"), async {
+        let waiting = until_waiting(&handle).await;
+        let mut decision = decision(&waiting[0].approval_id, Decision::Conversation);
+        decision.edited_args = Some(Map::from_iter([("to".to_owned(), json!("carol"))]));
+        handle.decide(decision).await.unwrap();
+    });
+    assert_eq!(
+        (turn.unwrap().answer(), world.sent()),
+        ("ok", vec!["carol".to_owned()])
+    );
+}
+
+#[tokio::test]
+async fn a_decision_for_the_conversation_is_asked_for_once() {
+    let world = World::new();
+    let steps = json!([{"tool_calls": [call("a", "send", "bob")]}, {"text": "one"},
+                       {"tool_calls": [call("b", "send", "carol")]}, {"text": "two"}]);
+    let agent = world.process(steps, Asks::default()).await;
+    let handle = agent.conversation(&conversation());
+    let session = agent.session("c").await.unwrap();
+    let (turn, ()) = tokio::join!(agent.run(session, "Go"), async {
+        let waiting = until_waiting(&handle).await;
+        handle
+            .decide(decision(&waiting[0].approval_id, Decision::Conversation))
+            .await
+            .unwrap();
+    });
+    let turn = agent.run(turn.unwrap().into_session(), "Again").await.unwrap();
+    assert_eq!((turn.answer(), world.sent().len()), ("two", 2));
+    let asked = types(turn.session())
+        .iter()
+        .filter(|kind| *kind == "approval.request")
+        .count();
+    assert_eq!(asked, 1);
+}
+
+#[tokio::test]
+async fn what_nobody_decides_in_time_lapses_and_says_so() {
+    let world = World::new();
+    let hooks = Asks {
+        expires_in: Some(Duration::from_millis(50)),
+    };
+    let agent = world
+        .process(json!([{"tool_calls": [call("s", "send", "bob")]}]), hooks)
+        .await;
+    let turn = agent.run(agent.session("c").await.unwrap(), "Go").await.unwrap();
+    assert_eq!(turn.end(), TurnEnd::ApprovalExpired);
+    assert!(texts(turn.session(), "react.tool.result")[0].contains("approval_expired"));
+    assert!(world.sent().is_empty());
+}
+
+#[tokio::test]
+async fn a_cancel_ends_a_turn_that_waits_and_a_prompt_waits_behind_it() {
+    let world = World::new();
+    let steps = json!([{"tool_calls": [call("s", "send", "bob")]}, {"text": "next"}]);
+    let agent = world.process(steps, Asks::default()).await;
+    let handle = agent.conversation(&conversation());
+    let (one, two) = (
+        agent.session("c").await.unwrap(),
+        agent.session("c").await.unwrap(),
+    );
+    let cancel = CancellationToken::new();
+    let first = agent.run(one, TurnRequest::new("Go").cancel(cancel.clone()));
+    let second = agent.run(two, "After that");
+    let (first, second, ()) = tokio::join!(first, second, async {
+        until_waiting(&handle).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(
+            handle.approvals().await.unwrap().len(),
+            1,
+            "the prompt closed a turn that waits"
+        );
+        cancel.cancel();
+    });
+    assert_eq!(first.unwrap().end(), TurnEnd::Cancelled);
+    assert_eq!(second.unwrap().answer(), "next");
+    assert!(world.sent().is_empty());
+}

@@ -1,0 +1,289 @@
+//! Calls of one answer: what conflicts runs in the order given, the rest together, and nothing starts after a cancel.
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use annals_core::turn::TurnEnd;
+use annals_runtime::{CancellationToken, HookCx, Hooks, TurnRequest, Verdict};
+use annals_tools::{DynamicTool, Effect, Tool, ToolSpec, Uses};
+use common::{Bench, shape, texts, turn};
+use serde_json::{Value, json};
+
+/// What the cell holds after `x` was put into it: it tells every order of puts from every other.
+fn after(before: i64, x: i64) -> i64 {
+    (before * 10 + x) % 1_000_003
+}
+
+/// One cell that tools read and write, slowly.
+#[derive(Clone, Default)]
+struct Cell(Arc<Mutex<i64>>);
+
+impl Cell {
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let schema = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
+        let (read, write) = (self.clone(), self.clone());
+        let reads = ToolSpec::builder("get")
+            .parameters(schema.clone())
+            .reads(Uses::named("cell"));
+        let writes = ToolSpec::builder("put")
+            .parameters(schema)
+            .writes(Uses::named("cell"));
+        vec![
+            Arc::new(DynamicTool::with_spec(reads.build().unwrap(), move |_, _| {
+                let cell = read.clone();
+                async move {
+                    tokio::task::yield_now().await;
+                    Ok(json!(*cell.0.lock().unwrap()))
+                }
+            })),
+            Arc::new(DynamicTool::with_spec(writes.build().unwrap(), move |_, args| {
+                let cell = write.clone();
+                async move {
+                    let before = *cell.0.lock().unwrap();
+                    tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
+                    *cell.0.lock().unwrap() = after(before, args["x"].as_i64().unwrap());
+                    Ok(json!("put"))
+                }
+            })),
+        ]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conflicting_calls_are_right_a_thousand_times_of_a_thousand() {
+    const TURNS: usize = 2;
+    const ANSWERS: usize = 500;
+    let call = |tool: &str, n: usize, x: usize| json!({"id": format!("c{n}_{tool}{x}"), "tool": tool, "params": {"x": x}});
+    let answer = |n: usize| json!({"tool_calls": [call("put", n, 1), call("get", n, 1), call("put", n, 2), call("get", n, 2), call("get", n, 3)]});
+    let turn = |turn: usize| {
+        let answers = (turn * ANSWERS..(turn + 1) * ANSWERS).map(answer);
+        answers.chain([json!({"text": "done"})])
+    };
+    let steps: Vec<Value> = (0..TURNS).flat_map(turn).collect();
+    let settings = annals_core::settings::Settings {
+        max_iterations: 1_000,
+        ..Default::default()
+    };
+    let cell = Cell::default();
+    let home = tempfile::tempdir().unwrap();
+    let script = annals_model::script::Script::parse(&json!({ "steps": steps }).to_string()).unwrap();
+    let agent = annals_runtime::Agent::builder()
+        .model(annals_model::ScriptModel::new("order", script))
+        .tools(cell.tools())
+        .log(Arc::new(annals_store::MemoryLog::default()))
+        .artifacts(annals_store::ArtifactStore::open(home.path().join("artifacts")).unwrap())
+        .workspaces(home.path().join("workspace"))
+        .context_tokens(100_000_000)
+        .settings(settings)
+        .build()
+        .await
+        .unwrap();
+    let mut session = agent.session("c").await.unwrap();
+    for _ in 0..TURNS {
+        let turn = agent.run(session, "Go").await.unwrap();
+        assert_eq!(turn.end(), TurnEnd::Complete, "{:?}", turn.reason());
+        session = turn.into_session();
+    }
+    let results = texts(&session, "react.tool.result");
+    let mut cell = 0_i64;
+    let mut right = 0;
+    for answer in results.chunks(5) {
+        let one = after(cell, 1);
+        let two = after(one, 2);
+        let expected = [
+            "\"put\"".to_owned(),
+            one.to_string(),
+            "\"put\"".to_owned(),
+            two.to_string(),
+            two.to_string(),
+        ];
+        right += usize::from(answer == expected);
+        cell = two;
+    }
+    assert_eq!(right, TURNS * ANSWERS);
+}
+
+/// Waits before every call of `slow`, and counts what it was asked.
+#[derive(Clone)]
+struct Waits {
+    asked: Arc<AtomicUsize>,
+    release: Arc<tokio::sync::Semaphore>,
+}
+
+impl Waits {
+    fn new() -> Self {
+        Waits {
+            asked: Arc::default(),
+            release: Arc::new(tokio::sync::Semaphore::new(0)),
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Hooks for Waits {
+    async fn before_call(&self, cx: &HookCx, tool: &ToolSpec, _: &Value) -> Verdict {
+        assert!(cx.call.is_some() && cx.step == 1 && cx.conversation.as_str() == "c");
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if tool.name().as_str() == "slow" {
+            let _released = self.release.acquire().await;
+        }
+        Verdict::Allow
+    }
+}
+
+fn counting(name: &str, runs: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
+    let (spec, runs) = (ToolSpec::builder(name).effect(Effect::Once), runs.clone());
+    Arc::new(DynamicTool::with_spec(spec.build().unwrap(), move |_, _| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        async { Ok(json!("ran")) }
+    }))
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..3_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {what}");
+}
+
+#[tokio::test]
+async fn a_slow_check_of_one_call_does_not_hold_up_the_calls_before_it() {
+    let (fast, slow) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let hooks = Waits::new();
+    let bench = Bench::new();
+    let calls = json!([{"id": "a", "tool": "fast", "params": {}}, {"id": "b", "tool": "slow", "params": {}}]);
+    let agent = bench
+        .builder(json!({"steps": [{"tool_calls": calls}, {"text": "ok"}]}))
+        .tools([counting("fast", &fast), counting("slow", &slow)])
+        .hooks(hooks.clone())
+        .build()
+        .await
+        .unwrap();
+    let session = agent.session("c").await.unwrap();
+    let (turn, ()) = tokio::join!(agent.run(session, "Go"), async {
+        until("the fast tool runs", || fast.load(Ordering::SeqCst) == 1).await;
+        assert_eq!(slow.load(Ordering::SeqCst), 0);
+        hooks.release.add_permits(1);
+    });
+    assert_eq!(turn.unwrap().answer(), "ok");
+    assert_eq!(
+        (slow.load(Ordering::SeqCst), hooks.asked.load(Ordering::SeqCst)),
+        (1, 2)
+    );
+}
+
+#[tokio::test]
+async fn nothing_starts_after_a_cancel_however_long_its_check_takes() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let hooks = Waits::new();
+    let bench = Bench::new();
+    let calls = json!([{"id": "a", "tool": "slow", "params": {}}, {"id": "b", "tool": "slow", "params": {}}]);
+    let agent = bench
+        .builder(json!({"steps": [{"tool_calls": calls}, {"text": "never"}]}))
+        .tools([counting("slow", &runs)])
+        .hooks(hooks.clone())
+        .build()
+        .await
+        .unwrap();
+    let cancel = CancellationToken::new();
+    let request = TurnRequest::new("Go").cancel(cancel.clone());
+    let session = agent.session("c").await.unwrap();
+    let (turn, ()) = tokio::join!(agent.run(session, request), async {
+        until("the hook is asked", || hooks.asked.load(Ordering::SeqCst) == 2).await;
+        cancel.cancel();
+        hooks.release.add_permits(2);
+    });
+    let turn = turn.unwrap();
+    assert_eq!((turn.end(), runs.load(Ordering::SeqCst)), (TurnEnd::Cancelled, 0));
+    for result in texts(turn.session(), "react.tool.result") {
+        assert!(result.contains("did nothing"), "{result}");
+    }
+}
+
+#[tokio::test]
+async fn a_queued_call_of_a_cancelled_turn_does_not_start() {
+    let (runs, first) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(tokio::sync::Notify::new()),
+    );
+    let spec = |name: &str| {
+        ToolSpec::builder(name)
+            .writes(Uses::named("thing"))
+            .build()
+            .unwrap()
+    };
+    let waiting: Arc<dyn Tool> = {
+        let first = first.clone();
+        Arc::new(DynamicTool::with_spec(spec("first"), move |cx, _| {
+            let first = first.clone();
+            async move {
+                first.notify_one();
+                cx.cancel().cancelled().await;
+                Ok(json!("stopped"))
+            }
+        }))
+    };
+    let second: Arc<dyn Tool> = {
+        let runs = runs.clone();
+        Arc::new(DynamicTool::with_spec(spec("second"), move |_, _| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            async { Ok(json!("ran")) }
+        }))
+    };
+    let calls =
+        json!([{"id": "a", "tool": "first", "params": {}}, {"id": "b", "tool": "second", "params": {}}]);
+    let bench = Bench::new();
+    let agent = bench
+        .agent_with(json!([{"tool_calls": calls}]), vec![waiting, second])
+        .await;
+    let cancel = CancellationToken::new();
+    let request = TurnRequest::new("Go").cancel(cancel.clone());
+    let session = agent.session("c").await.unwrap();
+    let (turn, ()) = tokio::join!(agent.run(session, request), async {
+        first.notified().await;
+        cancel.cancel();
+    });
+    assert_eq!(turn.unwrap().end(), TurnEnd::Cancelled);
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+/// A hide counts what the hides before it left, so it has to see them on the timeline.
+#[tokio::test]
+async fn two_hides_behind_a_slow_call_see_each_other() {
+    let slow: Arc<dyn Tool> = {
+        let spec = ToolSpec::builder("slow").independent().build().unwrap();
+        Arc::new(DynamicTool::with_spec(spec, |_, _| async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Ok(json!("slept"))
+        }))
+    };
+    let path = "fi:turn_1.files/a.md";
+    let hide =
+        |id: &str| json!({"id": id, "tool": "react.hide", "params": {"path": path, "replacement": id}});
+    let write = json!({"tool_calls": [{"id": "w", "tool": "react.write", "params": {
+        "path": "a.md", "channel": "canvas", "content": "words ".repeat(100), "kind": "file"}}]});
+    let hides =
+        json!({"tool_calls": [{"id": "s", "tool": "slow", "params": {}}, hide("first"), hide("second")]});
+    let bench = Bench::new();
+    let agent = bench
+        .agent_with(json!([write, hides, {"text": "ok"}]), vec![slow])
+        .await;
+    let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Go").await;
+    let results = texts(&session, "react.tool.result");
+    let hidden: Vec<u64> = results
+        .iter()
+        .filter_map(|text| serde_json::from_str::<Value>(text).ok()?["blocks_hidden"].as_u64())
+        .collect();
+    assert_eq!(hidden.len(), 2, "{}", shape(&session));
+    assert!(
+        hidden[0] > 0 && hidden[1] == 0,
+        "the second hid what was hidden: {hidden:?}"
+    );
+}

@@ -1,0 +1,438 @@
+//! One owner a conversation: requests queue and never fence each other, a lease is given back when its last session goes,
+//! and whatever goes wrong leaves a conversation that can be gone on with.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use annals_core::block::BlockKind;
+use annals_core::ids::{ConversationId, Scope};
+use annals_core::time::Timestamp;
+use annals_core::turn::TurnEnd;
+use annals_model::{Event, EventStream, Model, ModelError, Request, StopReason, Usage, Window};
+use annals_runtime::{
+    Agent, CancellationToken, HookCx, Hooks, RunError, Runtime, TurnRequest, Update, Verdict, World,
+};
+use annals_store::{ArtifactStore, LogError, ManualClock, MemoryLog, Operator};
+use annals_tools::{DynamicTool, Tool, ToolSpec};
+use common::{Bench, texts, turn};
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+/// Answers with the prompt it was given, after one call of `add_one`.
+#[derive(Default)]
+struct Echo {
+    asked: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl Model for Echo {
+    fn name(&self) -> &str {
+        "echo"
+    }
+
+    fn window(&self) -> Window {
+        Window {
+            context_tokens: 4_000_000,
+            max_output_tokens: 8_000,
+        }
+    }
+
+    async fn stream(&self, request: Request, _: &CancellationToken) -> Result<EventStream, ModelError> {
+        let n = self.asked.fetch_add(1, Ordering::Relaxed);
+        // The tail follows the prompt; the last message that is a tool's says that the call was made.
+        let messages: Vec<String> = request.prompt.messages.iter().map(|m| format!("{m:?}")).collect();
+        let text = messages.iter().rev().find_map(|text| {
+            let (_, rest) = text.rsplit_once("<<")?;
+            Some(rest.split_once(">>")?.0.to_owned())
+        });
+        let called = messages.iter().rev().take(2).any(|text| text.starts_with("Tool"));
+        let finished = |stop| Event::Finished {
+            stop,
+            usage: Usage::default(),
+        };
+        let events = match called {
+            false => vec![
+                Event::CallStarted {
+                    index: 0,
+                    id: Some(format!("c{n}")),
+                    tool: "add_one".into(),
+                },
+                Event::CallArguments {
+                    index: 0,
+                    json: "{\"x\":1}".into(),
+                },
+                finished(StopReason::ToolUse),
+            ],
+            true => vec![
+                Event::Text(text.unwrap_or_default()),
+                finished(StopReason::EndTurn),
+            ],
+        };
+        Ok(stream::iter(events.into_iter().map(Ok)).boxed())
+    }
+}
+
+fn add_one() -> DynamicTool {
+    let schema = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
+    DynamicTool::new("add_one", "adds one", schema, |_, args| async move {
+        Ok(json!(args["x"].as_i64().unwrap_or(0) + 1))
+    })
+    .unwrap()
+}
+
+async fn echo(home: &tempfile::TempDir) -> Agent {
+    Agent::builder()
+        .model(Echo::default())
+        .tools([add_one()])
+        .log(Arc::new(MemoryLog::default()))
+        .artifacts(ArtifactStore::open(home.path().join("artifacts")).unwrap())
+        .workspaces(home.path().join("workspace"))
+        .build()
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_requests_on_ten_conversations_lose_repeat_and_reorder_nothing() {
+    const CONVERSATIONS: usize = 10;
+    const REQUESTS: usize = 100;
+    let home = tempfile::tempdir().unwrap();
+    let agent = echo(&home).await;
+    let mut running = Vec::new();
+    for conversation in 0..CONVERSATIONS {
+        let sessions = futures::future::join_all((0..REQUESTS).map(|_| {
+            let (agent, name) = (agent.clone(), format!("c{conversation}"));
+            async move { agent.session(&name).await.unwrap() }
+        }));
+        for (n, session) in sessions.await.into_iter().enumerate() {
+            let agent = agent.clone();
+            // Polled once here, in order: that is when a request takes its place in the queue.
+            let mut request = Box::pin(async move {
+                let turn = agent
+                    .run(session, format!("<<{conversation}:{n}>>"))
+                    .await
+                    .unwrap();
+                assert_eq!(turn.end(), TurnEnd::Complete);
+                turn.answer().to_owned()
+            });
+            let first = futures::poll!(&mut request);
+            running.push((
+                conversation,
+                n,
+                tokio::spawn(async move {
+                    match first {
+                        std::task::Poll::Ready(answer) => answer,
+                        std::task::Poll::Pending => request.await,
+                    }
+                }),
+            ));
+        }
+    }
+    for (conversation, n, request) in running {
+        assert_eq!(request.await.unwrap(), format!("{conversation}:{n}"));
+    }
+    for conversation in 0..CONVERSATIONS {
+        let session = agent.session(&format!("c{conversation}")).await.unwrap();
+        let expected: Vec<String> = (0..REQUESTS).map(|n| format!("<<{conversation}:{n}>>")).collect();
+        assert_eq!(texts(&session, "user.prompt"), expected);
+        let answers: Vec<String> = (0..REQUESTS).map(|n| format!("{conversation}:{n}")).collect();
+        assert_eq!(texts(&session, "assistant.completion"), answers);
+        assert_eq!(texts(&session, "react.tool.result"), vec!["2"; REQUESTS]);
+    }
+}
+
+#[tokio::test]
+async fn two_agents_on_one_runtime_share_a_conversation() {
+    let home = tempfile::tempdir().unwrap();
+    let first = echo(&home).await;
+    let runtime: Runtime = first.runtime().clone();
+    let second = Agent::builder()
+        .model(Echo::default())
+        .tool(add_one())
+        .runtime(runtime);
+    let second = second.build().await.unwrap();
+    let (one, two) = (
+        first.session("c").await.unwrap(),
+        second.session("c").await.unwrap(),
+    );
+    let (one, two) = tokio::join!(first.run(one, "<<a>>"), second.run(two, "<<b>>"));
+    assert_eq!((one.unwrap().answer(), two.unwrap().answer()), ("a", "b"));
+}
+
+#[tokio::test]
+async fn a_dropped_session_gives_its_lease_back_at_once() {
+    let bench = Bench::new();
+    let first = bench.agent(json!([{"text": "one"}])).await;
+    let session = turn(&first, first.session("c").await.unwrap(), "turn_1", "Go").await;
+    // An agent with a runtime of its own is another owner, as another process would be.
+    let second = bench
+        .builder(json!({"steps": [{"text": "two"}]}))
+        .world(World::default())
+        .build()
+        .await
+        .unwrap();
+    assert!(matches!(second.session("c").await, Err(RunError::Log(_))));
+    drop(session);
+    for _ in 0..500 {
+        match second.session("c").await {
+            Ok(session) => {
+                let session = turn(&second, session, "turn_2", "Go").await;
+                return assert_eq!(session.answer(), "two");
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+    panic!("the lease was not given back");
+}
+
+#[tokio::test]
+async fn an_error_gives_the_session_back() {
+    let bench = Bench::new();
+    let agent = bench.agent(json!([{"text": "fine"}])).await;
+    let failed = agent
+        .run(agent.session("c").await.unwrap(), "  ")
+        .await
+        .unwrap_err();
+    assert!(matches!(failed.error, RunError::PromptEmpty));
+    assert_eq!(failed.error.class(), annals_runtime::ErrorClass::Request);
+    let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new(failed);
+    let failed = boxed.downcast::<annals_runtime::RunFailed>().unwrap();
+    assert_eq!(agent.run(failed.session, "Go").await.unwrap().answer(), "fine");
+}
+
+/// Panics at every moment.
+struct Panics;
+
+#[async_trait::async_trait]
+impl Hooks for Panics {
+    async fn turn_started(
+        &self,
+        _: &HookCx,
+        _: &annals_core::timeline::Timeline,
+    ) -> Vec<annals_core::block::NewBlock> {
+        panic!("at the start")
+    }
+    async fn before_model(&self, _: &HookCx, _: &annals_core::view::Prompt) {
+        panic!("before the model")
+    }
+    async fn before_call(&self, _: &HookCx, _: &ToolSpec, _: &Value) -> Verdict {
+        panic!("before a call")
+    }
+    async fn turn_ending(
+        &self,
+        _: &HookCx,
+        _: &annals_core::timeline::Timeline,
+    ) -> Vec<annals_core::block::NewBlock> {
+        panic!("at the end")
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_panics_refuses_its_call_and_does_not_reach_the_caller() {
+    let bench = Bench::new();
+    let steps = json!({"steps": [{"tool_calls": [{"id": "a", "tool": "add_one", "params": {"x": 1}}]}, {"text": "ok"}]});
+    let agent = bench
+        .builder(steps)
+        .tool(add_one())
+        .hooks(Panics)
+        .build()
+        .await
+        .unwrap();
+    let turn = agent.run(agent.session("c").await.unwrap(), "Go").await.unwrap();
+    assert_eq!(turn.end(), TurnEnd::Complete);
+    let result = texts(turn.session(), "react.tool.result").remove(0);
+    assert!(
+        result.contains("denied_by_policy") && result.contains("before a call"),
+        "{result}"
+    );
+}
+
+/// A listener is the caller's own code, and runs inside the turn.
+#[tokio::test]
+async fn a_listener_that_panics_stops_the_turn_and_the_session_goes_on() {
+    let bench = Bench::new();
+    let agent = bench.agent(json!([{"text": "one"}, {"text": "two"}])).await;
+    let request = TurnRequest::new("Go").listen(|update: Update| {
+        assert!(
+            !matches!(update, Update::Block(block) if block.kind == BlockKind::AssistantCompletion),
+            "boom"
+        );
+    });
+    let failed = agent
+        .run(agent.session("c").await.unwrap(), request)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&failed.error, RunError::Panicked(said) if said.contains("boom")),
+        "{failed}"
+    );
+    let turn = agent.run(failed.session, "Again").await.unwrap();
+    assert_eq!(turn.answer(), "two");
+}
+
+#[tokio::test]
+async fn dropping_a_run_cancels_its_turn_and_the_next_one_follows() {
+    let started = Arc::new(tokio::sync::Notify::new());
+    let endless: Arc<dyn Tool> = {
+        let started = started.clone();
+        let schema = json!({"type": "object", "properties": {}});
+        let tool = DynamicTool::new("endless", "never ends", schema, move |cx, _| {
+            let started = started.clone();
+            async move {
+                started.notify_one();
+                cx.cancel().cancelled().await;
+                Ok(json!("stopped"))
+            }
+        });
+        Arc::new(tool.unwrap())
+    };
+    let bench = Bench::new();
+    let steps = json!([{"tool_calls": [{"id": "a", "tool": "endless", "params": {}}]}, {"text": "next"}]);
+    let agent = bench.agent_with(steps, vec![endless]).await;
+    let session = agent.session("c").await.unwrap();
+    {
+        let run = agent.run_in(&session, "Go");
+        tokio::select! {
+            _ = run => panic!("it never ends"),
+            () = started.notified() => {}
+        }
+    }
+    let turn = agent.run(session, "Again").await.unwrap();
+    assert_eq!(turn.answer(), "next");
+    assert!(texts(turn.session(), "react.completion")[0].contains("cancelled"));
+}
+
+#[tokio::test]
+async fn a_turn_says_what_it_came_to() {
+    let bench = Bench::new();
+    let write = |content: &str| {
+        json!({"usage": {"input_tokens": 10, "output_tokens": 5}, "tool_calls": [{"tool": "react.write", "params": {
+            "path": "a.md", "channel": "canvas", "content": content, "kind": "file"}}]})
+    };
+    let steps = json!([write("# A\n"), write("# A, longer\n"),
+                       {"text": "Done", "usage": {"input_tokens": 20, "output_tokens": 1}}]);
+    let agent = bench.agent(steps).await;
+    let turn = agent.run(agent.session("c").await.unwrap(), "Go").await.unwrap();
+    assert_eq!(
+        (turn.answer(), turn.end(), turn.reason()),
+        ("Done", TurnEnd::Complete, None)
+    );
+    assert_eq!((turn.usage().input_tokens, turn.usage().output_tokens), (40, 11));
+    let [file] = turn.files() else {
+        panic!("{:?}", turn.files())
+    };
+    assert_eq!(file.path.as_str(), format!("fi:{}.files/a.md", turn.id()));
+    assert_eq!(file.size_bytes, Some("# A, longer\n".len() as u64));
+    assert!(file.digest.is_some());
+}
+
+#[tokio::test]
+async fn a_subscriber_gets_every_block_and_is_told_what_it_missed() {
+    let bench = Bench::new();
+    let long = "word ".repeat(4_000);
+    let agent = bench
+        .builder(json!({"chunk_ms": 0, "steps": [{"text": long}, {"text": "two"}]}))
+        .build()
+        .await
+        .unwrap();
+    let session = agent.session("c").await.unwrap();
+    let mut watching = agent.subscribe(session.id(), None).await.unwrap();
+    let session = agent.run(session, "One").await.unwrap().into_session();
+    let session = agent.run(session, "Two").await.unwrap().into_session();
+    let tail = session.timeline(|timeline| timeline.tail()).unwrap();
+    let (mut seen, mut ends) = (Vec::new(), 0);
+    while seen.last() != Some(&tail) {
+        match watching.next().await.unwrap() {
+            Update::Block(block) => seen.push(block.seq),
+            Update::TurnEnded { .. } => ends += 1,
+            Update::Delta(delta) => assert_eq!((&delta.conversation, delta.step), (session.id(), 1)),
+            _ => {}
+        }
+    }
+    assert!(ends <= 2);
+    let all: Vec<_> = session.timeline(|timeline| timeline.blocks().iter().map(|block| block.seq).collect());
+    assert_eq!(seen, all);
+}
+
+#[tokio::test]
+async fn what_another_process_wrote_is_folded_in_instead_of_conflicting_for_ever() {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_unix_millis(1_770_000_000_000)));
+    let log = Arc::new(MemoryLog::with_clock(clock.clone()));
+    let home = tempfile::tempdir().unwrap();
+    let process = async || {
+        let builder = Agent::builder()
+            .model(Echo::default())
+            .tool(add_one())
+            .log(log.clone());
+        let artifacts = ArtifactStore::open(home.path().join("artifacts")).unwrap();
+        let builder = builder
+            .artifacts(artifacts)
+            .workspaces(home.path().join("workspace"));
+        builder.build().await.unwrap()
+    };
+    let (first, second) = (process().await, process().await);
+    let session = first
+        .run(first.session("c").await.unwrap(), "<<a>>")
+        .await
+        .unwrap()
+        .into_session();
+    let held = second.session("c").await;
+    assert!(matches!(held, Err(RunError::Log(LogError::Held { .. }))));
+    clock.advance(Duration::from_secs(120));
+    let other = second
+        .run(second.session("c").await.unwrap(), "<<b>>")
+        .await
+        .unwrap();
+    // While the other process still holds it, the first one is told so and keeps its session.
+    let failed = first.run(session, "<<c>>").await.unwrap_err();
+    assert_eq!(
+        failed.error.class(),
+        annals_runtime::ErrorClass::Retry,
+        "{failed}"
+    );
+    other.into_session().close().await.unwrap();
+    let turn = first.run(failed.session, "<<c>>").await.unwrap();
+    assert_eq!(turn.answer(), "c");
+    assert_eq!(texts(turn.session(), "user.prompt"), ["<<a>>", "<<b>>", "<<c>>"]);
+}
+
+#[tokio::test]
+async fn merging_takes_two_conversations_of_one_scope_and_records_both() {
+    let home = tempfile::tempdir().unwrap();
+    let agent = echo(&home).await;
+    let other = Agent::builder()
+        .model(Echo::default())
+        .tool(add_one())
+        .runtime(agent.runtime().clone())
+        .scope(Scope::parse("other/project/ann").unwrap())
+        .build()
+        .await
+        .unwrap();
+    for (agent, name) in [(&agent, "a"), (&agent, "b"), (&other, "secret")] {
+        let session = agent.session(name).await.unwrap();
+        agent.run(session, format!("<<{name}>>")).await.unwrap();
+    }
+    let id = |name: &str| ConversationId::parse(name).unwrap();
+    for (one, two) in [("a", "secret"), ("secret", "a")] {
+        let refused = agent.merge(&id(one), &id(two)).await;
+        assert!(
+            matches!(refused, Err(RunError::Log(LogError::NotFound { .. }))),
+            "{refused:?}"
+        );
+    }
+    let merged = agent.merge(&id("a"), &id("b")).await.unwrap();
+    let info = agent.log().get(&agent.key(&merged)).await.unwrap();
+    let parents: Vec<&str> = info.lineage.iter().map(|from| from.parent.as_str()).collect();
+    assert_eq!(parents, ["a", "b"]);
+    assert!(
+        info.lineage
+            .iter()
+            .all(|from| from.operator == Operator::Merge && from.at.is_some())
+    );
+    let session = agent.open(&merged).await.unwrap();
+    assert_eq!(texts(&session, "assistant.completion"), ["a", "b"]);
+    assert_eq!(agent.run(session, "<<on>>").await.unwrap().answer(), "on");
+}
