@@ -231,8 +231,15 @@ mod tests {
         let ended = shell("sleep 1000 & echo $!; wait", Duration::from_millis(300));
         assert_eq!(ended.end, End::OverTime);
         let child = &ended.output[0];
-        let state = std::fs::read_to_string(format!("/proc/{child}/stat"));
-        let is_running = state.is_ok_and(|state| !state.contains(") Z ") && state.contains("(sleep)"));
-        assert!(!is_running, "`sleep` still runs as {child}");
+        let is_running = || {
+            let state = std::fs::read_to_string(format!("/proc/{child}/stat"));
+            state.is_ok_and(|state| !state.contains(") Z ") && state.contains("(sleep)"))
+        };
+        // A killed process is gone only when the kernel gets to it.
+        let killed = Instant::now();
+        while is_running() && killed.elapsed() < Duration::from_secs(30) {
+            thread::yield_now();
+        }
+        assert!(!is_running(), "`sleep` still runs as {child}");
     }
 }

@@ -6,6 +6,7 @@ mod cli {
     mod bad_input;
     mod chat;
     mod demo;
+    mod docs;
     mod doctor;
     mod hostile_text;
     mod memory;

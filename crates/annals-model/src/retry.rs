@@ -1,4 +1,4 @@
-//! Trying again: a decorator around any model.
+//! Retries with exponential backoff and jitter: a decorator around any model.
 //!
 //! Waits grow twofold up to a cap, with full jitter so that a thousand sessions do not come back together; what the
 //! provider asks for in `Retry-After` is the least that is waited. It stops after some attempts or some time. An

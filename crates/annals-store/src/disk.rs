@@ -1,4 +1,4 @@
-//! The few steps on files and folders that durability is made of.
+//! The few steps on files and folders that durability is made of: write, fsync, rename, fsync of the folder.
 //!
 //! With the feature `failpoints` every step can be recorded, so that a test can lose what was not synced.
 

@@ -10,7 +10,7 @@ mod stage;
 use std::collections::{BTreeMap, HashMap};
 
 use annals_store::Recall as _;
-use annals_store::recall::rank::By;
+use annals_store::recall::rank::SearchMode;
 use annals_store::recall::{Query, Within};
 use stage::{Stage, answer, prompt};
 
@@ -93,7 +93,11 @@ async fn both_together_find_more_than_either() {
     let queries = queries();
     assert!(ids.len() >= 200 && queries.len() >= 60);
     let mut totals = Vec::new();
-    for (name, by) in [("words", By::Words), ("meaning", By::Meaning), ("both", By::Both)] {
+    for (name, by) in [
+        ("words", SearchMode::Lexical),
+        ("meaning", SearchMode::Semantic),
+        ("both", SearchMode::Hybrid),
+    ] {
         let mut classes: BTreeMap<&str, Figures> = BTreeMap::new();
         let mut total = Figures::default();
         for asked in &queries {
@@ -107,7 +111,7 @@ async fn both_together_find_more_than_either() {
             let found: Vec<&str> = found.hits.iter().map(|hit| ids[hit.text.as_str()]).collect();
             let rank = |id: &&str| found.iter().position(|found| found == id).map(|at| at + 1);
             let ranks: Vec<Option<usize>> = asked.expected.iter().map(rank).collect();
-            if by == By::Both && ranks.iter().flatten().min() != Some(&1) {
+            if by == SearchMode::Hybrid && ranks.iter().flatten().min() != Some(&1) {
                 println!(
                     "  not first: {:?} {:?} found {found:?}",
                     asked.text, asked.expected

@@ -143,7 +143,7 @@ impl ToolTable {
     }
 }
 
-/// Edits between two short names (Levenshtein).
+/// Edit distance between two short names (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(2 * 64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! The tail: what the model should know right now. It comes after everything else and is never cached, because it
+//! The uncached tail: what the model should know right now. It comes after everything else and is never cached, because it
 //! changes with every request; a clock anywhere earlier would cost the whole prefix.
 
 use std::fmt::Write as _;

@@ -15,7 +15,7 @@ use annals_core::time::Timestamp;
 use async_trait::async_trait;
 
 use crate::log::LogError;
-use rank::By;
+use rank::SearchMode;
 
 /// Whose words a passage has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,7 +74,7 @@ pub struct Query {
     /// In this conversation, nothing from this block on: what is being said now is no memory.
     pub before: Option<(ConversationId, Seq)>,
     /// How to look.
-    pub by: By,
+    pub by: SearchMode,
     /// When it is asked: newer hits are a little better.
     pub now: Timestamp,
 }
@@ -90,7 +90,7 @@ impl Query {
             limit: annals_core::limits::MEMSEARCH_DEFAULT_HITS,
             since: None,
             before: None,
-            by: By::default(),
+            by: SearchMode::default(),
             now,
         }
     }

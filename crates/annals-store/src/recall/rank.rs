@@ -1,43 +1,44 @@
-//! How hits are ranked: by words, by meaning, and by both together.
+//! Ranking of hits: lexical (BM25), semantic (cosine), and both joined by reciprocal rank fusion.
 //!
-//! Words are weighed by how rare they are where is looked (BM25 with every term counted once: passages are short). Both
-//! lists are joined by reciprocal ranks, because their scores cannot be compared; a little is added for what is new.
-//! No score depends on anything outside the scope that is searched.
+//! BM25 counts every term once, since passages are short, and takes its inverse document frequencies from the searched
+//! scope alone: no score depends on anything outside it. The lists are fused by rank because their scores cannot be
+//! compared; a recency bonus comes on top.
 
 use annals_core::time::Timestamp;
 
-/// How to look.
+/// Which lists a search ranks by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
-    /// By words and by meaning.
+pub enum SearchMode {
+    /// Lexical and semantic lists, fused.
     #[default]
-    Both,
-    /// By words only.
-    Words,
-    /// By meaning only.
-    Meaning,
+    Hybrid,
+    /// BM25 over terms.
+    Lexical,
+    /// Cosine of embeddings.
+    Semantic,
 }
 
-/// A rank counts as one over this and itself: the larger, the less the first places stand out.
-const RANK_OFFSET: f32 = 8.0;
-/// What the first place by words weighs beside the first place by meaning, if all that was asked is in it.
-const WORDS_WEIGHT: f32 = 1.5;
-/// The part of that which a passage with only some of the words keeps.
-const WORDS_FLOOR: f32 = 0.1;
-/// A passage so close counts in full by meaning.
+/// Constant k of reciprocal rank fusion; larger flattens the top ranks.
+const RRF_K: f32 = 8.0;
+/// Weight of the lexical list beside the semantic one, for a passage with every term of the query.
+const LEXICAL_WEIGHT: f32 = 1.5;
+/// Share of that weight which a passage with hardly any of the query's terms keeps.
+const LEXICAL_FLOOR: f32 = 0.1;
+/// From this cosine on, the semantic list counts in full.
 const CLEARLY_CLOSE_COSINE: f32 = 0.6;
-/// The part of that which a passage far away keeps.
-const MEANING_FLOOR: f32 = 0.3;
-/// A passage that is found by meaning alone must be so close.
+/// Share of that weight which a distant passage keeps.
+const SEMANTIC_FLOOR: f32 = 0.3;
+/// Minimum cosine of a passage that only the semantic list has.
 pub(crate) const CLOSE_ENOUGH_COSINE: f32 = 0.2;
-/// What is added for a passage of this moment, as a part of its score.
+/// Bonus of a passage of this moment, as a share of its score.
 const RECENCY_WEIGHT: f32 = 0.05;
-/// After so many days half of that is left.
+/// Half-life of that bonus.
 const RECENCY_HALF_LIFE_DAYS: f32 = 30.0;
 
-/// BM25: how soon a longer passage counts less.
-const LENGTH_WEIGHT: f32 = 0.4;
-const SATURATION: f32 = 1.2;
+/// Parameter b of BM25, the length normalisation.
+const BM25_B: f32 = 0.4;
+/// Parameter k1 of BM25, the saturation of term frequency.
+const BM25_K1: f32 = 1.2;
 const AVERAGE_BYTES: f32 = 300.0;
 
 /// A passage that may be shown.
@@ -46,28 +47,31 @@ pub(crate) struct Candidate {
     /// Its number in the index.
     pub(crate) doc: i64,
     pub(crate) ts: Timestamp,
-    /// Its worth by words.
+    /// BM25, if the lexical list has it.
     pub(crate) words: Option<f32>,
-    /// Which part of the query's weight its words have, from 0 to 1.
+    /// Share of the query's weight that its terms have, from 0 to 1.
     pub(crate) coverage: f32,
-    /// Its worth by meaning.
     pub(crate) cosine: Option<f32>,
 }
 
-/// How much a term says that `found` of `all` passages have.
-pub(crate) fn rarity(found: usize, all: usize) -> f32 {
-    let (found, all) = (found as f32, all.max(found) as f32);
-    (1.0 + (all - found + 0.5) / (found + 0.5)).ln()
+/// IDF in the form that BM25 uses, which is never negative.
+pub(crate) fn inverse_document_frequency(matching_docs: usize, total_docs: usize) -> f32 {
+    let (matching, total) = (matching_docs as f32, total_docs.max(matching_docs) as f32);
+    (1.0 + (total - matching + 0.5) / (matching + 0.5)).ln()
 }
 
-/// What one occurrence of a term counts in a passage of this length.
-pub(crate) fn term_weight(rarity: f32, length_bytes: usize) -> f32 {
-    let length = 1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length_bytes as f32 / AVERAGE_BYTES;
-    rarity * (SATURATION + 1.0) / (1.0 + SATURATION * length)
+/// BM25 of one occurrence of a term in a passage of this length.
+pub(crate) fn term_weight(inverse_document_frequency: f32, length_bytes: usize) -> f32 {
+    let length = 1.0 - BM25_B + BM25_B * length_bytes as f32 / AVERAGE_BYTES;
+    inverse_document_frequency * (BM25_K1 + 1.0) / (1.0 + BM25_K1 * length)
 }
 
 /// The best first, each with its score from 0 to 1.
-pub(crate) fn ranked(mut candidates: Vec<Candidate>, by: By, now: Timestamp) -> Vec<(Candidate, f32)> {
+pub(crate) fn ranked(
+    mut candidates: Vec<Candidate>,
+    by: SearchMode,
+    now: Timestamp,
+) -> Vec<(Candidate, f32)> {
     let mut scores = vec![0.0_f32; candidates.len()];
     // The number breaks ties, so that the same question always gets the same answer.
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.doc));
@@ -79,23 +83,23 @@ pub(crate) fn ranked(mut candidates: Vec<Candidate>, by: By, now: Timestamp) -> 
             worth(*b).total_cmp(&worth(*a))
         });
         for (rank, at) in order.into_iter().enumerate() {
-            scores[at] += weight(&candidates[at]) / (RANK_OFFSET + 1.0 + rank as f32);
+            scores[at] += weight(&candidates[at]) / (RRF_K + 1.0 + rank as f32);
         }
     };
-    if by != By::Meaning {
+    if by != SearchMode::Semantic {
         add(&|c| c.words, &|c| {
-            WORDS_WEIGHT * from_floor(WORDS_FLOOR, c.coverage)
+            LEXICAL_WEIGHT * from_floor(LEXICAL_FLOOR, c.coverage)
         });
     }
-    if by != By::Words {
+    if by != SearchMode::Lexical {
         let clear = |c: &Candidate| c.cosine.unwrap_or(0.0) / CLEARLY_CLOSE_COSINE;
-        add(&|c| c.cosine, &|c| from_floor(MEANING_FLOOR, clear(c)));
+        add(&|c| c.cosine, &|c| from_floor(SEMANTIC_FLOOR, clear(c)));
     }
     let best = match by {
-        By::Both => WORDS_WEIGHT + 1.0,
-        By::Words => WORDS_WEIGHT,
-        By::Meaning => 1.0,
-    } / (RANK_OFFSET + 1.0);
+        SearchMode::Hybrid => LEXICAL_WEIGHT + 1.0,
+        SearchMode::Lexical => LEXICAL_WEIGHT,
+        SearchMode::Semantic => 1.0,
+    } / (RRF_K + 1.0);
     let mut ranked: Vec<(Candidate, f32)> = candidates
         .into_iter()
         .zip(scores)
@@ -134,7 +138,7 @@ mod tests {
         }
     }
 
-    fn order(candidates: &[Candidate], by: By) -> Vec<i64> {
+    fn order(candidates: &[Candidate], by: SearchMode) -> Vec<i64> {
         let ranked = ranked(candidates.to_vec(), by, Timestamp::from_unix_micros(0));
         ranked.iter().map(|(candidate, _)| candidate.doc).collect()
     }
@@ -146,9 +150,9 @@ mod tests {
             candidate(2, Some(8.0), Some(0.8)),
             candidate(3, None, Some(0.9)),
         ];
-        assert_eq!(order(&all, By::Both)[0], 2);
-        assert_eq!(order(&all, By::Words), [1, 2]);
-        assert_eq!(order(&all, By::Meaning), [3, 2]);
+        assert_eq!(order(&all, SearchMode::Hybrid)[0], 2);
+        assert_eq!(order(&all, SearchMode::Lexical), [1, 2]);
+        assert_eq!(order(&all, SearchMode::Semantic), [3, 2]);
     }
 
     #[test]
@@ -160,7 +164,7 @@ mod tests {
             ..old
         };
         old.words = Some(5.0);
-        let ranked = ranked(vec![old, new], By::Both, new.ts);
+        let ranked = ranked(vec![old, new], SearchMode::Hybrid, new.ts);
         assert_eq!(ranked[0].0.doc, 2);
         assert!(
             ranked.iter().all(|(_, score)| (0.0..=1.0).contains(score)),
@@ -170,7 +174,10 @@ mod tests {
 
     #[test]
     fn a_rare_word_says_more_and_a_longer_passage_less() {
-        assert!(rarity(1, 1_000) > rarity(500, 1_000) && rarity(1_000, 1_000) > 0.0);
+        assert!(
+            inverse_document_frequency(1, 1_000) > inverse_document_frequency(500, 1_000)
+                && inverse_document_frequency(1_000, 1_000) > 0.0
+        );
         assert!(term_weight(1.0, 100) > term_weight(1.0, 600));
     }
 }

@@ -1,6 +1,6 @@
 //! The terms of a text: what is looked up in the index, the same for a passage and for a query.
 //!
-//! A term is a word in small letters, without accents and without its English ending; the words inside `camelCase` and
+//! A term is a word in lower case, without accents and after English stemming; the words inside `camelCase` and
 //! the pairs of neighbours in writing without spaces (Chinese, Japanese) are terms too. Terms hold letters and digits
 //! only, so that none needs to be quoted.
 
@@ -158,7 +158,7 @@ fn inner(run: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A word without its English ending: plurals, `-ed`, `-ing`, a last `e`. Crude, and the same on both sides.
+/// Light English stemming: plurals, `-ed`, `-ing`, a last `e`. Crude, and the same for passages and queries.
 fn stem(word: &str) -> &str {
     const SHORTEST: usize = 4;
     if word.len() < SHORTEST || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {

@@ -1,4 +1,4 @@
-//! What the web tools may reach: public addresses over HTTP, and nothing of the machine or its network.
+//! Protection against SSRF: the web tools reach public addresses over HTTP, and nothing of the machine or its network.
 //!
 //! A URL is checked three times. Its form, before anything is asked: scheme, credentials, port, addresses written
 //! as the host in any notation. Its name's answers, inside the connector: the addresses that were judged are the

@@ -29,7 +29,7 @@ pub(crate) async fn run(args: SearchArgs, setup: &Setup) -> Result<Ended, Failur
         limit: usize::from(args.top_k).min(MEMSEARCH_MAX_HITS),
         since: None,
         before: None,
-        by: annals::store::recall::rank::By::Both,
+        by: annals::store::recall::rank::SearchMode::Hybrid,
         now: agent.world().now(),
     };
     let found = setup.recall.search(query.days(args.days)).await?;

@@ -59,7 +59,7 @@ pub(super) fn look_up(
             _ => common.push(known(docs, all)),
         }
     }
-    let missing = rank::rarity(0, all);
+    let missing = rank::inverse_document_frequency(0, all);
     let mut whole_weight: f32 = found.iter().map(|lookup| lookup.weight).sum();
     whole_weight += unknown.len() as f32 * missing;
     for term in unknown.iter().take(MISSPELT_MAX_TERMS) {
@@ -86,7 +86,7 @@ pub(super) fn look_up(
 
 fn known(docs: Vec<i64>, all: usize) -> Lookup {
     Lookup {
-        weight: rank::rarity(docs.len(), all),
+        weight: rank::inverse_document_frequency(docs.len(), all),
         docs,
     }
 }
@@ -136,7 +136,7 @@ fn meant(tx: &Connection, term: &str, ranges: &[Range<i64>], all: usize) -> rusq
     docs.sort_unstable();
     docs.dedup();
     Ok((!docs.is_empty()).then(|| Lookup {
-        weight: MEANT_WEIGHT * rank::rarity(docs.len(), all),
+        weight: MEANT_WEIGHT * rank::inverse_document_frequency(docs.len(), all),
         docs,
     }))
 }

@@ -25,11 +25,11 @@ use rusqlite::Connection;
 pub(super) use self::index::{Indexer, LAG_MAX_PASSAGES};
 use self::matrix::Matrices;
 pub(super) use self::removal::Removal;
-use self::search::{Behind, Looked, Patience};
+use self::search::{Behind, CatchUp, Looked};
 use super::reader::Readers;
 use super::writer::Writer;
 use crate::log::LogError;
-use crate::recall::rank::By;
+use crate::recall::rank::SearchMode;
 use crate::recall::{Found, Query, Recall, Shortfall};
 
 /// Finds what was said in the conversations of a [`SqliteLog`](super::SqliteLog). Cheap to clone.
@@ -74,7 +74,7 @@ impl SqliteRecall {
 
     /// The query's vector, or why there is none.
     async fn vector_of(&self, query: &Query) -> Result<Option<Vector>, Shortfall> {
-        if query.by == By::Words {
+        if query.by == SearchMode::Lexical {
             return Ok(None);
         }
         if let Some(vector) = self.embedder.at_once(&query.text) {
@@ -93,13 +93,13 @@ impl SqliteRecall {
         &self,
         query: &Query,
         vector: Option<&Vector>,
-        patience: Patience,
+        catch_up: CatchUp,
     ) -> Result<Looked, LogError> {
         let (query, vector) = (query.clone(), vector.cloned());
         let (matrices, identity) = (Arc::clone(&self.matrices), self.embedder.identity().to_owned());
         self.readers
             .read(move |words, tx| {
-                search::look(words, tx, &matrices, &identity, &query, vector.as_ref(), patience)
+                search::look(words, tx, &matrices, &identity, &query, vector.as_ref(), catch_up)
             })
             .await
     }
@@ -125,13 +125,13 @@ impl Recall for SqliteRecall {
             Ok(vector) => (vector, None),
             Err(shortfall) => (None, Some(shortfall)),
         };
-        let mut patience = Patience::Waits;
+        let mut catch_up = CatchUp::Wait;
         let mut found = loop {
-            match self.look(&query, vector.as_ref(), patience).await? {
+            match self.look(&query, vector.as_ref(), catch_up).await? {
                 Looked::Found(found) => break found,
                 Looked::Behind(behind) => self.wait_for(behind).await?,
             }
-            patience = Patience::Over;
+            catch_up = CatchUp::DontWait;
         };
         if matches!(found.shortfall, Some(Shortfall::Pending { .. })) {
             self.fill_in_background();

@@ -14,7 +14,7 @@ use super::lexical::{self, Lookups};
 use super::matrix::{Matrices, Row};
 use super::source::{self, Source};
 use super::{State, last_block};
-use crate::recall::rank::{self, By, Candidate};
+use crate::recall::rank::{self, Candidate, SearchMode};
 use crate::recall::{Found, Hit, Query, Shortfall, Target, Within};
 use crate::sqlite::conversations;
 use crate::sqlite::fault::Fault;
@@ -53,11 +53,11 @@ impl Behind {
 
 /// Whether an answer may wait for the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum CatchUp {
     /// What is missing is said instead of an answer.
-    Waits,
+    Wait,
     /// It was waited for. What has come since the question was asked need not be in the answer.
-    Over,
+    DontWait,
 }
 
 /// A conversation, or the part of one that another shares.
@@ -76,7 +76,7 @@ pub(super) fn look(
     identity: &str,
     query: &Query,
     vector: Option<&Vector>,
-    patience: Patience,
+    catch_up: CatchUp,
 ) -> Result<Looked, Fault> {
     let state = State::read(tx)?;
     let places = match &query.within {
@@ -85,14 +85,14 @@ pub(super) fn look(
     };
     let behind = behind(tx, &state, &places)?;
     let too_many = behind.as_ref().and_then(Behind::too_many);
-    if let (Some(behind), Patience::Waits, None) = (behind, patience, too_many) {
+    if let (Some(behind), CatchUp::Wait, None) = (behind, catch_up, too_many) {
         return Ok(Looked::Behind(behind));
     }
     let mut strands: Vec<Strand> = places.into_iter().filter_map(Place::strand).collect();
     strands.sort_by_key(|strand| strand.source.first);
     let mut shortfall = None;
     let is_ours = state.embedder.as_deref() == Some(identity);
-    if !is_ours && query.by != By::Words {
+    if !is_ours && query.by != SearchMode::Lexical {
         shortfall = Some(Shortfall::OtherEmbedder {
             found: state.embedder.unwrap_or_default(),
             configured: identity.to_owned(),
@@ -295,8 +295,8 @@ fn candidates(
     // A fork may share blocks of another scope and have none of its own.
     let scope = source::scope_numbers(tx, &query.scope.to_string())?.unwrap_or(0..0);
     let words = match query.by {
-        By::Meaning => Worth::default(),
-        By::Both | By::Words => {
+        SearchMode::Semantic => Worth::default(),
+        SearchMode::Hybrid | SearchMode::Lexical => {
             let ranges = ranges(query, &scope, strands);
             Worth::of(&lexical::look_up(tx, &query.text, &ranges, &scope, all)?)
         }
