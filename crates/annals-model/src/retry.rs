@@ -119,6 +119,7 @@ impl std::fmt::Debug for Jitter {
 }
 
 /// Makes attempts of something that is no stream, by this policy, until one succeeds or no further one is worth it.
+#[cfg(any(feature = "openai", feature = "ollama"))]
 pub(crate) async fn attempts<T, F: Future<Output = Result<T, ModelError>>>(
     policy: &RetryPolicy,
     jitter: &Jitter,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "anthropic")]
 use crate::anthropic::{self, AnthropicModel};
+#[cfg(feature = "http")]
 use crate::catalog;
 use crate::model::{Model, Window};
 #[cfg(any(feature = "openai", feature = "ollama"))]

@@ -3,7 +3,7 @@
 use annals_core::ids::{ConversationId, RequestId, TurnId};
 use annals_core::timeline::FoldError;
 use annals_store::LogError;
-use annals_tools::ToolNameConflict;
+use annals_tools::ToolTableError;
 
 use crate::attach::AttachmentError;
 
@@ -27,9 +27,9 @@ pub enum BuildError {
         /// What to build with.
         feature: &'static str,
     },
-    /// Two tools have one name.
+    /// The tools cannot be offered.
     #[error(transparent)]
-    Tools(#[from] ToolNameConflict),
+    Tools(#[from] ToolTableError),
     /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),

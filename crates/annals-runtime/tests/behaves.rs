@@ -9,7 +9,7 @@ use std::time::Duration;
 use annals_core::ids::TurnId;
 use annals_core::turn::TurnEnd;
 use annals_runtime::TurnRequest;
-use annals_tools::{DynamicTool, Tool, ToolFailure};
+use annals_tools::{DynamicTool, Tool, ToolResult};
 use common::{Bench, Heard, shape, texts, turn, types};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 fn tool<F, Fut>(name: &str, body: F) -> Arc<dyn Tool>
 where
     F: Fn(Value) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Value, ToolFailure>> + Send + 'static,
+    Fut: Future<Output = ToolResult> + Send + 'static,
 {
     let schema = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
     Arc::new(DynamicTool::new(name, "a tool of a test", schema, move |_, args| body(args)).unwrap())

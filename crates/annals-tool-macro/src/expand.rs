@@ -1,14 +1,16 @@
 //! The generated code.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
-use syn::{Attribute, Expr, ExprLit, FnArg, ItemFn, Lit, Meta, Type};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned as _;
+use syn::{Attribute, Expr, ExprLit, Item, ItemFn, Lit, Meta, ReturnType, Type};
 
 use crate::attributes::{Options, is_tool_name};
+use crate::signature::{Parameter, Signature};
 
-/// A unit struct with the function's name, which implements `Tool` by calling the function.
+/// A struct with the function's name and its states, which implements `Tool` by calling the function.
 pub(crate) fn tool(options: Options, mut function: ItemFn) -> syn::Result<TokenStream> {
-    let arguments = arguments(&function)?;
+    let signature = Signature::of(&function)?;
     let tool = function.sig.ident.clone();
     let visibility = function.vis.clone();
     let docs: Vec<Attribute> = function
@@ -18,22 +20,10 @@ pub(crate) fn tool(options: Options, mut function: ItemFn) -> syn::Result<TokenS
         .cloned()
         .collect();
     let private = private_path(&options);
-    let spec = spec(&options, &tool, &docs, arguments.as_ref(), &private)?;
+    let spec = spec(&options, &tool, &docs, signature.arguments(), &private)?;
     let body = format_ident!("__{}_body", tool);
-    let call = match &arguments {
-        Some(arguments) => quote! {
-            let result = match #private::typed::<#arguments>(args) {
-                ::core::result::Result::Ok(args) => #body(cx, args).await,
-                ::core::result::Result::Err(failure) => ::core::result::Result::Err(failure),
-            };
-        },
-        None => quote! { let result = #body(cx).await; },
-    };
-    let args = if arguments.is_some() {
-        quote!(args)
-    } else {
-        quote!(_args)
-    };
+    let run = run(&signature, &body, &function.sig.output, &private);
+    let check = signature.arguments().map(|arguments| check(arguments, &private));
     function.sig.ident = body;
     function.vis = syn::Visibility::Inherited;
 
@@ -43,11 +33,18 @@ pub(crate) fn tool(options: Options, mut function: ItemFn) -> syn::Result<TokenS
     } else {
         quote!(#(#docs)*)
     };
+    let states = signature.states();
+    let declaration = if states.is_empty() {
+        quote!(#[derive(Clone, Copy, Debug, Default)] #visibility struct #tool;)
+    } else {
+        quote!(#[derive(Clone, Debug)] #visibility struct #tool(#(#visibility #states),*);)
+    };
     Ok(quote! {
         #documentation
         #[allow(non_camel_case_types)]
-        #[derive(Clone, Copy, Debug, Default)]
-        #visibility struct #tool;
+        #declaration
+
+        #check
 
         #[#private::async_trait]
         impl #private::Tool for #tool {
@@ -56,10 +53,7 @@ pub(crate) fn tool(options: Options, mut function: ItemFn) -> syn::Result<TokenS
                 &SPEC
             }
 
-            async fn run(&self, cx: &#private::ToolCx, #args: #private::Value) -> #private::Outcome {
-                #call
-                #private::answer(cx, self.spec(), result).await
-            }
+            #run
         }
 
         #[doc(hidden)]
@@ -67,26 +61,76 @@ pub(crate) fn tool(options: Options, mut function: ItemFn) -> syn::Result<TokenS
     })
 }
 
-/// The type of the second parameter; the first is the context.
-fn arguments(function: &ItemFn) -> syn::Result<Option<Type>> {
-    let signature = &function.sig;
-    let wanted = "a tool is `async fn name(cx: &ToolCx, args: Args) -> ToolResult`";
-    if signature.asyncness.is_none() || !signature.generics.params.is_empty() {
-        return Err(syn::Error::new_spanned(signature, wanted));
-    }
-    let mut types = Vec::new();
-    for input in &signature.inputs {
-        match input {
-            FnArg::Typed(input) => types.push((*input.ty).clone()),
-            FnArg::Receiver(receiver) => return Err(syn::Error::new_spanned(receiver, wanted)),
+/// The method that reads the arguments, calls the function and makes an outcome of what it returns.
+fn run(signature: &Signature, body: &Ident, returns: &ReturnType, private: &TokenStream) -> TokenStream {
+    let mut states = 0_usize..;
+    let given = signature.parameters.iter().map(|parameter| match parameter {
+        Parameter::Context => quote!(cx),
+        Parameter::State(_) => {
+            let at = syn::Index::from(states.next().unwrap_or_default());
+            quote!(self.#at.clone())
+        }
+        Parameter::Arguments(_) => quote!(args),
+    });
+    // The error of a return type that is no outcome shows at that type.
+    let into_output = quote_spanned!(returns.span()=> #private::IntoOutcome::into_output);
+    let call = quote!(#into_output(#body(#(#given),*).await));
+    let (args, output) = match signature.arguments() {
+        None => (quote!(_args), call),
+        Some(arguments) => (
+            quote!(args),
+            quote! {
+                match #private::typed::<#arguments>(args) {
+                    ::core::result::Result::Ok(args) => #call,
+                    ::core::result::Result::Err(failure) => #private::IntoOutcome::into_output(
+                        ::core::result::Result::<#private::Value, #private::ToolFailure>::Err(failure),
+                    ),
+                }
+            },
+        ),
+    };
+    quote! {
+        async fn run(&self, cx: &#private::ToolCx, #args: #private::Value) -> #private::Outcome {
+            let output = #output;
+            output.outcome(cx, self.spec()).await
         }
     }
-    let context_by_reference = matches!(types.first(), Some(Type::Reference(_)));
-    match (context_by_reference, types.len()) {
-        (true, 1) => Ok(None),
-        (true, 2) => Ok(types.pop()),
-        _ => Err(syn::Error::new_spanned(&signature.inputs, wanted)),
+}
+
+/// Refuses argument types that no model could fill in.
+fn check(arguments: &Type, private: &TokenStream) -> TokenStream {
+    quote_spanned! {arguments.span()=>
+        const _: () = {
+            #[allow(unused_imports)]
+            use #private::MayBeObject as _;
+            ::core::assert!(
+                #private::Probe::<#arguments>::MAY_BE_OBJECT,
+                "the arguments of a tool are a struct with named fields, because models send an object"
+            );
+        };
     }
+}
+
+/// A type with the derives that arguments need, naming no crate but ours.
+pub(crate) fn arguments(options: &Options, item: &Item) -> syn::Result<TokenStream> {
+    if !matches!(item, Item::Struct(_) | Item::Enum(_)) {
+        return Err(syn::Error::new_spanned(
+            item,
+            "`#[arguments]` stands before a struct, or before an enum in one of its fields",
+        ));
+    }
+    let private = private_path(options);
+    let path = |krate: &str| {
+        let krate = format_ident!("{krate}");
+        quote!(#private::#krate).to_string().replace(' ', "")
+    };
+    let (serde, schemars) = (path("serde"), path("schemars"));
+    Ok(quote! {
+        #[derive(#private::serde::Deserialize, #private::schemars::JsonSchema)]
+        #[serde(crate = #serde)]
+        #[schemars(crate = #schemars)]
+        #item
+    })
 }
 
 /// Where generated code finds the types: the façade, unless `crate = …` says otherwise.
@@ -138,8 +182,7 @@ fn spec(
             #replayable
             #resource
             #timeout
-            .build()
-            .unwrap_or_else(|error| ::core::panic!("the schema of tool `{}`: {}", #name, error))
+            .declared()
     })
 }
 

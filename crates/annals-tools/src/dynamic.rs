@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::cx::ToolCx;
 use crate::failure::ToolResult;
-use crate::serialise::answer;
+use crate::output::{IntoOutcome, ToolOutput};
 use crate::spec::{SpecError, ToolSpec};
 use crate::tool::Tool;
 
-type Body = dyn Fn(ToolCx, Value) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> + Send + Sync;
+type Body = dyn Fn(ToolCx, Value) -> Pin<Box<dyn Future<Output = ToolOutput> + Send>> + Send + Sync;
 
 /// A tool that is a closure.
 pub struct DynamicTool {
@@ -24,10 +24,11 @@ pub struct DynamicTool {
 impl DynamicTool {
     /// A tool with this name, description and JSON Schema of an object. The closure gets a context of its own,
     /// because it may outlive the borrow.
-    pub fn new<F, Fut>(name: &str, description: &str, schema: Value, body: F) -> Result<Self, SpecError>
+    pub fn new<F, Fut, T>(name: &str, description: &str, schema: Value, body: F) -> Result<Self, SpecError>
     where
         F: Fn(ToolCx, Value) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ToolResult> + Send + 'static,
+        Fut: Future<Output = ToolResult<T>> + Send + 'static,
+        T: IntoOutcome,
     {
         let spec = ToolSpec::builder(name)
             .description(description)
@@ -37,14 +38,18 @@ impl DynamicTool {
     }
 
     /// A tool with a declaration made elsewhere.
-    pub fn with_spec<F, Fut>(spec: ToolSpec, body: F) -> Self
+    pub fn with_spec<F, Fut, T>(spec: ToolSpec, body: F) -> Self
     where
         F: Fn(ToolCx, Value) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ToolResult> + Send + 'static,
+        Fut: Future<Output = ToolResult<T>> + Send + 'static,
+        T: IntoOutcome,
     {
         DynamicTool {
             spec,
-            body: Box::new(move |cx, args| Box::pin(body(cx, args))),
+            body: Box::new(move |cx, args| {
+                let answer = body(cx, args);
+                Box::pin(async move { answer.await.into_output() })
+            }),
         }
     }
 }
@@ -56,7 +61,7 @@ impl Tool for DynamicTool {
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {
-        let result = (self.body)(cx.clone(), args).await;
-        answer(cx, &self.spec, result).await
+        let output = (self.body)(cx.clone(), args).await;
+        output.outcome(cx, &self.spec).await
     }
 }

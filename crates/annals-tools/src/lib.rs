@@ -10,10 +10,14 @@
 //!    [`patch`] is the diff engine of `react.patch`.
 
 pub mod access;
+#[doc(hidden)]
+pub mod arguments;
 pub mod cx;
 mod failure;
 mod name;
+mod output;
 pub mod spec;
+mod state;
 pub mod tool;
 
 mod dynamic;
@@ -40,13 +44,16 @@ pub mod system;
 pub mod web;
 
 pub use access::{Access, CallOrder, CallPlace, Resource, Uses};
-pub use annals_tool_macro::tool;
+pub use annals_core::turn::outcome::{Notice, Outcome};
+pub use annals_tool_macro::{arguments, tool};
 pub use cx::{ConversationCx, SharedTimeline, ToolCx};
 pub use dynamic::DynamicTool;
-pub use failure::{ToolFailure, ToolResult};
+pub use failure::{IntoFailure, ToolError, ToolFailure, ToolResult};
 pub use name::{ToolName, ToolNameError};
+pub use output::{IntoOutcome, Json, ToolOutput};
 pub use spec::{BodyParam, Effect, Family, Listing, Produces, SpecError, ToolSpec, ToolSpecBuilder};
-pub use table::{ToolNameConflict, ToolTable, ToolTableBuilder};
+pub use state::State;
+pub use table::{ToolTable, ToolTableBuilder, ToolTableError};
 pub use tool::Tool;
 
 /// What the `#[tool]` macro's output names. Not for people.
@@ -54,10 +61,12 @@ pub use tool::Tool;
 pub mod __private {
     pub use annals_core::turn::outcome::Outcome;
     pub use async_trait::async_trait;
+    pub use schemars;
+    pub use serde;
     pub use serde_json::Value;
 
-    pub use crate::serialise::answer;
-    pub use crate::{Effect, Tool, ToolCx, ToolFailure, ToolSpec, Uses};
+    pub use crate::arguments::{MayBeObject, Probe};
+    pub use crate::{Effect, IntoOutcome, State, Tool, ToolCx, ToolFailure, ToolSpec, Uses};
 
     /// The arguments as the tool's own type. The schema was checked before, so this fails only where a type is
     /// stricter than its schema says.

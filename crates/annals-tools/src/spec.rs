@@ -80,14 +80,16 @@ pub enum Listing {
 }
 
 /// Why a declaration cannot become a tool.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpecError {
     /// The name is not one.
     #[error(transparent)]
     Name(#[from] ToolNameError),
     /// Providers take only objects.
     #[error(
-        "the parameters of `{tool}` are not a JSON Schema of an object: give `{{\"type\": \"object\", …}}`"
+        "the parameters of `{tool}` are not a JSON Schema of an object: give a struct with named fields, or \
+         `{{\"type\": \"object\", …}}`"
     )]
     NotAnObject {
         /// The tool.
@@ -116,6 +118,7 @@ pub struct ToolSpec {
     timeout: Option<Duration>,
     uses: Option<Declared>,
     validator: jsonschema::Validator,
+    defect: Option<SpecError>,
 }
 
 /// What calls use, as far as the tool declares it.
@@ -194,6 +197,11 @@ impl ToolSpec {
             Some(uses) => Some(Access::of_call(&uses.reads, &uses.writes, turn, args)),
             None => (self.effect == Effect::None).then_some(Access::NOTHING),
         }
+    }
+
+    /// What is wrong with the declaration; a table refuses a tool that has one.
+    pub fn defect(&self) -> Option<&SpecError> {
+        self.defect.as_ref()
     }
 
     /// The compiled schema.
@@ -344,6 +352,22 @@ impl ToolSpecBuilder {
         self
     }
 
+    /// The declaration, whatever is wrong with it: a tool that comes from a function cannot fail when it is named, so
+    /// its [defect](ToolSpec::defect) is found when the agent is built.
+    #[doc(hidden)]
+    pub fn declared(self) -> ToolSpec {
+        let without_parameters = ToolSpecBuilder {
+            parameters: json!({"type": "object"}),
+            ..self.clone()
+        };
+        self.build().unwrap_or_else(|defect| ToolSpec {
+            defect: Some(defect),
+            ..without_parameters
+                .build()
+                .expect("the macro has checked the name")
+        })
+    }
+
     /// Checks the declaration and compiles its schema.
     pub fn build(self) -> Result<ToolSpec, SpecError> {
         let name = ToolName::parse(&self.name)?;
@@ -370,6 +394,7 @@ impl ToolSpecBuilder {
             timeout: self.timeout,
             uses: self.uses,
             validator,
+            defect: None,
         })
     }
 }

@@ -10,17 +10,24 @@ use std::sync::Arc;
 use annals_core::view::ToolSchema;
 
 use crate::name::ToolName;
-use crate::spec::{Listing, ToolSpec};
+use crate::spec::{Listing, SpecError, ToolSpec};
 use crate::tool::Tool;
 
-/// Two tools want the same name.
+/// Why tools cannot be offered together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("two tools are called `{name}` (`{wire}` on the wire): rename one of them")]
-pub struct ToolNameConflict {
-    /// The name that came second.
-    pub name: String,
-    /// The name both have on the wire.
-    pub wire: String,
+#[non_exhaustive]
+pub enum ToolTableError {
+    /// Two tools want the same name.
+    #[error("two tools are called `{name}` (`{wire}` on the wire): rename one of them")]
+    NameConflict {
+        /// The name that came second.
+        name: String,
+        /// The name both have on the wire.
+        wire: String,
+    },
+    /// What a tool declares is wrong.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
 }
 
 /// Tools by name. Cheap to clone.
@@ -59,15 +66,18 @@ impl ToolTableBuilder {
         self
     }
 
-    /// The table, unless two tools want the same name or the same wire name.
-    pub fn build(self) -> Result<ToolTable, ToolNameConflict> {
+    /// The table, unless two tools want the same name or the same wire name, or one has a wrong declaration.
+    pub fn build(self) -> Result<ToolTable, ToolTableError> {
         let mut tools = BTreeMap::new();
         let mut by_wire = BTreeMap::new();
         for tool in self.tools {
+            if let Some(defect) = tool.spec().defect() {
+                return Err(defect.clone().into());
+            }
             let name = tool.spec().name().clone();
             let wire = name.wire();
             if by_wire.insert(wire.clone(), name.clone()).is_some() {
-                return Err(ToolNameConflict {
+                return Err(ToolTableError::NameConflict {
                     name: name.to_string(),
                     wire,
                 });

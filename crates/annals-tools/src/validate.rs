@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::ToolFailure;
 use crate::serialise;
-use crate::spec::ToolSpec;
+use crate::spec::{Family, ToolSpec};
 
 /// Arguments nest at most so deep. Far above any honest call, far below what exhausts a stack.
 const DEPTH_MAX: usize = 64;
@@ -160,8 +160,12 @@ fn drop_unknown(spec: &ToolSpec, args: &mut Map<String, Value>) -> Option<Notice
     Some(Notice::new("protocol_violation.tool_signature_validation", message).with("dropped", dropped))
 }
 
-/// Known parameters must come in the order of the schema, because some are streamed while they arrive.
+/// Parameters of built-in tools must come in the order of the schema, because some are streamed while they arrive. A
+/// program's own tools promise no order, so there is nothing to tell the model.
 fn order_notice(spec: &ToolSpec, args: &Map<String, Value>) -> Option<Notice> {
+    if spec.family() == Family::Plain {
+        return None;
+    }
     let known = spec.properties()?;
     let places: Vec<usize> = args
         .keys()
@@ -245,7 +249,12 @@ mod tests {
     use super::*;
 
     fn spec() -> ToolSpec {
+        of_family(Family::Builtin)
+    }
+
+    fn of_family(family: Family) -> ToolSpec {
         ToolSpec::builder("notes.add")
+            .family(family)
             .parameters(json!({
                 "type": "object",
                 "properties": {
@@ -364,6 +373,12 @@ mod tests {
                 .notices
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn a_programs_own_tools_take_their_parameters_in_any_order() {
+        let checked = check(&of_family(Family::Plain), r#"{"mode": "new", "path": "a"}"#).unwrap();
+        assert_eq!(checked.notices, vec![]);
     }
 
     #[test]

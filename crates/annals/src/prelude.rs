@@ -1,7 +1,7 @@
 //! The names that a program needs: `use annals::prelude::*;`.
 //!
 //! `Deserialize` and `JsonSchema` bring their derives, which name their own crates: a program that derives them
-//! depends on `serde` and `schemars` too.
+//! depends on `serde` and `schemars` too. [`arguments`] derives both without that.
 
 pub use annals_core::block::{Block, BlockKind, NewBlock};
 pub use annals_core::ids::{ConversationId, Scope, TurnId};
@@ -15,7 +15,10 @@ pub use annals_runtime::{
     Agent, AgentBuilder, Attachment, Delta, DeltaChannel, HookCx, Hooks, Listen, RunError, RunFailed,
     Runtime, Session, Turn, TurnFile, TurnRequest, Update, Verdict, World,
 };
-pub use annals_tools::{DynamicTool, Tool, ToolCx, ToolFailure, ToolResult, ToolSpec, tool};
+pub use annals_tools::{
+    DynamicTool, IntoOutcome, Json, Notice, Outcome, State, Tool, ToolCx, ToolFailure, ToolOutput,
+    ToolResult, ToolSpec, arguments, tool,
+};
 pub use async_trait::async_trait;
 pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};

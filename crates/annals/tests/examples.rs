@@ -14,6 +14,7 @@ fn example(name: &str) -> PathBuf {
 fn every_example_says_what_it_should() {
     for (name, text) in [
         ("custom_tool", "41 + 1 is 42."),
+        ("stateful_tool", "{\"balance_cents\":-3500} (Complete)"),
         (
             "own_stage",
             "stage.suggested_followups: [\"What is left to do?\"]",

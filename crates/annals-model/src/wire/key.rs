@@ -12,11 +12,13 @@ impl ApiKey {
         ApiKey(key.trim().to_owned())
     }
 
+    #[cfg(feature = "http")]
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
     /// The text without the key, and without words that begin like it: providers echo keys, some half masked.
+    #[cfg(feature = "http")]
     pub(crate) fn redact(&self, text: &str) -> String {
         const TELLING_BYTES: usize = 6;
         if self.0.is_empty() {

@@ -14,12 +14,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cx::ToolCx;
-use crate::failure::{ToolFailure, ToolResult};
+use crate::failure::ToolFailure;
 use crate::spec::{Family, ToolSpec};
 use envelope::Envelope;
 
-/// What a tool function's return becomes.
-pub async fn answer(cx: &ToolCx, spec: &ToolSpec, result: ToolResult) -> Outcome {
+/// What a value that a tool returns becomes, or its failure; an envelope is opened.
+pub async fn answer(cx: &ToolCx, spec: &ToolSpec, result: Result<Value, ToolFailure>) -> Outcome {
     match result {
         Ok(value) => unwrapped(cx, spec, value).await,
         Err(failure) => said_no(spec, &failure, failed(&failure)),
@@ -38,6 +38,11 @@ pub async fn answer_op(cx: &ToolCx, spec: &ToolSpec, result: Result<OpResult, Fa
             said_no(spec, &failure, failed(&failure))
         }
     }
+}
+
+/// What the failure of a sandbox operation is to the model.
+pub(crate) fn sandbox_failure(failure: &Failure) -> ToolFailure {
+    operation::failure(failure)
 }
 
 /// A failed call: `{"ok":false,"error_kind":…,"message":…,"detail":…}`, in this order.
@@ -103,6 +108,28 @@ pub async fn payload(cx: &ToolCx, value: &Value) -> Payload {
     match value {
         Value::Bool(ok) => Payload::json(&json!({"ok": ok})),
         value => capped(cx, Payload::json(value), value, limits::VALUE_MAX_CHARS).await,
+    }
+}
+
+/// A text as it is, within the cap; the whole is kept, and its lines are the lines to go on with.
+pub(crate) async fn text(cx: &ToolCx, text: &str) -> Payload {
+    let Some((end, _)) = text.char_indices().nth(limits::VALUE_MAX_CHARS) else {
+        return Payload::markdown(text);
+    };
+    let Some(blob) = keep(cx, text.to_owned()).await else {
+        return Payload::markdown(text);
+    };
+    let more = text[end..].chars().count();
+    let next = text[..end].matches('\n').count() + 1;
+    let path = cx.result_path();
+    let shown = format!(
+        "{}\n...[truncated: {more} more characters; go on with react.read({path}#L{next}-{})]",
+        &text[..end],
+        next + 399
+    );
+    Payload {
+        whole: Some(blob),
+        ..Payload::markdown(shown)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_tools::{DynamicTool, Family, Tool, ToolFailure, ToolSpec, execute};
+use annals_tools::{DynamicTool, Family, Tool, ToolFailure, ToolResult, ToolSpec, execute};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, codes, error_code, json as answer};
@@ -50,7 +50,7 @@ async fn a_tool_that_never_returns_ends_at_its_limit() {
 async fn a_tool_that_listens_says_itself_what_it_had_done() {
     let polite = DynamicTool::with_spec(spec("polite").build().unwrap(), |cx, _| async move {
         cx.cancel().cancelled().await;
-        Err(ToolFailure::new("half_done", "wrote 3 of 5 rows"))
+        Err::<Value, _>(ToolFailure::new("half_done", "wrote 3 of 5 rows").into())
     });
     let mut stage = Stage::with(|_, _| {}, vec![Arc::new(polite)]);
     let outcome = stage.call("polite", json!({})).await;
@@ -109,7 +109,10 @@ async fn exec_tools_say_everything_in_their_report() {
         .family(Family::Exec)
         .build()
         .unwrap();
-    let crash = DynamicTool::with_spec(spec, |_, _| async { panic!("no") });
+    fn crashing() -> ToolResult {
+        panic!("no")
+    }
+    let crash = DynamicTool::with_spec(spec, |_, _| async { crashing() });
     let mut stage = Stage::with(|_, _| {}, vec![Arc::new(crash)]);
     let outcome = stage.call("exec_tools.crash", json!({})).await;
     assert!(outcome.notices.is_empty() && outcome.error.is_some());

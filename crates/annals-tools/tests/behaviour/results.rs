@@ -1,20 +1,23 @@
 use std::sync::Arc;
 
 use annals_core::turn::outcome::Output;
-use annals_tools::{DynamicTool, Family, Tool, ToolFailure, ToolResult, ToolSpec};
+use annals_tools::{DynamicTool, Family, IntoFailure as _, Tool, ToolFailure, ToolResult, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, codes, error_code, json as answer};
 
-fn returning(name: &str, family: Family, result: ToolResult) -> Arc<dyn Tool> {
+fn returning(name: &str, family: Family, result: Result<Value, ToolFailure>) -> Arc<dyn Tool> {
     let spec = ToolSpec::builder(name).family(family).build().unwrap();
     Arc::new(DynamicTool::with_spec(spec, move |_, _| {
         let result = result.clone();
-        async move { result }
+        async move { Ok(result?) }
     }))
 }
 
-async fn outcome_of(family: Family, result: ToolResult) -> annals_core::turn::outcome::Outcome {
+async fn outcome_of(
+    family: Family,
+    result: Result<Value, ToolFailure>,
+) -> annals_core::turn::outcome::Outcome {
     let mut stage = Stage::with(|_, _| {}, vec![returning("it", family, result)]);
     stage.call("it", json!({})).await
 }
@@ -77,7 +80,7 @@ async fn any_error_can_be_returned_with_a_question_mark() {
         let number: i64 = "many".parse()?;
         Ok(json!(number))
     }
-    let outcome = outcome_of(Family::Plain, body()).await;
+    let outcome = outcome_of(Family::Plain, body().map_err(|error| error.into_failure())).await;
     assert_eq!(error_code(&outcome), Some("tool_error"));
     assert!(
         answer(&outcome)["message"]
