@@ -59,6 +59,15 @@ impl Entry {
         size(&self.stat)
     }
 
+    /// What it takes on disk; of a file with several names each has its part.
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the fields' types differ between architectures"
+    )]
+    pub fn disk_bytes(&self) -> u64 {
+        self.stat.st_blocks as u64 * 512 / (self.stat.st_nlink as u64).max(1)
+    }
+
     /// Its last change, in microseconds since 1970.
     pub fn modified_micros(&self) -> i64 {
         let micros = self.stat.st_mtime.saturating_mul(1_000_000);

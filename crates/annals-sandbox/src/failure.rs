@@ -42,6 +42,8 @@ pub enum FailureKind {
     OutputTooLarge,
     /// The caller cancelled it; all it started has been ended.
     Cancelled,
+    /// It used more of the machine than the sandbox may, and was ended with all it started.
+    ResourceLimit,
 }
 
 impl FailureKind {
@@ -56,6 +58,7 @@ impl FailureKind {
             Self::SandboxClosed => "sandbox_closed",
             Self::OutputTooLarge => "output_too_large",
             Self::Cancelled => "cancelled",
+            Self::ResourceLimit => "resource_limit",
         }
     }
 }

@@ -35,6 +35,10 @@ pub mod interpreters;
     not(feature = "local"),
     allow(dead_code, reason = "no role needs a helper process")
 )]
+#[allow(
+    clippy::needless_doctest_main,
+    reason = "where in `main` it stands is what the example shows"
+)]
 pub mod launcher;
 #[cfg(feature = "local")]
 pub mod local;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Limits {
     /// How long an operation may take when it does not say.
     pub timeout: Duration,
-    /// Memory: of the whole sandbox where cgroups exist, of each process elsewhere.
+    /// Memory of the whole sandbox: by cgroup, or counted while it runs.
     pub memory_bytes: u64,
     /// Processor time of one process.
     pub cpu_seconds: u64,
@@ -22,6 +22,10 @@ pub struct Limits {
     pub open_files: u64,
     /// Size of the private `/tmp`, and of `/dev/shm`.
     pub scratch_bytes: u64,
+    /// Bytes on disk of the whole workspace.
+    pub workspace_bytes: u64,
+    /// Files and folders of the whole workspace.
+    pub workspace_files: u64,
     /// How much of each output stream is kept: half from the start, half from the end.
     pub output_kept_bytes: usize,
     /// How much a command may write to both streams before it is ended.
@@ -43,9 +47,11 @@ impl Default for Limits {
             file_bytes: 1024 * MIB,
             open_files: 1024,
             scratch_bytes: 512 * MIB,
+            workspace_bytes: 4096 * MIB,
+            workspace_files: 200_000,
             output_kept_bytes: MIB as usize,
             output_total_bytes: 4096 * MIB,
-            read_bytes: 64 * MIB,
+            read_bytes: 16 * MIB,
             list_entries: 10_000,
         }
     }

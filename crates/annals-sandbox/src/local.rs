@@ -21,7 +21,7 @@ use crate::interpreters;
 use crate::language::Language;
 use crate::own_directories;
 use crate::owners::Claim;
-use crate::process::cgroup::{self, Group};
+use crate::process::cgroup::{self, Group, Hierarchy};
 use crate::process::client::{self, KeeperHandle};
 use crate::process::wire::OpenRequest;
 use crate::sandbox::{Backend, Capabilities, LocalTree, OpenError, Opening, Sandbox};
@@ -155,6 +155,7 @@ fn prepare(opening: Opening, isolated: Isolated) -> Result<Prepared, OpenError> 
         has_context: context.is_some(),
         prefixes,
         layers,
+        cgroup_bounds_memory: group.is_some() && cgroup::hierarchy().is_ok_and(Hierarchy::bounds_memory),
         limits: (isolated.limited == Limited::Yes).then(|| spec.limits.clone()),
         cgroups: group
             .as_ref()

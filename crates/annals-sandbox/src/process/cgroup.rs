@@ -30,6 +30,14 @@ pub(crate) enum Hierarchy {
 }
 
 impl Hierarchy {
+    /// Whether a group made here bounds memory.
+    pub(crate) fn bounds_memory(&self) -> bool {
+        match self {
+            Self::V2 { .. } => true,
+            Self::V1 { memory, .. } => memory.is_some(),
+        }
+    }
+
     /// 1 or 2.
     pub(crate) fn version(&self) -> u8 {
         match self {
@@ -60,7 +68,7 @@ fn find() -> Result<Hierarchy, String> {
     if memory.is_some() || pids.is_some() {
         return Ok(Hierarchy::V1 { memory, pids });
     }
-    Err("no cgroup can be created by this user; limits hold for each process instead of the whole".to_owned())
+    Err("no cgroup can be created by this user; memory of the whole is counted instead".to_owned())
 }
 
 fn find_v2(mounts: &str, own: &str) -> Option<PathBuf> {

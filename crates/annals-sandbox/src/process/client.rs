@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{self, OpenRequest, Opened, Refusal, Report, RunRequest, Step, ToLauncher};
+use super::wire::{self, Exceeded, OpenRequest, Opened, Refusal, Report, RunRequest, Step, ToLauncher};
 use crate::capture::Capture;
 use crate::facts::LayerFact;
 use crate::failure::{Failure, FailureKind};
@@ -299,6 +299,7 @@ struct Outcome {
     stderr: Capture,
     failed: Option<(Step, i32)>,
     status: Option<i32>,
+    exceeded: Option<Exceeded>,
 }
 
 impl Outcome {
@@ -309,6 +310,7 @@ impl Outcome {
             stderr: capture(),
             failed: None,
             status: None,
+            exceeded: None,
         }
     }
 
@@ -336,6 +338,7 @@ impl Outcome {
             match report {
                 Report::Failed { step, errno } => self.failed = Some((step, errno)),
                 Report::Ended { status } => self.status = Some(status),
+                Report::Exceeded(bound) => self.exceeded = Some(bound),
             }
         }
     }
@@ -349,6 +352,10 @@ impl Outcome {
             stderr: self.stderr.finish(),
             elapsed_ms: started.elapsed().as_millis() as u64,
         };
+        if let Some(bound) = self.exceeded {
+            let message = beyond(bound, running.limits);
+            return Err(Failure::new(FailureKind::ResourceLimit, message).partial(killed(result)));
+        }
         match (ended, self.failed, status) {
             (Ended::ByItself, Some((step, errno)), _) => Err(explain(step, errno, &running.request)),
             (Ended::ByItself, None, Some(status)) => {
@@ -375,6 +382,23 @@ impl Outcome {
                 Err(Failure::new(FailureKind::OutputTooLarge, message).partial(killed(result)))
             }
         }
+    }
+}
+
+fn beyond(bound: Exceeded, limits: &Limits) -> String {
+    match bound {
+        Exceeded::Memory => format!(
+            "the processes of the sandbox used more than {} bytes of memory together and were ended",
+            limits.memory_bytes
+        ),
+        Exceeded::WorkspaceBytes => format!(
+            "the workspace has more than {} bytes, and the command was ended: remove files",
+            limits.workspace_bytes
+        ),
+        Exceeded::WorkspaceFiles => format!(
+            "the workspace has more than {} files, and the command was ended: remove some",
+            limits.workspace_files
+        ),
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::keeper::Keeper;
-use super::wire::{Report, RunRequest, Step};
+use super::wire::{OpenRequest, Report, RunRequest, Step};
 use super::{identity, rootfs, syscalls, tree};
 use crate::limits::Limits;
 use crate::spec::Layer;
@@ -44,7 +44,7 @@ pub(super) fn report_failure(control: &OwnedFd, step: Step, error: &io::Error) {
     send(control, Report::Failed { step, errno });
 }
 
-fn send(control: &OwnedFd, report: Report) {
+pub(super) fn send(control: &OwnedFd, report: Report) {
     let _ = rustix::net::send(control, &report.to_bytes(), rustix::net::SendFlags::NOSIGNAL);
 }
 
@@ -119,7 +119,7 @@ fn prepare(keeper: &mut Keeper, run: &RunRequest, stdio: &[OwnedFd; 3]) -> Resul
         .and_then(|()| rustix::stdio::dup2_stderr(stderr))
         .map_err(|errno| (Step::Fork, errno.into()))?;
     if let Some(limits) = &keeper.request.limits {
-        limit(limits, &keeper.request.layers).map_err(failed(Step::Limits))?;
+        limit(limits, &keeper.request, keeper.is_full()).map_err(failed(Step::Limits))?;
     }
     if keeper.drops_late {
         syscalls::become_user(identity::NOBODY, identity::NOBODY).map_err(failed(Step::Identity))?;
@@ -138,19 +138,20 @@ fn prepare(keeper: &mut Keeper, run: &RunRequest, stdio: &[OwnedFd; 3]) -> Resul
     Ok(())
 }
 
-fn limit(limits: &Limits, layers: &std::collections::BTreeSet<Layer>) -> io::Result<()> {
+fn limit(limits: &Limits, request: &OpenRequest, is_full: bool) -> io::Result<()> {
     syscalls::set_limit(libc::RLIMIT_CORE, 0)?;
     syscalls::set_limit(libc::RLIMIT_CPU, limits.cpu_seconds)?;
-    syscalls::set_limit(libc::RLIMIT_FSIZE, limits.file_bytes)?;
+    // In a workspace that is full already files can be removed, not written.
+    syscalls::set_limit(libc::RLIMIT_FSIZE, if is_full { 0 } else { limits.file_bytes })?;
     syscalls::set_limit(libc::RLIMIT_NOFILE, limits.open_files)?;
     syscalls::set_limit(libc::RLIMIT_DATA, limits.memory_bytes)?;
     syscalls::set_limit(libc::RLIMIT_MEMLOCK, 64 << 10)?;
     syscalls::set_limit(libc::RLIMIT_MSGQUEUE, 0)?;
-    if layers.contains(&Layer::User) {
+    if request.has(Layer::User) {
         // Counted per user and namespace; without an own namespace it would count the host's processes.
         syscalls::set_limit(libc::RLIMIT_NPROC, limits.processes)?;
     }
-    if !layers.contains(&Layer::Cgroup) {
+    if !request.cgroup_bounds_memory {
         // Shared memory is in no other per-process bound. Interpreters reserve far more addresses than they use.
         syscalls::set_limit(libc::RLIMIT_AS, limits.memory_bytes.saturating_mul(2))?;
     }

@@ -8,13 +8,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::accounting::Accounts;
 use super::context::{self, ContextSocket};
 use super::fence::Fence;
 use super::identity::{self, HostProc};
 use super::sysfilter::SysFilter;
-use super::wire::{self, OpenRequest, Opened, Refusal, RunRequest, Source, Step};
+use super::wire::{self, OpenRequest, Opened, Refusal, Report, RunRequest, Source, Step};
 use super::{init, rootfs, syscalls, tree};
 use crate::spec::Layer;
 
@@ -29,8 +30,18 @@ pub(super) struct Keeper {
     /// Until Annals has it.
     context: Option<ContextSocket>,
     sources: u64,
-    /// Running inits and the private source file of each.
-    running: Vec<(libc::pid_t, Option<PathBuf>)>,
+    /// None for a sandbox without limits.
+    accounts: Option<Accounts>,
+    running: Vec<RunningInit>,
+}
+
+/// The init of a command that has not ended.
+struct RunningInit {
+    pid: libc::pid_t,
+    /// Its private source file.
+    source: Option<PathBuf>,
+    /// Init's own end of its control socket.
+    control: OwnedFd,
 }
 
 /// Never returns: this process is the keeper until it ends.
@@ -147,8 +158,15 @@ impl Keeper {
             })?);
         }
         let fence = Fence::build(&mut request, &scratch)?;
-        let filter = request.has(Layer::Seccomp).then(SysFilter::build).transpose()?;
+        let filter = request
+            .has(Layer::Seccomp)
+            .then(|| SysFilter::build(request.cgroup_bounds_memory))
+            .transpose()?;
         let drops_late = identity::drops_late(&request, host_ids.0);
+        let accounts = request
+            .limits
+            .clone()
+            .map(|limits| Accounts::new(limits, !request.cgroup_bounds_memory, request.inside.clone()));
         Ok(Self {
             request,
             fence,
@@ -157,6 +175,7 @@ impl Keeper {
             scratch,
             context,
             sources: 0,
+            accounts,
             running: Vec::new(),
         })
     }
@@ -170,7 +189,7 @@ impl Keeper {
                 PollFd::new(socket, PollFlags::IN),
                 PollFd::new(&children, PollFlags::IN),
             ];
-            match poll(&mut ready, None) {
+            match poll(&mut ready, self.pause().as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -179,6 +198,7 @@ impl Keeper {
                 syscalls::drain_signal(&children);
                 self.reap();
             }
+            self.keep_accounts();
             if asked {
                 match wire::receive::<RunRequest>(socket) {
                     Ok(Some((run, fds))) => self.run(run, fds),
@@ -205,7 +225,14 @@ impl Keeper {
             .extend(source.as_ref().map(|path| path.to_string_lossy().into_owned()));
         match syscalls::fork_into(identity::command_namespaces(&self.request)) {
             Ok(syscalls::Forked::Child) => init::run(self, run, [stdin, stdout, stderr], control),
-            Ok(syscalls::Forked::Parent(pid)) => self.running.push((pid, source)),
+            Ok(syscalls::Forked::Parent(pid)) => {
+                if self.running.is_empty()
+                    && let Some(accounts) = &mut self.accounts
+                {
+                    accounts.begin();
+                }
+                self.running.push(RunningInit { pid, source, control });
+            }
             Err(error) => init::report_failure(&control, Step::Fork, &error),
         }
     }
@@ -230,13 +257,42 @@ impl Keeper {
 
     fn reap(&mut self) {
         while let Ok(Some((pid, _))) = syscalls::reap() {
-            let Some(at) = self.running.iter().position(|(running, _)| *running == pid) else {
+            let Some(at) = self.running.iter().position(|running| running.pid == pid) else {
                 continue;
             };
-            let (_, source) = self.running.swap_remove(at);
-            if let Some(directory) = source.as_deref().and_then(Path::parent) {
+            let ended = self.running.swap_remove(at);
+            if let Some(directory) = ended.source.as_deref().and_then(Path::parent) {
                 let _ = std::fs::remove_dir_all(directory);
             }
+        }
+    }
+
+    /// Whether the workspace is beyond its bounds already.
+    pub(super) fn is_full(&self) -> bool {
+        self.accounts.as_ref().is_some_and(Accounts::is_full)
+    }
+
+    /// How long to wait for something to happen before the accounts are due.
+    fn pause(&self) -> Option<Timespec> {
+        let accounts = self.accounts.as_ref().filter(|_| !self.running.is_empty())?;
+        accounts.pause().try_into().ok()
+    }
+
+    /// Ends every command when the sandbox is beyond a bound, and tells why.
+    fn keep_accounts(&mut self) {
+        let Some(accounts) = &mut self.accounts else {
+            return;
+        };
+        if self.running.is_empty() {
+            return accounts.finish();
+        }
+        let Some(bound) = accounts.check() else {
+            return;
+        };
+        for running in &self.running {
+            init::send(&running.control, Report::Exceeded(bound));
+            // Init takes this for Annals letting go, and ends everything that is left.
+            let _ = rustix::net::shutdown(&running.control, rustix::net::Shutdown::Read);
         }
     }
 

@@ -14,6 +14,7 @@
 pub(crate) mod client;
 pub(crate) mod wire;
 
+mod accounting;
 pub(crate) mod cgroup;
 mod context;
 mod fence;

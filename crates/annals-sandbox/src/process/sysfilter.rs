@@ -18,14 +18,23 @@ use crate::spec::Layer;
 pub(super) struct SysFilter(Vec<BpfProgram>);
 
 impl SysFilter {
-    pub(super) fn build() -> Result<Self, Refusal> {
+    /// Where no cgroup bounds memory, kinds of it that belong to no process are refused as well: they could not be
+    /// counted.
+    pub(super) fn build(cgroup_bounds_memory: bool) -> Result<Self, Refusal> {
         let refused = |error: seccompiler::BackendError| Refusal {
             layer: Some(Layer::Seccomp),
             reason: error.to_string(),
         };
-        let denied = program(denied_calls().map_err(refused)?, libc::EPERM).map_err(refused)?;
+        let mut denied = denied_calls().map_err(refused)?;
+        if !cgroup_bounds_memory {
+            denied.insert(libc::SYS_setsockopt, socket_buffers().map_err(refused)?);
+        }
+        let denied = program(denied, libc::EPERM).map_err(refused)?;
         // The C library asks for these first and has another way when the kernel seems not to know them.
-        let unknown = BTreeMap::from([(libc::SYS_clone3, vec![])]);
+        let mut unknown = BTreeMap::from([(libc::SYS_clone3, vec![])]);
+        if !cgroup_bounds_memory {
+            unknown.extend(UNOWNED_MEMORY.map(|call| (call, vec![])));
+        }
         let unknown = program(unknown, libc::ENOSYS).map_err(refused)?;
         Ok(Self(vec![foreign_numbers(), unknown, denied]))
     }
@@ -92,6 +101,33 @@ fn foreign_family() -> Condition {
 
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
+
+/// Memory that no process maps: files without a name, and System V objects. Libraries have another way when the
+/// kernel seems not to know them.
+const UNOWNED_MEMORY: [i64; 5] = [
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
+    libc::SYS_shmget,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+];
+
+/// Making a socket's buffers larger than what a socket is counted with.
+fn socket_buffers() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let options = [
+        libc::SO_SNDBUF,
+        libc::SO_RCVBUF,
+        libc::SO_SNDBUFFORCE,
+        libc::SO_RCVBUFFORCE,
+    ];
+    let rule = |option: libc::c_int| {
+        let equal = |argument, value: libc::c_int| {
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value as u64)
+        };
+        SeccompRule::new(vec![equal(1, libc::SOL_SOCKET)?, equal(2, option)?])
+    };
+    options.into_iter().map(rule).collect()
+}
 
 /// Typing into, or scrolling, somebody's terminal.
 fn terminal(request: u64) -> Condition {

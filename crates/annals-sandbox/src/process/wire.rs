@@ -47,7 +47,9 @@ pub(crate) struct OpenRequest {
     pub(crate) has_context: bool,
     pub(crate) prefixes: Vec<PathBuf>,
     pub(crate) layers: BTreeSet<Layer>,
-    /// Absent for a sandbox without any wall.
+    /// Whether a cgroup bounds the memory of the whole; where none does, it is counted.
+    pub(crate) cgroup_bounds_memory: bool,
+    /// Absent for a sandbox without any isolation.
     pub(crate) limits: Option<Limits>,
     /// Directories of the sandbox's cgroups, to be removed when it has ended.
     pub(crate) cgroups: Vec<PathBuf>,
@@ -121,6 +123,21 @@ pub(crate) enum Report {
     Failed { step: Step, errno: i32 },
     /// The command ended with this wait status.
     Ended { status: i32 },
+    /// The sandbox is beyond a bound, and the command is being ended for it.
+    Exceeded(Exceeded),
+}
+
+/// A bound on the sandbox as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Exceeded {
+    Memory = 1,
+    WorkspaceBytes,
+    WorkspaceFiles,
+}
+
+impl Exceeded {
+    const ALL: [Self; 3] = [Self::Memory, Self::WorkspaceBytes, Self::WorkspaceFiles];
 }
 
 /// The steps between a request and a running program.
@@ -159,6 +176,7 @@ impl Report {
         let (tag, first, second) = match self {
             Self::Failed { step, errno } => (1, step as i32, errno),
             Self::Ended { status } => (2, status, 0),
+            Self::Exceeded(bound) => (3, bound as i32, 0),
         };
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&i32::to_le_bytes(tag));
@@ -175,6 +193,10 @@ impl Report {
                 Some(Self::Failed { step, errno })
             }
             (2, status, _) => Some(Self::Ended { status }),
+            (3, bound, _) => {
+                let bound = Exceeded::ALL.into_iter().find(|known| *known as i32 == bound)?;
+                Some(Self::Exceeded(bound))
+            }
             _ => None,
         }
     }
@@ -264,6 +286,7 @@ mod tests {
     fn a_report_survives_the_trip_and_noise_is_no_report() {
         for report in [
             Report::Ended { status: 256 },
+            Report::Exceeded(Exceeded::WorkspaceFiles),
             Report::Failed {
                 step: Step::Exec,
                 errno: libc::ENOENT,

@@ -1,0 +1,251 @@
+//! Bounds on a sandbox as a whole, kept where no cgroup keeps them: as root and as an ordinary user.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals_requirements::{Requirement, met};
+use annals_sandbox::{
+    Backend, CodeRun, CommandRun, FailureKind, Isolation, Language, Layer, Local, Op, OpResult, Opening,
+    Sandbox, SandboxName, SandboxSpec, TrustedHost,
+};
+use tokio_util::sync::CancellationToken;
+
+annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
+
+/// An identity that is nobody's.
+const ORDINARY: u32 = 65533;
+
+const MIB: u64 = 1 << 20;
+
+async fn open(backend: &dyn Backend, change: impl FnOnce(&mut SandboxSpec)) -> Arc<dyn Sandbox> {
+    let mut spec = SandboxSpec::new(SandboxName::new(format!("bounds-{}", std::process::id()), 1));
+    spec.limits.timeout = Duration::from_secs(60);
+    change(&mut spec);
+    backend.open(Opening::new(spec)).await.expect("the sandbox opens")
+}
+
+/// What a program printed, or the kind and message of the failure that ended it.
+async fn run(sandbox: &Arc<dyn Sandbox>, op: Op) -> String {
+    match sandbox.dispatch(op, &CancellationToken::new()).await {
+        Ok(OpResult::Command(result)) => format!("{}{}", result.stdout, result.stderr),
+        Ok(OpResult::Code(result)) => format!("{}{}", result.stdout, result.stderr),
+        Ok(other) => panic!("{other:?}"),
+        Err(failure) => format!("{}: {}", failure.kind, failure.message),
+    }
+}
+
+async fn shell(sandbox: &Arc<dyn Sandbox>, line: &str) -> String {
+    run(sandbox, Op::CommandRun(CommandRun::shell(line))).await
+}
+
+/// Ways to hold 400 MiB that are in no single process' own bound. Each prints HELD once it does.
+const MEMORY: &[(&str, &str)] = &[
+    (
+        "a file without a name",
+        "fd = os.memfd_create('x')\nfor _ in range(400): os.write(fd, MIB)\n",
+    ),
+    (
+        "System V shared memory",
+        "libc = ctypes.CDLL(None, use_errno=True)\nlibc.shmat.restype = ctypes.c_void_p\n\
+         for _ in range(4):\n\
+         \x20   shm = libc.shmget(0, 100 << 20, 0o1600)\n\
+         \x20   if shm < 0: raise OSError(ctypes.get_errno(), 'shmget')\n\
+         \x20   at = libc.shmat(shm, None, 0); ctypes.memset(at, 1, 100 << 20); libc.shmdt(ctypes.c_void_p(at))\n",
+    ),
+    (
+        "buffers of sockets",
+        "held = []\n\
+         def fill():\n\
+         \x20   for _ in range(400):\n\
+         \x20       a, b = socket.socketpair(); held.append((a, b))\n\
+         \x20       for one in (a, b):\n\
+         \x20           one.setblocking(False)\n\
+         \x20           try:\n\
+         \x20               while True: one.send(MIB[:4096])\n\
+         \x20           except BlockingIOError: pass\n\
+         def hold():\n\
+         \x20   fill(); done(); time.sleep(60)\n\
+         children(4, hold)\n",
+    ),
+    (
+        "many processes with a little each",
+        "def hold():\n\
+         \x20   held = bytearray(os.urandom(1 << 20)) * 50; done(); time.sleep(60)\n\
+         children(8, hold)\n",
+    ),
+    (
+        "memory that processes share",
+        "held = [mmap.mmap(-1, 50 << 20) for _ in range(4)]\n\
+         for one in held: one.write(b'1' * (50 << 20))\n\
+         def hold():\n\
+         \x20   more = mmap.mmap(-1, 50 << 20); more.write(b'1' * (50 << 20)); done(); time.sleep(60)\n\
+         children(4, hold)\n",
+    ),
+];
+
+/// `children` starts some that each call `done` when they hold what they hold, and waits for that.
+const PRELUDE: &str = "import ctypes, mmap, os, socket, time\nMIB = b'1' * (1 << 20)\n\
+    told, tell = os.pipe()\n\
+    def done(): os.write(tell, b'.')\n\
+    def children(count, hold):\n\
+    \x20   for _ in range(count):\n\
+    \x20       if os.fork() == 0: hold(); os._exit(0)\n\
+    \x20   for _ in range(count): os.read(told, 1)\n";
+
+fn holding(code: &str) -> Op {
+    let program = format!("{PRELUDE}{code}\ntime.sleep(1)\nprint('HELD')\n");
+    Op::CodeRun(CodeRun::new(Language::Python, program))
+}
+
+fn without_cgroups(spec: &mut SandboxSpec) {
+    spec.isolation = Isolation::WithoutLayers(vec![Layer::Cgroup]);
+    spec.limits.memory_bytes = 128 * MIB;
+    spec.limits.scratch_bytes = 16 * MIB;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded_without_cgroups() {
+    if !met(Requirement::Python) {
+        return;
+    }
+    for (name, code) in MEMORY {
+        let sandbox = open(&Local::new(), without_cgroups).await;
+        let told = run(&sandbox, holding(code)).await;
+        assert!(!told.contains("HELD"), "{name}: {told}");
+        let is_counted =
+            told.starts_with("resource_limit: the processes of the sandbox used more than 134217728");
+        let is_refused = told.contains("OSError") || told.contains("MemoryError");
+        assert!(is_counted || is_refused, "{name}: {told}");
+        // The sandbox is not spoilt by it.
+        assert_eq!(shell(&sandbox, "echo still here").await, "still here\n", "{name}");
+        sandbox.close().await;
+    }
+}
+
+/// Nothing above fails for another reason: without limits each attempt holds what it says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_attempt_holds_memory_where_nothing_bounds_it() {
+    if !met(Requirement::Python) {
+        return;
+    }
+    for (name, code) in MEMORY {
+        let sandbox = open(&TrustedHost::new(), |_| {}).await;
+        let told = run(&sandbox, holding(code)).await;
+        assert!(told.contains("HELD"), "{name}: {told}");
+        sandbox.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_that_share_memory_are_not_charged_twice() {
+    if !met(Requirement::Python) {
+        return;
+    }
+    let sandbox = open(&Local::new(), without_cgroups).await;
+    let code = "held = bytearray(os.urandom(1 << 20)) * 40\nshared = mmap.mmap(-1, 20 << 20); shared.write(b'1' * (20 << 20))\n\
+                def hold():\n\
+                \x20   for at in range(0, 20 << 20, 4096): shared[at]\n\
+                \x20   done(); time.sleep(3)\n\
+                children(3, hold)\n";
+    let told = run(&sandbox, holding(code)).await;
+    assert_eq!(told, "HELD\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_and_files_of_the_workspace_are_bounded() {
+    let small = |spec: &mut SandboxSpec| {
+        spec.limits.workspace_bytes = 8 * MIB;
+        spec.limits.workspace_files = 300;
+    };
+    for (line, says) in [
+        (
+            "head -c 64M /dev/urandom > large; sleep 30",
+            "more than 8388608 bytes",
+        ),
+        (
+            "for n in $(seq 40); do head -c 1M /dev/urandom > f$n; sleep 0.05; done",
+            "more than 8388608 bytes",
+        ),
+        (
+            "exec 3> gone; rm gone; head -c 64M /dev/urandom >&3; sleep 30",
+            "more than 8388608 bytes",
+        ),
+        (
+            "mkdir d; head -c 64M /dev/urandom > d/f; chmod 000 d; sleep 30",
+            "more than 8388608 bytes",
+        ),
+        (
+            "for n in $(seq 1000); do : > f$n; done; sleep 30",
+            "more than 300 files",
+        ),
+        (
+            "d=.; for n in $(seq 400); do d=$d/d; mkdir $d; done; sleep 30",
+            "more than 300 files",
+        ),
+    ] {
+        let sandbox = open(&Local::new(), small).await;
+        let told = shell(&sandbox, line).await;
+        assert!(
+            told.starts_with(FailureKind::ResourceLimit.as_str()) && told.contains(says),
+            "{line}: {told}"
+        );
+        sandbox.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_workspace_can_be_cleaned_up_and_used_again() {
+    let sandbox = open(&Local::new(), |spec| spec.limits.workspace_bytes = 8 * MIB).await;
+    // Sparse files take no room.
+    assert_eq!(
+        shell(&sandbox, "truncate -s 500M sparse; echo made").await,
+        "made\n"
+    );
+    let told = shell(&sandbox, "head -c 64M /dev/urandom > large; sleep 30").await;
+    assert!(told.starts_with("resource_limit"), "{told}");
+    shell(&sandbox, "echo more > more").await;
+    assert_eq!(
+        shell(&sandbox, "wc -c < more; rm large; ls").await,
+        "0\nmore\nsparse\n"
+    );
+    for _ in 0..100 {
+        if shell(&sandbox, "echo again > again && cat again").await == "again\n" {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the workspace stayed full");
+}
+
+/// Runs the bounds once more as somebody without rights, who has no cgroup to use.
+#[test]
+fn the_same_holds_for_an_ordinary_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let tests = [
+        "memory_is_bounded_without_cgroups",
+        "programs_that_share_memory_are_not_charged_twice",
+        "bytes_and_files_of_the_workspace_are_bounded",
+        "a_full_workspace_can_be_cleaned_up_and_used_again",
+    ];
+    let output = Command::new("/proc/self/exe")
+        .arg("--exact")
+        .args(tests)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .current_dir("/")
+        .uid(ORDINARY)
+        .gid(ORDINARY)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the tests run again");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("4 passed"),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
