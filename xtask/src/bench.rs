@@ -4,15 +4,13 @@
 //! processes that say what they took (`bench/peers/protocol.py`). This puts them together, says which targets are
 //! missed, and writes the page. Progress goes to stderr, the tables to stdout.
 
-mod against;
 pub(crate) mod budgets;
 mod chart;
 mod crate_benches;
 mod machine;
-mod page;
 mod peers;
+mod report;
 mod run;
-mod table;
 mod workload;
 
 use std::path::{Path, PathBuf};
@@ -66,18 +64,18 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let (run, failed) = match &wanted.from {
         Some(file) => {
             let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{file}`"))?;
-            let run = Run::parse(&text).with_context(|| format!("`{file}` holds no run"))?;
+            let run: Run = serde_json::from_str(&text).with_context(|| format!("`{file}` holds no run"))?;
             (run, Vec::new())
         }
         None => measure(&wanted)?,
     };
-    show(&run);
+    report::show(&run);
     if let Some(file) = &wanted.json {
-        std::fs::write(file, run.to_text()).with_context(|| format!("cannot write `{file}`"))?;
+        std::fs::write(file, run.to_text()?).with_context(|| format!("cannot write `{file}`"))?;
         println!("written to {file}");
     }
     if wanted.writes_docs {
-        page::write(&run)?;
+        report::write(&run)?;
     }
     if !failed.is_empty() {
         bail!("benchmarks that did not end well: {}", failed.join(", "));
@@ -99,14 +97,13 @@ fn measure(wanted: &Wanted) -> anyhow::Result<(Run, Vec<String>)> {
         true => Some(Peers::install(&target()?)?),
         false => None,
     };
-    let mut machine = machine::facts();
     let (figures, failed) = match is_named && benches.is_empty() {
         true => (Vec::new(), Vec::new()),
         false => crate_benches::measure(&benches, &scratch.folder.join("benches"), wanted.is_quick)?,
     };
     let mut run = Run {
         is_quick: wanted.is_quick,
-        machine: Vec::new(),
+        machine: machine::facts(),
         figures,
         measured: Vec::new(),
     };
@@ -117,17 +114,18 @@ fn measure(wanted: &Wanted) -> anyhow::Result<(Run, Vec<String>)> {
             is_quick: wanted.is_quick,
         };
         run.measured = workload::measure_all(&systems, &scratch.folder.join("workloads"), effort)?;
-        run.figures.extend(against::figures(&run));
-        machine.extend(peers.versions);
+        run.figures.extend(report::against(&run));
+        let versions = peers.versions.into_iter();
+        run.machine
+            .extend(versions.map(|(name, version)| (name, version.into())));
     }
-    run.machine = machine;
     Ok((run, failed))
 }
 
 /// Annals itself, built as it is used.
 fn ours() -> anyhow::Result<System> {
     eprintln!("building the workloads of Annals, optimised");
-    let arguments = ["build", "--release", "-p", "annals-workload", "-p", "annals"];
+    let arguments = ["build", "--release", "-p", "annals-workload", "-p", "annals-cli"];
     let command = cargo(&[&arguments[..], &["--message-format=json-render-diagnostics"]].concat());
     let built = crate_benches::programs(command, "bin")?;
     let program = |wanted: &str| {
@@ -142,30 +140,6 @@ fn ours() -> anyhow::Result<System> {
         arguments: Vec::new(),
         start: (program("annals")?, vec!["--version".to_owned()]),
     })
-}
-
-fn show(run: &Run) {
-    let section = |title: &str, table: table::Table| {
-        if !table.is_empty() {
-            println!("\n{title}\n\n{}", table.text());
-        }
-    };
-    section("figures without a target", table::others(run));
-    section(
-        "side by side (ratio: how many times as fast Annals is)",
-        table::side_by_side(run),
-    );
-    section("besides time", table::beside_time(run));
-    section("figures and their targets", table::targets(run));
-    table::slower(run)
-        .iter()
-        .for_each(|line| println!("slower: {line}"));
-    let missed = run
-        .figures
-        .iter()
-        .filter(|figure| figure.is_met() == Some(false))
-        .count();
-    println!("{missed} targets missed");
 }
 
 /// A folder for what is written while measuring, gone when the run is over. Below the target folder, so that it is on

@@ -1,6 +1,6 @@
 //! `cargo xtask docs`: pages that are made from other things, so that they cannot say something else.
 
-mod dependencies;
+pub(crate) mod dependencies;
 mod picture;
 mod tools;
 
@@ -9,17 +9,22 @@ use anyhow::Context as _;
 use crate::flags::Flags;
 use crate::repository::root;
 
-/// Writes `docs/dependencies.md`, `docs/tools.md` and the pictures of the demo.
+/// Writes `docs/dependencies.md`, `docs/tools.md` and the pictures of the demo, or those that are named.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    Flags::new(arguments).done()?;
-    write("docs/dependencies.md", &dependencies::page()?)?;
-    dependencies::unexplained()?
-        .iter()
-        .for_each(|line| println!("no word about {line}"));
-    write("docs/tools.md", &tools::page()?)?;
-    let pictures = picture::pictures()?;
-    write("docs/demo.svg", &pictures.whole)?;
-    write("docs/demo-turn.svg", &pictures.second_turn)
+    let names = Flags::new(arguments).names()?;
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    if is_wanted("dependencies") {
+        write(dependencies::PAGE, &dependencies::page()?)?;
+    }
+    if is_wanted("tools") {
+        write("docs/tools.md", &tools::page()?)?;
+    }
+    if is_wanted("pictures") {
+        let pictures = picture::pictures()?;
+        write("docs/demo.svg", &pictures.whole)?;
+        write("docs/demo-turn.svg", &pictures.second_turn)?;
+    }
+    Ok(())
 }
 
 fn write(name: &str, text: &str) -> anyhow::Result<()> {

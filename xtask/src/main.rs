@@ -1,7 +1,7 @@
 //! Repository tasks: `cargo xtask help` lists them.
 //!
-//! Keeps what people and machines do with this repository besides building it. It must stay quick to build, so it
-//! has two small dependencies and reads the little JSON it needs itself.
+//! Keeps what people and machines do with this repository besides building it. It must stay quick to build: few and small
+//! dependencies.
 
 #![allow(
     clippy::print_stdout,
@@ -14,7 +14,6 @@ mod crash;
 mod docs;
 mod flags;
 mod fresh;
-mod json;
 mod process;
 mod repository;
 mod setup;
@@ -43,7 +42,8 @@ cargo xtask <task>
   bench --check-budgets             count instructions of the core's hot paths (valgrind) against bench/budgets.toml
   bench --accept-budgets            make the counts the new budgets
   crash [--kills N] [--seed S]      kill a writing store N times (default 1000); nothing acknowledged may be lost
-  docs                              write docs/dependencies.md and docs/tools.md
+  docs [dependencies] [tools] [pictures]
+                                    write docs/dependencies.md, docs/tools.md and the pictures of the demo
   tidy                              check what neither rustfmt nor clippy does
   setup                             only install what tests need
   fresh [--as USER] [--target DIR] [--command LINE]… [--keep]

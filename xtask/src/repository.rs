@@ -5,8 +5,6 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::json::Json;
-
 /// One crate below `crates/`.
 pub(crate) struct Crate {
     pub(crate) name: String,
@@ -74,10 +72,8 @@ pub(crate) fn target() -> anyhow::Result<PathBuf> {
     let said = cargo(&["metadata", "--format-version", "1", "--no-deps"])
         .output()
         .context("cannot start cargo")?;
-    let json = Json::parse_all(&String::from_utf8_lossy(&said.stdout))?;
-    let folder = json
-        .first()
-        .and_then(|json| json.get("target_directory")?.as_text());
+    let metadata: serde_json::Value = serde_json::from_slice(&said.stdout)?;
+    let folder = metadata["target_directory"].as_str();
     folder
         .map(PathBuf::from)
         .context("cargo does not say where it builds")

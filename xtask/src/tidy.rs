@@ -13,6 +13,7 @@ mod unread;
 
 use anyhow::bail;
 
+use crate::docs::dependencies;
 use crate::flags::Flags;
 use source::Tree;
 
@@ -39,6 +40,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     wrong.extend(questions::check(&tree));
     wrong.extend(unread::check(&tree));
     wrong.extend(shared_build::check()?);
+    wrong.extend(dependencies::check()?);
     let long = tree
         .sources()
         .filter(|file| file.text.lines().count() > LONG_FILE_LINES);

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use serde_json::Value;
 
 use super::run::Figure;
-use crate::json::Json;
 use crate::process::{self, Echo};
 use crate::repository::{cargo, crates};
 use crate::stage::seconds;
@@ -86,8 +86,13 @@ pub(crate) fn measure(
             failed.push(bench.name.clone());
         }
         let text = std::fs::read_to_string(&file).unwrap_or_default();
-        for json in Json::parse_all(&text)? {
-            figures.push(Figure::from_json(&bench.name, &json)?);
+        for line in text.lines() {
+            let figure: Figure = serde_json::from_str(line)
+                .with_context(|| format!("`{}` says a figure that is none: {line}", bench.name))?;
+            figures.push(Figure {
+                bench: bench.name.clone(),
+                ..figure
+            });
         }
     }
     Ok((figures, failed))
@@ -112,21 +117,17 @@ pub(crate) fn programs(command: Command, kind: &str) -> anyhow::Result<Vec<(Stri
     }
     let mut programs = Vec::new();
     for message in ended.output.iter().filter(|line| line.starts_with('{')) {
-        let message = Json::parse_all(message).context("cargo said something that is no JSON")?;
-        programs.extend(message.first().and_then(|message| artifact(message, kind)));
+        let message = serde_json::from_str(message).context("cargo said something that is no JSON")?;
+        programs.extend(artifact(&message, kind));
     }
     Ok(programs)
 }
 
-fn artifact(message: &Json, kind: &str) -> Option<(String, PathBuf)> {
+fn artifact(message: &Value, kind: &str) -> Option<(String, PathBuf)> {
     let target = message.get("target")?;
-    let is_kind = target
-        .get("kind")?
-        .elements()
-        .iter()
-        .any(|found| found.as_text() == Some(kind));
-    let program = message.get("executable")?.as_text()?;
-    let name = target.get("name")?.as_text()?;
+    let is_kind = target.get("kind")?.as_array()?.iter().any(|found| found == kind);
+    let program = message.get("executable")?.as_str()?;
+    let name = target.get("name")?.as_str()?;
     is_kind.then(|| (name.to_owned(), PathBuf::from(program)))
 }
 
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn programs_are_found_in_what_cargo_says() {
         let line = r#"{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"core"},"executable":"/t/core-1"}"#;
-        let json = &Json::parse_all(line).unwrap()[0];
+        let json = &serde_json::from_str(line).unwrap();
         assert_eq!(artifact(json, "bench"), Some(("core".into(), "/t/core-1".into())));
         assert_eq!(artifact(json, "bin"), None);
     }

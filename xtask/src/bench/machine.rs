@@ -2,10 +2,12 @@
 
 use std::process::Command;
 
+use serde_json::{Map, Value};
+
 use crate::repository::root;
 
 /// Date, processor, cores, memory, load, kernel, compiler and commit, as far as they can be learnt.
-pub(crate) fn facts() -> Vec<(String, String)> {
+pub(crate) fn facts() -> Map<String, Value> {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let facts = [
         ("date", said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])),
@@ -22,7 +24,7 @@ pub(crate) fn facts() -> Vec<(String, String)> {
     ];
     let known = facts
         .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
     known.collect()
 }
 

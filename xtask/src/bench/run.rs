@@ -1,107 +1,72 @@
 //! One run as data: what was measured on what, written as JSON and read back.
 
-use anyhow::{Context as _, ensure};
+use std::collections::BTreeMap;
 
-use crate::json::Json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Everything that one run measured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
+    #[serde(rename = "quick")]
     pub(crate) is_quick: bool,
     /// Processor, cores, kernel, compiler, commit, date, versions of the peers.
-    pub(crate) machine: Vec<(String, String)>,
+    pub(crate) machine: Map<String, Value>,
     pub(crate) figures: Vec<Figure>,
     pub(crate) measured: Vec<Measured>,
 }
 
 /// A figure of a benchmark, with its target.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// The benchmark it comes from.
+    /// The benchmark it comes from, which does not say so itself.
+    #[serde(default)]
     pub(crate) bench: String,
     pub(crate) name: String,
     pub(crate) value: f64,
     pub(crate) unit: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at_most: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at_least: Option<f64>,
 }
 
 impl Figure {
     /// Whether the target is met; `None` without one.
     pub(crate) fn is_met(&self) -> Option<bool> {
-        match (self.at_most, self.at_least) {
-            (None, None) => None,
-            (most, least) => Some(
-                most.is_none_or(|most| self.value <= most) && least.is_none_or(|least| self.value >= least),
-            ),
-        }
-    }
-
-    /// As it comes from a benchmark.
-    pub(crate) fn from_json(bench: &str, json: &Json) -> anyhow::Result<Figure> {
-        let text = |key: &str| {
-            let text = json.get(key).and_then(Json::as_text).map(str::to_owned);
-            text.with_context(|| format!("a figure of `{bench}` has no `{key}`: {json}"))
-        };
-        Ok(Figure {
-            bench: bench.to_owned(),
-            name: text("name")?,
-            value: number(json, "value")
-                .with_context(|| format!("a figure of `{bench}` has no `value`: {json}"))?,
-            unit: text("unit")?,
-            at_most: number(json, "at_most"),
-            at_least: number(json, "at_least"),
-        })
-    }
-
-    fn to_json(&self) -> Json {
-        let mut members = vec![
-            ("bench".to_owned(), Json::text(&self.bench)),
-            ("name".to_owned(), Json::text(&self.name)),
-            ("value".to_owned(), decimal(self.value)),
-            ("unit".to_owned(), Json::text(&self.unit)),
-        ];
-        let targets = [("at_most", self.at_most), ("at_least", self.at_least)];
-        let given = targets
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), decimal(value?))));
-        members.extend(given);
-        Json::Object(members)
+        let most = self.at_most.map(|most| self.value <= most);
+        let least = self.at_least.map(|least| self.value >= least);
+        most.into_iter().chain(least).reduce(|a, b| a && b)
     }
 }
 
 /// One workload at one size by one system.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) workload: String,
     pub(crate) n: u64,
     pub(crate) system: String,
+    #[serde(flatten)]
     pub(crate) outcome: Outcome,
 }
 
 /// What came of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
+    #[serde(rename = "samples")]
     Done(Vec<Sample>),
-    /// Not finished within so many seconds.
+    /// Not finished within this many seconds.
+    #[serde(rename = "over_seconds")]
     OverTime(u64),
-    /// The system has nothing of the sort.
-    Absent,
+    /// The system has nothing of the sort; always `true`.
+    #[serde(rename = "absent")]
+    Absent(bool),
+    #[serde(rename = "failed")]
     Failed(String),
 }
 
 /// One process's figures, as its protocol names them.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sample(pub(crate) Vec<(String, u64)>);
-
-impl Sample {
-    pub(crate) fn get(&self, key: &str) -> Option<u64> {
-        self.0
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| *value)
-    }
-}
+pub(crate) type Sample = BTreeMap<String, u64>;
 
 impl Measured {
     /// The least value of all runs.
@@ -119,91 +84,25 @@ impl Measured {
         let Outcome::Done(samples) = &self.outcome else {
             return Vec::new();
         };
-        let mut values: Vec<u64> = samples.iter().filter_map(|sample| sample.get(key)).collect();
+        let mut values: Vec<u64> = samples
+            .iter()
+            .filter_map(|sample| sample.get(key).copied())
+            .collect();
         values.sort_unstable();
         values
-    }
-
-    fn to_json(&self) -> Json {
-        let outcome = match &self.outcome {
-            Outcome::Done(samples) => ("samples", Json::List(samples.iter().map(sample_json).collect())),
-            Outcome::OverTime(seconds) => ("over_seconds", Json::Number(seconds.to_string())),
-            Outcome::Absent => ("absent", Json::Bool(true)),
-            Outcome::Failed(why) => ("failed", Json::text(why)),
-        };
-        Json::Object(vec![
-            ("workload".into(), Json::text(&self.workload)),
-            ("n".into(), Json::Number(self.n.to_string())),
-            ("system".into(), Json::text(&self.system)),
-            (outcome.0.into(), outcome.1),
-        ])
-    }
-
-    fn from_json(json: &Json) -> anyhow::Result<Measured> {
-        let text = |key: &str| json.get(key).and_then(Json::as_text).map(str::to_owned);
-        let outcome = match (json.get("samples"), number(json, "over_seconds"), text("failed")) {
-            (Some(samples), ..) => Outcome::Done(samples.elements().iter().map(sample).collect()),
-            (_, Some(seconds), _) => Outcome::OverTime(seconds as u64),
-            (.., Some(why)) => Outcome::Failed(why),
-            _ => Outcome::Absent,
-        };
-        Ok(Measured {
-            workload: text("workload").context("a measurement without `workload`")?,
-            n: number(json, "n").context("a measurement without `n`")? as u64,
-            system: text("system").context("a measurement without `system`")?,
-            outcome,
-        })
     }
 }
 
 impl Run {
     /// The run as JSON: one figure and one measurement a line, so that two runs can be compared.
-    pub(crate) fn to_text(&self) -> String {
-        let machine = self
-            .machine
-            .iter()
-            .map(|(key, value)| (key.clone(), Json::text(value)));
-        let list = |items: Vec<Json>| {
-            let lines: Vec<String> = items.iter().map(|item| format!("  {item}")).collect();
-            format!("[\n{}\n]", lines.join(",\n"))
-        };
-        format!(
+    pub(crate) fn to_text(&self) -> anyhow::Result<String> {
+        Ok(format!(
             "{{\"quick\": {},\n\"machine\": {},\n\"figures\": {},\n\"measured\": {}}}\n",
             self.is_quick,
-            Json::Object(machine.collect()),
-            list(self.figures.iter().map(Figure::to_json).collect()),
-            list(self.measured.iter().map(Measured::to_json).collect()),
-        )
-    }
-
-    pub(crate) fn parse(text: &str) -> anyhow::Result<Run> {
-        let values = Json::parse_all(text)?;
-        ensure!(values.len() == 1, "a run is one JSON object");
-        let json = &values[0];
-        let list = |key: &str| json.get(key).map(Json::elements).unwrap_or_default();
-        let bench = |figure: &Json| {
-            figure
-                .get("bench")
-                .and_then(Json::as_text)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let machine = json.get("machine").map(Json::members).unwrap_or_default();
-        Ok(Run {
-            is_quick: json.get("quick") == Some(&Json::Bool(true)),
-            machine: machine
-                .iter()
-                .filter_map(|(key, value)| Some((key.clone(), value.as_text()?.to_owned())))
-                .collect(),
-            figures: list("figures")
-                .iter()
-                .map(|figure| Figure::from_json(&bench(figure), figure))
-                .collect::<anyhow::Result<_>>()?,
-            measured: list("measured")
-                .iter()
-                .map(Measured::from_json)
-                .collect::<anyhow::Result<_>>()?,
-        })
+            serde_json::to_string(&self.machine)?,
+            line_each(&self.figures)?,
+            line_each(&self.measured)?,
+        ))
     }
 
     /// A workload at one size by one system.
@@ -223,38 +122,9 @@ impl Run {
     }
 }
 
-/// The fields of a protocol line that are numbers.
-pub(crate) fn sample(json: &Json) -> Sample {
-    let numbers = json.members().iter().filter_map(|(key, value)| match value {
-        Json::Number(digits) => Some((key.clone(), digits.parse().ok()?)),
-        _ => None,
-    });
-    Sample(numbers.collect())
-}
-
-fn sample_json(sample: &Sample) -> Json {
-    let members = sample
-        .0
-        .iter()
-        .map(|(key, value)| (key.clone(), Json::Number(value.to_string())));
-    Json::Object(members.collect())
-}
-
-fn number(json: &Json, key: &str) -> Option<f64> {
-    match json.get(key)? {
-        Json::Number(digits) => digits.parse().ok(),
-        _ => None,
-    }
-}
-
-/// Enough digits to compare, not more than were measured.
-fn decimal(value: f64) -> Json {
-    let digits = if value.fract() == 0.0 || value.abs() >= 1000.0 {
-        0
-    } else {
-        4
-    };
-    Json::Number(format!("{value:.digits$}"))
+fn line_each<T: Serialize>(items: &[T]) -> anyhow::Result<String> {
+    let lines: Result<Vec<String>, _> = items.iter().map(serde_json::to_string).collect();
+    Ok(format!("[\n  {}\n]", lines?.join(",\n  ")))
 }
 
 #[cfg(test)]
@@ -263,61 +133,23 @@ pub(crate) mod tests {
 
     /// A small run with one of everything.
     pub(crate) fn example() -> Run {
-        let done = |workload: &str, n, system: &str, samples: &[(u64, u64)]| Measured {
-            workload: workload.into(),
-            n,
-            system: system.into(),
-            outcome: Outcome::Done(
-                samples
-                    .iter()
-                    .map(|(wall, cpu)| Sample(vec![("wall_ns".into(), *wall), ("cpu_ns".into(), *cpu)]))
-                    .collect(),
-            ),
-        };
-        let other = |system: &str, outcome| Measured {
-            workload: "rounds".into(),
-            n: 100,
-            system: system.into(),
-            outcome,
-        };
-        let figure = |name: &str, value, at_most| Figure {
-            bench: "core".into(),
-            name: name.into(),
-            value,
-            unit: "µs".into(),
-            at_most,
-            at_least: None,
-        };
-        Run {
-            is_quick: false,
-            machine: vec![
-                ("cores".into(), "2".into()),
-                ("date".into(), "2026-11-16T01:00:00Z".into()),
-            ],
-            figures: vec![
-                figure("one round at 1000 blocks", 8.25, Some(50.0)),
-                figure("hide at 1000 blocks", 31.0, Some(20.0)),
-                figure("prompt", 3.0, None),
-            ],
-            measured: vec![
-                done(
-                    "rounds",
-                    10,
-                    "annals",
-                    &[(900_000, 300_000), (800_000, 310_000), (1_000_000, 320_000)],
-                ),
-                done("rounds", 10, "openrath", &[(1_600_000, 1_500_000)]),
-                done("rounds", 100, "annals", &[(8_000_000, 3_000_000)]),
-                other("openrath", Outcome::OverTime(60)),
-                other("langgraph", Outcome::Absent),
-            ],
-        }
+        let text = r#"{"quick": false, "machine": {"cores": "2", "date": "2026-11-16T01:00:00Z"}, "figures": [
+            {"bench": "core", "name": "one round at 1000 blocks", "value": 8.25, "unit": "µs", "at_most": 50},
+            {"bench": "core", "name": "hide at 1000 blocks", "value": 31, "unit": "µs", "at_most": 20},
+            {"bench": "core", "name": "prompt", "value": 3, "unit": "µs"}], "measured": [
+            {"workload": "rounds", "n": 10, "system": "annals", "samples": [{"wall_ns": 900000, "cpu_ns": 300000},
+                {"wall_ns": 800000, "cpu_ns": 310000}, {"wall_ns": 1000000, "cpu_ns": 320000}]},
+            {"workload": "rounds", "n": 10, "system": "openrath", "samples": [{"wall_ns": 1600000, "cpu_ns": 1500000}]},
+            {"workload": "rounds", "n": 100, "system": "annals", "samples": [{"wall_ns": 8000000, "cpu_ns": 3000000}]},
+            {"workload": "rounds", "n": 100, "system": "openrath", "over_seconds": 60},
+            {"workload": "rounds", "n": 100, "system": "langgraph", "absent": true}]}"#;
+        serde_json::from_str(text).unwrap()
     }
 
     #[test]
     fn a_run_reads_back_as_it_was_written() {
         let run = example();
-        assert_eq!(Run::parse(&run.to_text()).unwrap(), run);
+        assert_eq!(serde_json::from_str::<Run>(&run.to_text().unwrap()).unwrap(), run);
     }
 
     #[test]
@@ -338,17 +170,9 @@ pub(crate) mod tests {
         let met: Vec<Option<bool>> = example().figures.iter().map(Figure::is_met).collect();
         assert_eq!(met, [Some(true), Some(false), None]);
         let rate = Figure {
-            at_most: None,
             at_least: Some(10.0),
             ..example().figures[2].clone()
         };
         assert_eq!(rate.is_met(), Some(false));
-    }
-
-    #[test]
-    fn what_is_no_figure_is_named() {
-        let json = &Json::parse_all(r#"{"name": "x", "unit": "µs"}"#).unwrap()[0];
-        let error = Figure::from_json("core", json).unwrap_err().to_string();
-        assert!(error.starts_with("a figure of `core` has no `value`"), "{error}");
     }
 }

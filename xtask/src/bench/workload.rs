@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::run::{Measured, Outcome, sample};
-use crate::json::Json;
+use serde_json::{Map, Value};
+
+use super::run::{Measured, Outcome, Sample};
 use crate::process::{self, Echo, End};
 
 /// Something every system is asked to do.
@@ -40,144 +41,42 @@ const SYNC: &str = "Annals: every step synced to the disk before anything follow
                     never synced. LangGraph: a checkpoint a step, written in the background.";
 
 /// All workloads, in the order of the page.
+#[rustfmt::skip]
 pub(crate) const ALL: &[Workload] = &[
-    Workload {
-        name: "rounds",
-        title: "round of a model call and an in-process tool, in memory",
-        cost: Cost::Each,
-        sizes: &[10, 100, 1_000, 5_000],
-        quick_sizes: &[100, 1_000],
-        note: "Over 999 rounds, Annals takes several turns of one conversation.",
-    },
-    Workload {
-        name: "rounds-persisted",
-        title: "the same, persisted",
-        cost: Cost::Each,
-        sizes: &[10, 100, 1_000, 5_000],
-        quick_sizes: &[100],
-        note: SYNC,
-    },
-    Workload {
-        name: "shell",
-        title: "shell command `true` through the loop",
-        cost: Cost::Each,
-        sizes: &[200],
-        quick_sizes: &[100],
-        note: "Annals: isolated (namespaces, seccomp, Landlock). OpenRath: on the host, not isolated.",
-    },
-    Workload {
-        name: "command",
-        title: "shell command `true` by itself",
-        cost: Cost::Each,
-        sizes: &[200],
-        quick_sizes: &[100],
-        note: "Annals: isolated. OpenRath: on the host, not isolated.",
-    },
-    Workload {
-        name: "file-read",
-        title: "read a file of 1 KB in the sandbox",
-        cost: Cost::Each,
-        sizes: &[2_000],
-        quick_sizes: &[500],
-        note: "",
-    },
-    Workload {
-        name: "file-write",
-        title: "write a file of 1 KB in the sandbox",
-        cost: Cost::Each,
-        sizes: &[2_000],
-        quick_sizes: &[500],
-        note: "",
-    },
-    Workload {
-        name: "streams-1",
-        title: "file-exists on 1 stream",
-        cost: Cost::Rate("operations/s"),
-        sizes: &[20_000],
-        quick_sizes: &[2_000],
-        note: "",
-    },
-    Workload {
-        name: "streams-8",
-        title: "file-exists on 8 streams",
-        cost: Cost::Rate("operations/s"),
-        sizes: &[20_000],
-        quick_sizes: &[2_000],
-        note: "",
-    },
-    Workload {
-        name: "sessions",
-        title: "sessions of 10 calls, in memory",
-        cost: Cost::Rate("sessions/s"),
-        sizes: &[1_000],
-        quick_sizes: &[200],
-        note: "Annals and OpenRath: all at once. LangGraph: one after the other.",
-    },
-    Workload {
-        name: "sessions-persisted",
-        title: "sessions of 10 calls, persisted",
-        cost: Cost::Rate("sessions/s"),
-        sizes: &[1_000],
-        quick_sizes: &[200],
-        note: SYNC,
-    },
-    Workload {
-        name: "in-flight",
-        title: "sessions that each wait 100 ms for their model",
-        cost: Cost::Whole,
-        sizes: &[60],
-        quick_sizes: &[60],
-        note: "",
-    },
-    Workload {
-        name: "parallel-writes",
-        title: "calls in one answer that each write a file",
-        cost: Cost::Whole,
-        sizes: &[8],
-        quick_sizes: &[8],
-        note: "",
-    },
-    Workload {
-        name: "records-write",
-        title: "write records of 1 KB",
-        cost: Cost::Whole,
-        sizes: &[10_000],
-        quick_sizes: &[10_000],
-        note: "Annals: counts tokens, syncs every 100 records. OpenRath: one write a record, never synced. LangGraph: \
-               one checkpoint with all of them.",
-    },
-    Workload {
-        name: "records-load",
-        title: "load records of 1 KB",
-        cost: Cost::Whole,
-        sizes: &[1_000, 10_000, 50_000],
-        quick_sizes: &[10_000],
-        note: "Annals: read and folded into a timeline. OpenRath, LangGraph: parsed into a list.",
-    },
-    Workload {
-        name: "storage",
-        title: "round with a result of 1 KB, persisted",
-        cost: Cost::Each,
-        sizes: &[10, 100, 1_000],
-        quick_sizes: &[100],
-        note: SYNC,
-    },
-    Workload {
-        name: "start",
-        title: "start of the process",
-        cost: Cost::Process,
-        sizes: &[1],
-        quick_sizes: &[1],
-        note: "Annals: `annals --version`. OpenRath, LangGraph: Python and the import.",
-    },
-    Workload {
-        name: "first-call",
-        title: "start of the process and one persisted round",
-        cost: Cost::Process,
-        sizes: &[1],
-        quick_sizes: &[1],
-        note: "Annals loads its tokenizer in it.",
-    },
+    Workload { name: "rounds", title: "round of a model call and an in-process tool, in memory", cost: Cost::Each,
+        sizes: &[10, 100, 1_000, 5_000], quick_sizes: &[100, 1_000], note: "Over 999 rounds, Annals takes several turns of one conversation." },
+    Workload { name: "rounds-persisted", title: "the same, persisted", cost: Cost::Each,
+        sizes: &[10, 100, 1_000, 5_000], quick_sizes: &[100], note: SYNC },
+    Workload { name: "shell", title: "shell command `true` through the loop", cost: Cost::Each,
+        sizes: &[200], quick_sizes: &[100], note: "Annals: isolated (namespaces, seccomp, Landlock). OpenRath: on the host, not isolated." },
+    Workload { name: "command", title: "shell command `true` by itself", cost: Cost::Each,
+        sizes: &[200], quick_sizes: &[100], note: "Annals: isolated. OpenRath: on the host, not isolated." },
+    Workload { name: "file-read", title: "read a file of 1 KB in the sandbox", cost: Cost::Each,
+        sizes: &[2_000], quick_sizes: &[500], note: "" },
+    Workload { name: "file-write", title: "write a file of 1 KB in the sandbox", cost: Cost::Each,
+        sizes: &[2_000], quick_sizes: &[500], note: "" },
+    Workload { name: "streams-1", title: "file-exists on 1 stream", cost: Cost::Rate("operations/s"),
+        sizes: &[20_000], quick_sizes: &[2_000], note: "" },
+    Workload { name: "streams-8", title: "file-exists on 8 streams", cost: Cost::Rate("operations/s"),
+        sizes: &[20_000], quick_sizes: &[2_000], note: "" },
+    Workload { name: "sessions", title: "sessions of 10 calls, in memory", cost: Cost::Rate("sessions/s"),
+        sizes: &[1_000], quick_sizes: &[200], note: "Annals and OpenRath: all at once. LangGraph: one after the other." },
+    Workload { name: "sessions-persisted", title: "sessions of 10 calls, persisted", cost: Cost::Rate("sessions/s"),
+        sizes: &[1_000], quick_sizes: &[200], note: SYNC },
+    Workload { name: "in-flight", title: "sessions that each wait 100 ms for their model", cost: Cost::Whole,
+        sizes: &[60], quick_sizes: &[60], note: "" },
+    Workload { name: "parallel-writes", title: "calls in one answer that each write a file", cost: Cost::Whole,
+        sizes: &[8], quick_sizes: &[8], note: "" },
+    Workload { name: "records-write", title: "write records of 1 KB", cost: Cost::Whole,
+        sizes: &[10_000], quick_sizes: &[10_000], note: "Annals: counts tokens, syncs every 100 records. OpenRath: one write a record, never synced. LangGraph: one checkpoint with all of them." },
+    Workload { name: "records-load", title: "load records of 1 KB", cost: Cost::Whole,
+        sizes: &[1_000, 10_000, 50_000], quick_sizes: &[10_000], note: "Annals: read and folded into a timeline. OpenRath, LangGraph: parsed into a list." },
+    Workload { name: "storage", title: "round with a result of 1 KB, persisted", cost: Cost::Each,
+        sizes: &[10, 100, 1_000], quick_sizes: &[100], note: SYNC },
+    Workload { name: "start", title: "start of the process", cost: Cost::Process,
+        sizes: &[1], quick_sizes: &[1], note: "Annals: `annals --version`. OpenRath, LangGraph: Python and the import." },
+    Workload { name: "first-call", title: "start of the process and one persisted round", cost: Cost::Process,
+        sizes: &[1], quick_sizes: &[1], note: "Annals loads its tokenizer in it." },
 ];
 
 /// A system that can be asked.
@@ -295,25 +194,27 @@ fn once(
     let ended = process::run(command, limit, Echo::Kept)?;
     Ok(match ended.end {
         End::OverTime => Outcome::OverTime(limit.as_secs()),
-        End::Exited(ABSENT) => Outcome::Absent,
+        End::Exited(ABSENT) => Outcome::Absent(true),
         End::Exited(0) => {
-            let line = ended.output.last().map_or("{}", |line| line);
-            let json = if is_start {
-                Vec::new()
-            } else {
-                Json::parse_all(line)?
+            let mut sample = match is_start {
+                true => Sample::new(),
+                false => numbers(ended.output.last().map_or("{}", |line| line))?,
             };
-            let mut sample = sample(json.first().unwrap_or(&Json::Null));
-            sample
-                .0
-                .push(("process_wall_ns".into(), ended.wall.as_nanos() as u64));
-            sample
-                .0
-                .push(("process_cpu_ns".into(), ended.cpu.as_nanos() as u64));
+            sample.insert("process_wall_ns".into(), ended.wall.as_nanos() as u64);
+            sample.insert("process_cpu_ns".into(), ended.cpu.as_nanos() as u64);
             Outcome::Done(vec![sample])
         }
         _ => Outcome::Failed(ended.last_words().to_owned()),
     })
+}
+
+/// The fields of a protocol line that are whole numbers.
+fn numbers(line: &str) -> anyhow::Result<Sample> {
+    let fields: Map<String, Value> = serde_json::from_str(line)?;
+    let numbers = fields
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value.as_u64()?)));
+    Ok(numbers.collect())
 }
 
 #[cfg(test)]
@@ -346,13 +247,13 @@ mod tests {
             panic!("it answers");
         };
         assert_eq!(samples.len(), 2);
-        assert_eq!(samples[0].get("wall_ns"), Some(12));
+        assert_eq!(samples[0].get("wall_ns"), Some(&12));
         assert!(samples[0].get("process_wall_ns").is_some());
     }
 
     #[test]
     fn absence_failure_and_delay_are_told_apart() {
-        assert_eq!(outcome("exit 3"), Outcome::Absent);
+        assert_eq!(outcome("exit 3"), Outcome::Absent(true));
         assert_eq!(
             outcome("echo went wrong: \"$0\" >&2; exit 1"),
             Outcome::Failed("went wrong: rounds".into())

@@ -1,9 +1,9 @@
 //! The reference of built-in tools, from the schemas that a model is sent.
 
 use anyhow::{Context as _, ensure};
+use serde_json::{Map, Value};
 
 use super::cell;
-use crate::json::Json;
 use crate::repository::cargo;
 
 const HEAD: &str = "\
@@ -15,7 +15,15 @@ Every built-in tool with the parameters a model is offered, in their order. Made
 
 /// The page.
 pub(crate) fn page() -> anyhow::Result<String> {
-    let mut command = cargo(&["run", "--quiet", "--package", "annals", "--", "tool", "schema"]);
+    let mut command = cargo(&[
+        "run",
+        "--quiet",
+        "--package",
+        "annals-cli",
+        "--",
+        "tool",
+        "schema",
+    ]);
     let output = command
         .stderr(std::process::Stdio::inherit())
         .output()
@@ -34,72 +42,53 @@ pub(crate) fn page() -> anyhow::Result<String> {
         .fold(HEAD.to_owned(), |page, tool| page + &section(tool)))
 }
 
-/// The tools of an output: a list of them, one a line, or a list below the key `tools`.
-fn tools(text: &str) -> anyhow::Result<Vec<Json>> {
-    let mut tools = Vec::new();
-    for value in Json::parse_all(text)? {
-        let listed = value.get("tools").unwrap_or(&value).elements().to_vec();
-        match value.get("name") {
-            Some(_) => tools.push(value),
-            None => tools.extend(listed),
-        }
-    }
-    Ok(tools)
+/// The tools of an output, which is a list of them.
+fn tools(text: &str) -> anyhow::Result<Vec<Value>> {
+    serde_json::from_str(text).context("`annals tool schema` printed no list of tools")
 }
 
-fn section(tool: &Json) -> String {
-    let text = |key: &str| tool.get(key).and_then(Json::as_text).unwrap_or_default();
+fn section(tool: &Value) -> String {
+    let text = |key: &str| tool[key].as_str().unwrap_or_default();
     let mut section = format!("\n## {}\n\n{}\n", text("name"), text("description"));
-    let schema = ["parameters", "input_schema"]
-        .into_iter()
-        .find_map(|key| tool.get(key));
-    let Some(schema) = schema else { return section };
-    let properties = schema.get("properties").map(Json::members).unwrap_or_default();
+    let Some(schema) = tool.get("parameters").or(tool.get("input_schema")) else {
+        return section;
+    };
+    let properties = members(schema);
     if properties.is_empty() {
         return section + "\nNo parameters.\n";
     }
-    let required = schema.get("required").map(Json::elements).unwrap_or_default();
-    section.push_str("\n| parameter | type | required | meaning |\n|---|---|---|---|\n");
-    for (name, property) in properties {
-        let is_required = required.iter().any(|required| required.as_text() == Some(name));
-        let meaning = property
-            .get("description")
-            .and_then(Json::as_text)
-            .unwrap_or_default();
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    section += "\n| parameter | type | required | meaning |\n|---|---|---|---|\n";
+    for (name, property) in &properties {
+        let meaning = property["description"].as_str().unwrap_or_default();
         let meaning = match property.get("default") {
             Some(default) => format!("{meaning} Default `{default}`."),
             None => meaning.to_owned(),
         };
+        let is_required = required.iter().any(|required| required == name);
         let required = if is_required { "yes" } else { "" };
-        section.push_str(&format!(
-            "| `{name}` | {} | {required} | {} |\n",
-            cell(&kind(property)),
-            cell(&meaning)
-        ));
+        let (kind, meaning) = (cell(&kind(property)), cell(&meaning));
+        section += &format!("| `{name}` | {kind} | {required} | {meaning} |\n");
     }
     section
 }
 
+fn members(schema: &Value) -> Map<String, Value> {
+    schema["properties"].as_object().cloned().unwrap_or_default()
+}
+
 /// A parameter's type in words.
-fn kind(property: &Json) -> String {
-    if let Some(choices) = property.get("enum") {
-        let choices = choices
-            .elements()
-            .iter()
-            .filter_map(Json::as_text)
-            .map(|choice| format!("`{choice}`"));
-        return choices.collect::<Vec<_>>().join(", ");
+fn kind(property: &Value) -> String {
+    if let Some(choices) = property["enum"].as_array() {
+        let choices = choices.iter().filter_map(Value::as_str);
+        return choices
+            .map(|choice| format!("`{choice}`"))
+            .collect::<Vec<_>>()
+            .join(", ");
     }
-    let one = |name: &str| match (name, property.get("items")) {
-        ("array", Some(items)) => format!("list of {}", kind(items)),
-        ("object", _)
-            if !property
-                .get("properties")
-                .map(Json::members)
-                .unwrap_or_default()
-                .is_empty() =>
-        {
-            let members = property.get("properties").map(Json::members).unwrap_or_default();
+    let one = |name: &str| match (name, property.get("items"), members(property)) {
+        ("array", Some(items), _) => format!("list of {}", kind(items)),
+        ("object", _, members) if !members.is_empty() => {
             let members = members
                 .iter()
                 .map(|(name, member)| format!("{name}: {}", kind(member)));
@@ -107,14 +96,12 @@ fn kind(property: &Json) -> String {
         }
         _ => name.to_owned(),
     };
-    match property.get("type") {
-        Some(Json::Text(name)) => one(name),
-        Some(Json::List(names)) => names
-            .iter()
-            .filter_map(Json::as_text)
-            .map(one)
-            .collect::<Vec<_>>()
-            .join(" or "),
+    match &property["type"] {
+        Value::String(name) => one(name),
+        Value::Array(names) => {
+            let names = names.iter().filter_map(Value::as_str).map(one);
+            names.collect::<Vec<_>>().join(" or ")
+        }
         _ => "any".to_owned(),
     }
 }
@@ -136,15 +123,6 @@ mod tests {
             "\n## react.read\n\nReads.\n\n| parameter | type | required | meaning |\n|---|---|---|---|\n\
              | `paths` | list of string | yes | What a\\|b. |\n| `kind` | `x`, `y` |  | Default `\"x\"`. |\n\
              \n## none\n\nNothing.\n\nNo parameters.\n"
-        );
-    }
-
-    #[test]
-    fn a_list_and_lines_give_the_same_tools() {
-        let tool = r#"{"name": "a", "description": "b"}"#;
-        assert_eq!(
-            tools(&format!("[{tool},{tool}]")).unwrap(),
-            tools(&format!("{tool}\n{tool}\n")).unwrap()
         );
     }
 }
