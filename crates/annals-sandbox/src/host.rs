@@ -16,7 +16,7 @@ use crate::interpreters;
 use crate::language::Language;
 use crate::ops::{Cmd, CodeResult, CodeRun, CommandResult, CommandRun, Op, OpResult};
 use crate::owners::Claim;
-use crate::process::client::{KeeperHandle, Running};
+use crate::process::client::{Running, SupervisorHandle};
 use crate::process::wire::{RunRequest, Source};
 use crate::sandbox::{Capabilities, Sandbox};
 use crate::spec::SandboxSpec;
@@ -34,7 +34,7 @@ pub(crate) struct HostSandbox {
     pub(crate) _own_directory: Option<tempfile::TempDir>,
     /// Ends this sandbox when a later owner opens one.
     pub(crate) _claim: Claim,
-    pub(crate) keeper: KeeperHandle,
+    pub(crate) supervisor: SupervisorHandle,
     pub(crate) capabilities: Capabilities,
     /// Environment of every command, before its own.
     pub(crate) env: BTreeMap<String, String>,
@@ -193,7 +193,7 @@ impl HostSandbox {
             limits,
             pipe_owner: self.pipe_owner,
         };
-        self.keeper.run(running, cancel, &self.closed).await
+        self.supervisor.run(running, cancel, &self.closed).await
     }
 }
 
@@ -283,8 +283,8 @@ impl Sandbox for HostSandbox {
 
     async fn close(&self) {
         self.closed.cancel();
-        self.keeper.end();
-        self.keeper.ended().await;
+        self.supervisor.end();
+        self.supervisor.ended().await;
     }
 }
 

@@ -22,7 +22,7 @@ use crate::language::Language;
 use crate::own_directories;
 use crate::owners::Claim;
 use crate::process::cgroup::{self, Group, Hierarchy};
-use crate::process::client::{self, KeeperHandle};
+use crate::process::client::{self, SupervisorHandle};
 use crate::process::wire::OpenRequest;
 use crate::sandbox::{Backend, Capabilities, LocalTree, OpenError, Opening, Sandbox};
 use crate::spec::{Layer, SandboxSpec};
@@ -244,7 +244,7 @@ impl Prepared {
             scratch,
             context: inside,
         } = self.opened;
-        let keeper = KeeperHandle::new(socket).map_err(failed)?;
+        let supervisor = SupervisorHandle::new(socket).map_err(failed)?;
         let mut env = if layers.contains(&Layer::Mount) {
             isolated_env(&scratch)
         } else {
@@ -273,7 +273,7 @@ impl Prepared {
             files: Arc::new(self.files),
             _own_directory: self.own_directory,
             _claim: claim,
-            keeper,
+            supervisor,
             capabilities,
             env,
             programs,

@@ -44,7 +44,7 @@ async fn shell(sandbox: &Arc<dyn Sandbox>, line: &str) -> CommandResult {
 }
 
 /// Living children of this process' launcher: one for each sandbox that is open.
-fn keepers() -> Vec<String> {
+fn supervisors() -> Vec<String> {
     let children =
         |pid: u32| fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let own = fs::read_dir("/proc/self/task")
@@ -119,7 +119,7 @@ fn two_hundred_sandboxes_at_once_finish_and_leave_no_process_and_no_cgroup() {
             }
         };
         let sandboxes = futures::future::join_all((0..200).map(one)).await;
-        assert_eq!(keepers().len(), 200);
+        assert_eq!(supervisors().len(), 200);
         // Half are closed, half are dropped.
         for (n, sandbox) in sandboxes.iter().enumerate() {
             if n % 2 == 0 {
@@ -127,7 +127,7 @@ fn two_hundred_sandboxes_at_once_finish_and_leave_no_process_and_no_cgroup() {
             }
         }
         drop(sandboxes);
-        tokio::task::spawn_blocking(|| wait_until("all keepers are gone", || keepers().is_empty()))
+        tokio::task::spawn_blocking(|| wait_until("all supervisors are gone", || supervisors().is_empty()))
             .await
             .unwrap();
         tokio::task::spawn_blocking(|| wait_until("all cgroups are gone", || own_cgroups() == 0))

@@ -72,7 +72,7 @@ pub(crate) async fn run(args: DemoArgs, config: Config) -> Result<Ended, Failure
     Ok(ended)
 }
 
-/// Whether Python can run behind walls here; if not, why.
+/// Whether Python can run isolated here; if not, why.
 fn can_run_code(config: &Config) -> Code {
     if interpreters::find(Language::Python).is_none() {
         return Code::Cannot("there is no `python3` here".to_owned());

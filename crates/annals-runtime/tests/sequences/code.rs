@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Bench, shape, texts, turn, turn_shape};
 
-/// An agent that can execute code behind the walls.
+/// An agent that can execute code in a sandbox.
 async fn agent(bench: &Bench, steps: Value) -> Agent {
     bench
         .builder(json!({ "steps": steps }))

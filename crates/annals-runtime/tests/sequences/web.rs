@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use annals_runtime::Agent;
 use annals_tools::Tool;
+use annals_tools::web::egress::{EgressPolicy, Opened};
 use annals_tools::web::fetch::Fetcher;
 use annals_tools::web::search::{SearchProvider, Searxng};
-use annals_tools::web::walls::{Opened, Walls};
 use annals_tools::web::{WebFetch, WebSearch};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub(crate) fn tools(site: &Server) -> Vec<Arc<dyn Tool>> {
     let opened = Opened::parse(&site.address.to_string()).unwrap();
     vec![
         Arc::new(WebSearch::new(vec![provider])),
-        Arc::new(WebFetch::new(Fetcher::new(Walls::new([opened]).unwrap()))),
+        Arc::new(WebFetch::new(Fetcher::new(EgressPolicy::new([opened]).unwrap()))),
     ]
 }
 
@@ -101,7 +101,7 @@ async fn without_a_provider_and_before_the_walls_the_model_gets_results_it_can_a
     let canary = Server::canary().await;
     let tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(WebSearch::new(vec![])),
-        Arc::new(WebFetch::new(Fetcher::new(Walls::new([]).unwrap()))),
+        Arc::new(WebFetch::new(Fetcher::new(EgressPolicy::new([]).unwrap()))),
     ];
     let steps = json!([
         {"tool_calls": [{"id": "s", "tool": "web_tools.web_search", "params": {"queries": ["x"]}}]},

@@ -2,7 +2,7 @@
 //!
 //! - **Memory** where no cgroup bounds it: what all processes hold, what lies in the private `/tmp` and `/dev/shm`, and a
 //!   flat charge for every socket, whose buffers belong to no process. The seccomp filter refuses the other kinds of
-//!   memory without an owner (see [`super::sysfilter`]).
+//!   memory without an owner (see [`super::seccomp`]).
 //! - **The workspace**: bytes and files, always. Between two walks the file system's own free space tells whether
 //!   another one is due, so a program cannot outrun the interval by writing fast.
 //!

@@ -14,7 +14,7 @@ use crate::limits::Limits;
 
 const PREFIX: &str = "annals-";
 
-/// Processes of the sandbox itself, on top of what its commands may have: the keeper and some inits.
+/// Processes of the sandbox itself, on top of what its commands may have: the supervisor and some inits.
 const OWN_PROCESSES: u64 = 64;
 
 /// Where groups can be made on this machine.

@@ -1,4 +1,4 @@
-//! The side of Annals: asks the launcher for keepers, and keepers for commands.
+//! The side of Annals: asks the launcher for supervisors, and supervisors for commands.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -75,9 +75,9 @@ pub(crate) fn probe() -> io::Result<Vec<LayerFact>> {
         .0)
 }
 
-/// One sandbox's keeper. Dropping it ends everything inside.
+/// One sandbox's supervisor. Dropping it ends everything inside.
 #[derive(Debug)]
-pub(crate) struct KeeperHandle {
+pub(crate) struct SupervisorHandle {
     /// A lock, because a request must go out in one piece; held only while sending.
     socket: tokio::sync::Mutex<UnixStream>,
     /// The same socket, to close it while a sender waits.
@@ -150,7 +150,7 @@ pub(crate) struct Running<'a> {
     pub(crate) pipe_owner: Option<u32>,
 }
 
-impl KeeperHandle {
+impl SupervisorHandle {
     pub(crate) fn new(socket: StdUnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let raw = OwnedFd::from(socket.try_clone()?);
@@ -160,12 +160,12 @@ impl KeeperHandle {
         })
     }
 
-    /// Tells the keeper to end everything inside.
+    /// Tells the supervisor to end everything inside.
     pub(crate) fn end(&self) {
         let _ = rustix::net::shutdown(&self.raw, rustix::net::Shutdown::Write);
     }
 
-    /// Resolves when everything inside has ended: the keeper, and with it the last copy of its socket, is gone.
+    /// Resolves when everything inside has ended: the supervisor, and with it the last copy of its socket, is gone.
     pub(crate) async fn ended(&self) {
         let mut socket = self.socket.lock().await;
         let _ = tokio::time::timeout(ENDING, socket.read(&mut [0])).await;
@@ -490,7 +490,7 @@ fn explain(step: Step, errno: i32, request: &RunRequest) -> Failure {
     }
 }
 
-impl Drop for KeeperHandle {
+impl Drop for SupervisorHandle {
     fn drop(&mut self) {
         self.end();
     }

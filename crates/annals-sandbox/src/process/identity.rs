@@ -29,7 +29,7 @@ pub(super) fn drops_late(request: &OpenRequest, host_uid: u32) -> bool {
     host_uid == 0 && !request.has(Layer::User) && request.has(Layer::UnprivilegedUid)
 }
 
-/// Namespaces the keeper is forked into.
+/// Namespaces the supervisor is forked into.
 pub(super) fn first_namespaces(request: &OpenRequest, host_uid: u32) -> libc::c_int {
     if is_staged(request, host_uid) {
         flags(request, &[Layer::Mount, Layer::Pid])

@@ -11,15 +11,15 @@ use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::keeper::Keeper;
+use super::supervisor::Supervisor;
 use super::wire::{OpenRequest, Report, RunRequest, Step};
 use super::{identity, rootfs, syscalls, tree};
 use crate::limits::Limits;
 use crate::spec::Layer;
 
 /// Never returns: this process is init until the command ends.
-pub(super) fn run(keeper: &mut Keeper, run: RunRequest, stdio: [OwnedFd; 3], control: OwnedFd) -> ! {
-    let status = match start(keeper, run, stdio, &control) {
+pub(super) fn run(supervisor: &mut Supervisor, run: RunRequest, stdio: [OwnedFd; 3], control: OwnedFd) -> ! {
+    let status = match start(supervisor, run, stdio, &control) {
         Ok((command, children)) => watch(command, &children, &control),
         Err((step, error)) => {
             report_failure(&control, step, &error);
@@ -27,7 +27,7 @@ pub(super) fn run(keeper: &mut Keeper, run: RunRequest, stdio: [OwnedFd; 3], con
         }
     };
     // Before the report, so that whoever reads it knows that nothing is left.
-    if keeper.request.has(Layer::Pid) {
+    if supervisor.request.has(Layer::Pid) {
         tree::kill_namespace()
     } else {
         tree::kill_descendants()
@@ -49,26 +49,26 @@ pub(super) fn send(control: &OwnedFd, report: Report) {
 }
 
 fn start(
-    keeper: &mut Keeper,
+    supervisor: &mut Supervisor,
     run: RunRequest,
     stdio: [OwnedFd; 3],
     control: &OwnedFd,
 ) -> Result<(libc::pid_t, OwnedFd), (Step, io::Error)> {
     let failed = |step| move |error| (step, error);
-    if keeper.request.has(Layer::Pid) {
-        if keeper.request.has(Layer::Mount) {
+    if supervisor.request.has(Layer::Pid) {
+        if supervisor.request.has(Layer::Mount) {
             rootfs::mount_proc(Path::new("/proc")).map_err(failed(Step::Proc))?;
         }
     } else {
         // Orphans come to init instead of escaping it.
         syscalls::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).map_err(failed(Step::Fork))?;
     }
-    if !keeper.request.layers.is_empty() && !keeper.drops_late {
+    if !supervisor.request.layers.is_empty() && !supervisor.drops_late {
         syscalls::drop_capabilities().map_err(failed(Step::Identity))?;
     }
     let children = syscalls::child_signal().map_err(failed(Step::Fork))?;
     let pid = syscalls::spawn_borrowing(&mut || {
-        let (step, error) = become_program(keeper, &run, &stdio);
+        let (step, error) = become_program(supervisor, &run, &stdio);
         report_failure(control, step, &error);
     });
     // What the child has of the pipes is its own; ours would keep them open.
@@ -102,15 +102,19 @@ fn watch(command: libc::pid_t, children: &OwnedFd, control: &OwnedFd) -> Option<
     }
 }
 
-/// Puts the last walls around this process and becomes the program; returns only what failed.
-fn become_program(keeper: &mut Keeper, run: &RunRequest, stdio: &[OwnedFd; 3]) -> (Step, io::Error) {
-    match prepare(keeper, run, stdio) {
-        Ok(()) => (Step::Exec, exec(keeper, run)),
+/// Applies the last isolation layers to this process and becomes the program; returns only what failed.
+fn become_program(supervisor: &mut Supervisor, run: &RunRequest, stdio: &[OwnedFd; 3]) -> (Step, io::Error) {
+    match prepare(supervisor, run, stdio) {
+        Ok(()) => (Step::Exec, exec(supervisor, run)),
         Err(failed) => failed,
     }
 }
 
-fn prepare(keeper: &mut Keeper, run: &RunRequest, stdio: &[OwnedFd; 3]) -> Result<(), (Step, io::Error)> {
+fn prepare(
+    supervisor: &mut Supervisor,
+    run: &RunRequest,
+    stdio: &[OwnedFd; 3],
+) -> Result<(), (Step, io::Error)> {
     let failed = |step| move |error| (step, error);
     rustix::process::setsid().map_err(|errno| (Step::Identity, errno.into()))?;
     let [stdin, stdout, stderr] = stdio;
@@ -118,19 +122,19 @@ fn prepare(keeper: &mut Keeper, run: &RunRequest, stdio: &[OwnedFd; 3]) -> Resul
         .and_then(|()| rustix::stdio::dup2_stdout(stdout))
         .and_then(|()| rustix::stdio::dup2_stderr(stderr))
         .map_err(|errno| (Step::Fork, errno.into()))?;
-    if let Some(limits) = &keeper.request.limits {
-        limit(limits, &keeper.request, keeper.is_full()).map_err(failed(Step::Limits))?;
+    if let Some(limits) = &supervisor.request.limits {
+        limit(limits, &supervisor.request, supervisor.is_full()).map_err(failed(Step::Limits))?;
     }
-    if keeper.drops_late {
+    if supervisor.drops_late {
         syscalls::become_user(identity::NOBODY, identity::NOBODY).map_err(failed(Step::Identity))?;
         let _ = syscalls::drop_capabilities();
     }
-    if !keeper.request.layers.is_empty() {
+    if !supervisor.request.layers.is_empty() {
         syscalls::prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(failed(Step::Identity))?;
     }
     rustix::process::chdir(&run.cwd).map_err(|errno| (Step::Cwd, errno.into()))?;
-    if let Some(fence) = keeper.fence.take() {
-        fence.raise().map_err(failed(Step::Fence))?;
+    if let Some(landlock) = supervisor.landlock.take() {
+        landlock.restrict_self().map_err(failed(Step::Landlock))?;
     }
     syscalls::close_on_exec_from(3).map_err(failed(Step::Fork))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -158,7 +162,7 @@ fn limit(limits: &Limits, request: &OpenRequest, is_full: bool) -> io::Result<()
     Ok(())
 }
 
-fn exec(keeper: &mut Keeper, run: &RunRequest) -> io::Error {
+fn exec(supervisor: &mut Supervisor, run: &RunRequest) -> io::Error {
     let argv: Result<Vec<_>, _> = run
         .argv
         .iter()
@@ -187,7 +191,7 @@ fn exec(keeper: &mut Keeper, run: &RunRequest) -> io::Error {
     };
     let (argv, env) = (pointers(&argv), pointers(&env));
     // Last, for it forbids some of what came before.
-    if let Some(filter) = &keeper.filter
+    if let Some(filter) = &supervisor.filter
         && let Err(error) = filter.apply()
     {
         return error;

@@ -1,4 +1,4 @@
-//! The launcher: forks a keeper for each sandbox, and removes its cgroups when it has ended.
+//! The launcher: forks a supervisor for each sandbox, and removes its cgroups when it has ended.
 //!
 //! It outlives Annals by a moment, so that those are removed also when Annals was killed.
 //!
@@ -12,13 +12,13 @@ use std::path::PathBuf;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::wire::{self, OpenRequest, Opened, Refusal, ToLauncher};
-use super::{identity, keeper, probe, syscalls};
+use super::{identity, probe, supervisor, syscalls};
 use crate::spec::Layer;
 
-/// Cgroup directories of each living keeper.
+/// Cgroup directories of each living supervisor.
 type Cgroups = HashMap<libc::pid_t, Vec<PathBuf>>;
 
-/// Serves requests until Annals is gone, then waits for the keepers, which see that as well.
+/// Serves requests until Annals is gone, then waits for the supervisors, which see that as well.
 pub(crate) fn serve(socket: &UnixStream) {
     let mut cgroups = Cgroups::new();
     answer(socket, &mut cgroups);
@@ -79,7 +79,7 @@ fn open(mut request: OpenRequest, fds: Vec<OwnedFd>, cgroups: &mut Cgroups) {
         rustix::process::getegid().as_raw(),
     );
     match syscalls::fork_into(identity::first_namespaces(&request, host_ids.0)) {
-        Ok(syscalls::Forked::Child) => keeper::keep(request, host_ids, reply, entries),
+        Ok(syscalls::Forked::Child) => supervisor::supervise(request, host_ids, reply, entries),
         Ok(syscalls::Forked::Parent(pid)) => drop(cgroups.insert(pid, directories)),
         Err(error) => {
             remove(Some(directories));

@@ -1,4 +1,4 @@
-//! What Annals, launcher, keepers and inits say to each other: JSON with a length before it, and file descriptors.
+//! What Annals, launcher, supervisors and inits say to each other: JSON with a length before it, and file descriptors.
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -27,7 +27,7 @@ const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// Asked of the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToLauncher {
-    /// Open a sandbox. Descriptors: the keeper's socket, then the cgroup membership files to enter.
+    /// Open a sandbox. Descriptors: the supervisor's socket, then the cgroup membership files to enter.
     Open(OpenRequest),
     /// Say which layers this machine has. Descriptor: a socket for the [`crate::facts::LayerFact`]s.
     Probe,
@@ -61,7 +61,7 @@ impl OpenRequest {
     }
 }
 
-/// A keeper's only message.
+/// A supervisor's only message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Opened {
     /// These layers are in force. Descriptor: the listening socket of the context service, if it was asked for.
@@ -75,7 +75,7 @@ pub(crate) enum Opened {
     Refused(Refusal),
 }
 
-/// Why the walls could not be built.
+/// Why an isolation layer could not be set up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     /// The layer to blame, if it is one.
@@ -99,7 +99,7 @@ impl Refusal {
     }
 }
 
-/// Asked of a keeper. Descriptors: standard input, output, error, and the command's control socket.
+/// Asked of a supervisor. Descriptors: standard input, output, error, and the command's control socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunRequest {
     pub(crate) argv: Vec<String>,
@@ -149,7 +149,7 @@ pub(crate) enum Step {
     Identity,
     Cwd,
     Limits,
-    Fence,
+    Landlock,
     Filter,
     Exec,
     Source,
@@ -162,7 +162,7 @@ impl Step {
         Self::Identity,
         Self::Cwd,
         Self::Limits,
-        Self::Fence,
+        Self::Landlock,
         Self::Filter,
         Self::Exec,
         Self::Source,

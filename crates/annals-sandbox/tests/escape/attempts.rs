@@ -1,14 +1,14 @@
 //! The corpus: ways out that somebody has used before, each a few lines of Python.
 //!
 //! An attempt calls `won()` when it got what it should not get. Facts about the outside come as environment
-//! variables, the same ones behind the walls and in the control run without them.
+//! variables, the same ones in the sandbox and in the control run without them.
 
-/// Who can do this at all, without walls.
+/// Who can do this at all, without isolation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Real {
     /// For any user.
     Anyone,
-    /// Only for root; behind walls it must fail for everybody.
+    /// Only for root; in the sandbox it must fail for everybody.
     Root,
 }
 use Real::{Anyone, Root};

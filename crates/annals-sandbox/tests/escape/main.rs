@@ -1,4 +1,4 @@
-//! Nobody gets out: every attempt of the corpus fails behind the walls, as root and as an ordinary user, and every
+//! Nobody gets out: every attempt of the corpus fails in the sandbox, as root and as an ordinary user, and every
 //! attempt is real: it succeeds without them.
 
 mod attempts;
@@ -79,7 +79,7 @@ fn the_corpus_is_large_and_its_names_are_distinct() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_attempt_succeeds_behind_the_walls() {
+async fn no_attempt_succeeds_in_the_sandbox() {
     let outside = Outside::build().expect("the outside is built");
     let escaped = escaped(
         &Local::new().read_only(outside.read_only(), "/read-only"),
@@ -91,7 +91,7 @@ async fn no_attempt_succeeds_behind_the_walls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_attempt_succeeds_without_walls() {
+async fn every_attempt_succeeds_without_isolation() {
     let outside = Outside::build().expect("the outside is built");
     let read_only = outside.read_only().display().to_string();
     let escaped = escaped(&TrustedHost::new(), &read_only, &outside).await;
@@ -118,8 +118,8 @@ fn the_same_holds_for_an_ordinary_user() {
     command
         .args([
             "--exact",
-            "no_attempt_succeeds_behind_the_walls",
-            "every_attempt_succeeds_without_walls",
+            "no_attempt_succeeds_in_the_sandbox",
+            "every_attempt_succeeds_without_isolation",
         ])
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")

@@ -1,7 +1,7 @@
 //! The files that a document shows, by whatever name its author gave them.
 //!
 //! Only files of the conversation are found. Addresses of the web are not fetched: that is the web tools' work,
-//! behind their walls.
+//! within their bounds.
 
 use annals_core::ids::TurnId;
 use annals_core::limits;

@@ -1,6 +1,6 @@
-//! One address, fetched within walls and caps and made into text.
+//! One address, fetched within the egress policy and caps and made into text.
 //!
-//! Follows redirects by hand, because each target must pass the [`walls`](super::walls) again. Counts bytes after
+//! Follows redirects by hand, because each target must pass the [egress policy](super::egress) again. Counts bytes after
 //! decompression, because that is what memory pays for. It must not know about sources or blocks.
 
 use std::time::Duration;
@@ -14,8 +14,8 @@ use reqwest::header::{
 use url::Url;
 
 use super::body::{self, Coding, Unpacked, Unpacker};
+use super::egress::{self, EgressPolicy, Passed, Refusal};
 use super::quarantine::{self, Escaped};
-use super::walls::{self, Passed, Refusal, Walls};
 use super::{page, pdf};
 use annals_core::content as mime;
 
@@ -62,7 +62,7 @@ pub struct Fetched {
 /// Why there is no page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// The walls.
+    /// The egress.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// A chain of redirects without end.
@@ -134,7 +134,7 @@ impl FetchError {
 /// Fetches pages.
 #[derive(Clone)]
 pub struct Fetcher {
-    walls: Walls,
+    egress: EgressPolicy,
     limits: FetchLimits,
 }
 
@@ -148,14 +148,14 @@ struct Body {
 }
 
 impl Fetcher {
-    /// A fetcher behind these walls.
-    pub fn new(walls: Walls) -> Self {
-        Self::with_limits(walls, FetchLimits::default())
+    /// A fetcher behind these egress.
+    pub fn new(egress: EgressPolicy) -> Self {
+        Self::with_limits(egress, FetchLimits::default())
     }
 
     /// A fetcher with bounds of its own.
-    pub fn with_limits(walls: Walls, limits: FetchLimits) -> Self {
-        Fetcher { walls, limits }
+    pub fn with_limits(egress: EgressPolicy, limits: FetchLimits) -> Self {
+        Fetcher { egress, limits }
     }
 
     /// Fetches one page. Dropping the future ends the connection.
@@ -164,7 +164,7 @@ impl Fetcher {
             seconds: self.limits.time.as_secs(),
         };
         let fetched = async {
-            let response = self.follow(self.walls.pass(address)?).await?;
+            let response = self.follow(self.egress.pass(address)?).await?;
             read(self.body(response).await?).await
         };
         tokio::time::timeout(self.limits.time, fetched)
@@ -191,7 +191,7 @@ impl Fetcher {
                 .url
                 .join(&target)
                 .map_err(|_| FetchError::RedirectWithoutTarget)?;
-            at = self.walls.pass_url(target)?;
+            at = self.egress.pass_url(target)?;
         }
         Err(FetchError::TooManyRedirects {
             limit: self.limits.redirects,
@@ -280,7 +280,7 @@ async fn ask(at: &Passed) -> Result<Response, FetchError> {
 }
 
 fn network(error: &reqwest::Error) -> FetchError {
-    if let Some(refusal) = walls::refusal(error) {
+    if let Some(refusal) = egress::refusal(error) {
         return FetchError::Refused(refusal);
     }
     // The innermost cause says what happened; the outer ones say that something did.

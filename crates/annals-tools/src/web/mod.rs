@@ -1,11 +1,11 @@
 //! The web tools: pages found and pages read, as rows of the sources pool. One file a tool, named like it.
 //!
-//! Read in this order: [`address`] and [`walls`] (what may be reached), [`fetch`] (one page within bounds) with
+//! Read in this order: [`address`] and [`egress`] (what may be reached), [`fetch`] (one page within bounds) with
 //! its readers [`body`], [`page`], [`pdf`] in [`quarantine`], [`search`] (providers), [`settings`]; then the
 //! tools.
 
 pub mod address;
-pub mod walls;
+pub mod egress;
 
 pub mod body;
 pub mod fetch;
@@ -32,9 +32,9 @@ use crate::tool::Tool;
 
 /// All web tools with these settings.
 pub fn all(settings: WebSettings) -> Vec<Arc<dyn Tool>> {
-    let WebSettings { providers, walls } = settings;
+    let WebSettings { providers, egress } = settings;
     vec![
         Arc::new(WebSearch::new(providers)),
-        Arc::new(WebFetch::new(fetch::Fetcher::new(walls))),
+        Arc::new(WebFetch::new(fetch::Fetcher::new(egress))),
     ]
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use url::Url;
 
+use super::egress::{EgressPolicy, Opened, OpenedError};
 use super::search::{Brave, SearchProvider, Searxng};
-use super::walls::{Opened, OpenedError, Walls};
 
 /// The address of a SearXNG instance.
 pub const SEARXNG_URL: &str = "ANNALS_SEARXNG_URL";
@@ -20,7 +20,7 @@ pub struct WebSettings {
     /// Asked in order until one answers.
     pub providers: Vec<Arc<dyn SearchProvider>>,
     /// What may be fetched.
-    pub walls: Walls,
+    pub egress: EgressPolicy,
 }
 
 /// A setting that cannot be used.
@@ -62,7 +62,7 @@ impl WebSettings {
         let opened = Opened::parse_list(&given(WEB_ALLOW).unwrap_or_default())?;
         Ok(WebSettings {
             providers,
-            walls: Walls::new(opened)?,
+            egress: EgressPolicy::new(opened)?,
         })
     }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::stage::{Stage, codes, error_code, json as answer};
 
-/// The walls are tested where they are built; here it is about arguments and results.
+/// Isolation is tested where it is built; here it is about arguments and results.
 fn on_host() -> Stage {
     Stage::with(
         |cx, workspace| {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use annals_tools::Tool;
+use annals_tools::web::egress::{EgressPolicy, Opened};
 use annals_tools::web::fetch::Fetcher;
 use annals_tools::web::search::{SearchProvider, Searxng};
-use annals_tools::web::walls::{Opened, Walls};
 use annals_tools::web::{WebFetch, WebSearch};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn stage(opened: &[&Server], providers: Vec<Arc<dyn SearchProvider>>) -> Stage {
     let opened = opened
         .iter()
         .map(|server| Opened::parse(&server.address.to_string()).unwrap());
-    let fetch: Arc<dyn Tool> = Arc::new(WebFetch::new(Fetcher::new(Walls::new(opened).unwrap())));
+    let fetch: Arc<dyn Tool> = Arc::new(WebFetch::new(Fetcher::new(EgressPolicy::new(opened).unwrap())));
     Stage::with(|_, _| {}, vec![fetch, Arc::new(WebSearch::new(providers))])
 }
 

@@ -20,7 +20,7 @@ pub use brave::Brave;
 pub use merge::merged;
 pub use searxng::Searxng;
 
-use super::walls::USER_AGENT;
+use super::egress::USER_AGENT;
 
 /// A provider's answer has at most so many bytes.
 const ANSWER_MAX_BYTES: usize = 5_000_000;
@@ -86,7 +86,7 @@ pub trait SearchProvider: Send + Sync {
 
 /// A client for providers: no redirects, because a provider's address is meant as it is written.
 fn client() -> Result<reqwest::Client, reqwest::Error> {
-    super::walls::http()
+    super::egress::http()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())
         .timeout(Duration::from_secs(limits::WEB_FETCH_TIMEOUT_SECONDS))

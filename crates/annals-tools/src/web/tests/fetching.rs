@@ -8,8 +8,8 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::super::egress::{EgressPolicy, SystemResolver, USER_AGENT};
 use super::super::fetch::{FetchError, FetchLimits, Fetcher};
-use super::super::walls::{SystemResolver, USER_AGENT, Walls};
 use super::server::{Server, answer, packed_answer, redirect, target};
 
 fn open(_: IpAddr) -> Result<(), &'static str> {
@@ -17,7 +17,10 @@ fn open(_: IpAddr) -> Result<(), &'static str> {
 }
 
 fn fetcher(limits: FetchLimits) -> Fetcher {
-    Fetcher::with_limits(Walls::with([], Arc::new(SystemResolver), open).unwrap(), limits)
+    Fetcher::with_limits(
+        EgressPolicy::with([], Arc::new(SystemResolver), open).unwrap(),
+        limits,
+    )
 }
 
 fn small() -> FetchLimits {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::future::BoxFuture;
 
 use super::super::address;
+use super::super::egress::{EgressPolicy, Opened, Resolver};
 use super::super::fetch::{FetchError, Fetcher};
-use super::super::walls::{Opened, Resolver, Walls};
 use super::server::{Server, answer, redirect, target};
 
 /// Answers every name with the next of its answers, the last one for ever.
@@ -51,7 +51,7 @@ fn judge(address: IpAddr) -> Result<(), &'static str> {
 
 fn fetcher(resolver: Arc<Scripted>, opened: &[String]) -> Fetcher {
     let opened = opened.iter().map(|place| Opened::parse(place).unwrap());
-    Fetcher::new(Walls::with(opened, resolver, judge).unwrap())
+    Fetcher::new(EgressPolicy::with(opened, resolver, judge).unwrap())
 }
 
 /// Ways to write an address that must not be reached. `P` is the canary's port.

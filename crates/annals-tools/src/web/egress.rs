@@ -89,7 +89,7 @@ impl Refusal {
 
 /// Turns names into addresses. The system's resolver outside tests.
 ///
-/// Rule: an implementation only answers; whether an answer may be used is decided by [`Walls`].
+/// Rule: an implementation only answers; whether an answer may be used is decided by [`EgressPolicy`].
 pub trait Resolver: Send + Sync + 'static {
     /// The addresses of `host`.
     fn resolve(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
@@ -154,9 +154,9 @@ fn canonical<S: AsRef<str>>(host: &Host<S>) -> String {
 /// Says why an address may not be reached; none when it may.
 type Judge = fn(IpAddr) -> Result<(), &'static str>;
 
-/// The walls: every request of the web tools to an address that a model chose passes here.
+/// The egress: every request of the web tools to an address that a model chose passes here.
 #[derive(Clone)]
-pub struct Walls {
+pub struct EgressPolicy {
     opened: Arc<HashSet<Opened>>,
     judge: Judge,
     public: reqwest::Client,
@@ -171,8 +171,8 @@ pub struct Passed {
     client: reqwest::Client,
 }
 
-impl Walls {
-    /// Walls with these places opened.
+impl EgressPolicy {
+    /// EgressPolicy with these places opened.
     pub fn new(opened: impl IntoIterator<Item = Opened>) -> Result<Self, reqwest::Error> {
         Self::with(opened, Arc::new(SystemResolver), address::public)
     }
@@ -190,7 +190,7 @@ impl Walls {
             resolver,
             judge: |_| Ok(()),
         })?;
-        Ok(Walls {
+        Ok(EgressPolicy {
             opened: Arc::new(opened.into_iter().collect()),
             judge,
             public,

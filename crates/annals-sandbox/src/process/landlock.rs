@@ -15,9 +15,9 @@ use crate::spec::Layer;
 const KNOWN: ABI = ABI::V6;
 
 /// Rules that are ready and bind nobody yet.
-pub(super) struct Fence(RulesetCreated);
+pub(super) struct LandlockRuleset(RulesetCreated);
 
-impl Fence {
+impl LandlockRuleset {
     /// The rules for this sandbox; none, and the layer taken off the list, where the kernel has no Landlock.
     pub(super) fn build(request: &mut OpenRequest, scratch: &Path) -> Result<Option<Self>, Refusal> {
         if !request.has(Layer::Landlock) {
@@ -36,7 +36,7 @@ impl Fence {
     }
 
     /// Binds this process and all its children, for good.
-    pub(super) fn raise(self) -> io::Result<()> {
+    pub(super) fn restrict_self(self) -> io::Result<()> {
         self.0.restrict_self().map(drop).map_err(io::Error::other)
     }
 }

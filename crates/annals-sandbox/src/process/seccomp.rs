@@ -1,4 +1,4 @@
-//! System calls that no program inside needs and that have been ways out before: they fail with "not permitted".
+//! The seccomp filter: system calls that no program inside needs and that have been ways out before fail with EPERM.
 //!
 //! A list of what is refused, not of what is allowed: programs keep working on newer kernels and libraries, and the
 //! other layers hold what this one lets through.
@@ -15,9 +15,9 @@ use super::wire::Refusal;
 use crate::spec::Layer;
 
 /// Filters that are ready and bind nobody yet.
-pub(super) struct SysFilter(Vec<BpfProgram>);
+pub(super) struct SeccompFilters(Vec<BpfProgram>);
 
-impl SysFilter {
+impl SeccompFilters {
     /// Where no cgroup bounds memory, kinds of it that belong to no process are refused as well: they could not be
     /// counted.
     pub(super) fn build(cgroup_bounds_memory: bool) -> Result<Self, Refusal> {

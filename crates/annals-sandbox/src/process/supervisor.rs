@@ -1,4 +1,4 @@
-//! The keeper: builds one sandbox's walls, then forks an init for every command.
+//! The supervisor: sets up one sandbox's isolation layers, then forks an init for every command.
 //!
 //! It is the first process of the sandbox's process namespace, so its end is the end of everything inside. It ends
 //! when Annals closes its socket, also by dying.
@@ -12,18 +12,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::accounting::Accounts;
 use super::context::{self, ContextSocket};
-use super::fence::Fence;
 use super::identity::{self, HostProc};
-use super::sysfilter::SysFilter;
+use super::landlock::LandlockRuleset;
+use super::seccomp::SeccompFilters;
 use super::wire::{self, OpenRequest, Opened, Refusal, Report, RunRequest, Source, Step};
 use super::{init, rootfs, syscalls, tree};
 use crate::spec::Layer;
 
-/// A sandbox whose walls stand.
-pub(super) struct Keeper {
+/// A sandbox whose isolation layers are in place.
+pub(super) struct Supervisor {
     pub(super) request: OpenRequest,
-    pub(super) fence: Option<Fence>,
-    pub(super) filter: Option<SysFilter>,
+    pub(super) landlock: Option<LandlockRuleset>,
+    pub(super) filter: Option<SeccompFilters>,
     /// Whether each command becomes nobody by itself.
     pub(super) drops_late: bool,
     scratch: PathBuf,
@@ -44,30 +44,30 @@ struct RunningInit {
     control: OwnedFd,
 }
 
-/// Never returns: this process is the keeper until it ends.
+/// Never returns: this process is the supervisor until it ends.
 ///
 /// `host_ids` are the launcher's user and group: in a new user namespace a process cannot read its own any more.
-pub(super) fn keep(
+pub(super) fn supervise(
     request: OpenRequest,
     host_ids: (u32, u32),
     socket: UnixStream,
     cgroups: Vec<OwnedFd>,
 ) -> ! {
     close_others(&socket, &cgroups);
-    match Keeper::build(request, host_ids, cgroups) {
-        Ok(mut keeper) => {
-            let context = keeper.context.take();
+    match Supervisor::build(request, host_ids, cgroups) {
+        Ok(mut supervisor) => {
+            let context = supervisor.context.take();
             let ready = Opened::Ready {
-                layers: keeper.request.layers.clone(),
-                scratch: keeper.scratch.clone(),
+                layers: supervisor.request.layers.clone(),
+                scratch: supervisor.scratch.clone(),
                 context: context.as_ref().map(|context| context.folder.clone()),
             };
             let listener: Vec<_> = context.iter().map(|context| context.listener.as_fd()).collect();
             if wire::send(&socket, &ready, &listener).is_ok() {
                 drop(context);
-                keeper.serve(&socket);
+                supervisor.serve(&socket);
             }
-            keeper.clean();
+            supervisor.clean();
         }
         Err(refusal) => {
             let _ = wire::send(&socket, &Opened::Refused(refusal), &[]);
@@ -100,7 +100,7 @@ fn close_others(socket: &UnixStream, cgroups: &[OwnedFd]) {
     unsafe { libc::syscall(libc::SYS_close_range, highest + 1, libc::c_uint::MAX, 0) };
 }
 
-impl Keeper {
+impl Supervisor {
     fn build(mut request: OpenRequest, host_ids: (u32, u32), cgroups: Vec<OwnedFd>) -> Result<Self, Refusal> {
         for membership in cgroups {
             rustix::io::write(&membership, b"0")
@@ -157,10 +157,10 @@ impl Keeper {
                 Refusal::plain("could not make the socket of the context service", error)
             })?);
         }
-        let fence = Fence::build(&mut request, &scratch)?;
+        let landlock = LandlockRuleset::build(&mut request, &scratch)?;
         let filter = request
             .has(Layer::Seccomp)
-            .then(|| SysFilter::build(request.cgroup_bounds_memory))
+            .then(|| SeccompFilters::build(request.cgroup_bounds_memory))
             .transpose()?;
         let drops_late = identity::drops_late(&request, host_ids.0);
         let accounts = request
@@ -169,7 +169,7 @@ impl Keeper {
             .map(|limits| Accounts::new(limits, !request.cgroup_bounds_memory, request.inside.clone()));
         Ok(Self {
             request,
-            fence,
+            landlock,
             filter,
             drops_late,
             scratch,
