@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use annals::Agent;
+use annals::content::Content;
 use annals::core::ids::{ConversationId, SkillName};
 use annals::core::redact::SafeUrl;
 use annals::core::skill::Skill;
@@ -14,7 +15,6 @@ use annals::model::{
     self, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, Model, ModelError, ModelName, OpenError, Provider,
     Request, Window,
 };
-use annals::render::Renderer;
 use annals::sandbox::{Backend, Registry};
 use annals::store::{
     ArtifactStore, SqliteLog, SqliteOptions, SqliteRecall, Store, Workspace, workspace_folder,
@@ -61,7 +61,8 @@ impl Setup {
         let (log, recall) = open_log(&config.store.value, embedder(&config.embeddings)?)?;
         let artifacts = open_artifacts(&config.artifacts.value)?;
         let skills: Arc<dyn Skills> = Arc::new(read_skills(&config.skills.value));
-        let tools = built_in_tools(&config)?;
+        let content = Content::new();
+        let tools = built_in_tools(&config, &content)?;
         let mut builder = Agent::builder()
             .model(model)
             .tools(tools)
@@ -69,6 +70,7 @@ impl Setup {
             .log(log)
             .recall(Arc::new(recall.clone()))
             .artifacts(artifacts)
+            .content(content)
             .sandbox(backend(&config.sandbox.value)?)
             .skills(skills.clone())
             .settings(config.settings.clone())
@@ -124,10 +126,10 @@ pub(crate) fn conversation_id(text: &str) -> Result<ConversationId, Failure> {
 }
 
 /// Every tool that comes with Annals.
-fn built_in_tools(config: &Config) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+fn built_in_tools(config: &Config, content: &Content) -> Result<Vec<Arc<dyn Tool>>, Failure> {
     let mut built_in = tools::builtin();
-    built_in.extend(tools::web::all(web_settings(config)?));
-    built_in.extend(tools::rendering::all(&Renderer::new()));
+    built_in.extend(tools::web::all(web_settings(config)?, content));
+    built_in.extend(tools::rendering::all(content));
     Ok(built_in)
 }
 

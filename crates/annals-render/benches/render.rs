@@ -126,7 +126,7 @@ fn main() {
     if std::env::var_os(COLD).is_some() {
         return first_document();
     }
-    let (inputs, renderer) = (Inputs::new(), Renderer::new());
+    let (inputs, renderer) = (Inputs::new(), Renderer::in_process());
     let mut table = Table::new();
     cold(&table);
     latin(&mut table, &renderer, &inputs);
@@ -137,7 +137,7 @@ fn main() {
 fn first_document() {
     let started = Instant::now();
     let text = five_pages();
-    let rendered = Renderer::new()
+    let rendered = Renderer::in_process()
         .pdf(&Inputs::new().markdown(&text))
         .expect("a PDF");
     assert_eq!(rendered.pages, Some(5));

@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         },
         ..Request::markdown(&content)
     };
-    let renderer = Renderer::new();
+    let renderer = Renderer::in_process();
     for format in args {
         let started = std::time::Instant::now();
         let rendered = match format.as_str() {

@@ -39,6 +39,10 @@ pub(crate) struct Chromium {
 pub(crate) enum ChromiumError {
     #[error("no chromium found: install one, or name one that exists in `ANNALS_CHROMIUM`")]
     Absent,
+    #[error(
+        "root starts it in a helper process only: render through the content helper, or run as an ordinary user"
+    )]
+    Root,
     #[error("it could not be started: {0}")]
     Start(std::io::Error),
     #[error("it went away: {0}")]
@@ -49,6 +53,14 @@ pub(crate) enum ChromiumError {
     Refused { method: &'static str, reason: String },
 }
 
+/// How a document is to be printed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Job {
+    pub(crate) limit: Duration,
+    /// Whether this process is isolated already, so that the browser need not isolate itself.
+    pub(crate) is_isolated: bool,
+}
+
 /// A file made by the browser.
 pub(crate) struct Printed {
     pub(crate) bytes: Vec<u8>,
@@ -57,19 +69,14 @@ pub(crate) struct Printed {
     pub(crate) lowered_to: Option<u32>,
 }
 
-/// Where the browser is, if it is installed.
-pub(crate) fn find() -> Option<PathBuf> {
+/// Where the browser is, if one is installed: `ANNALS_CHROMIUM`, else the first known name on the search path.
+pub fn find() -> Option<PathBuf> {
     process::find()
 }
 
 impl Chromium {
     /// `html` as a PDF with page numbers.
-    pub(crate) fn pdf(
-        &self,
-        html: &str,
-        page: PageOptions,
-        limit: Duration,
-    ) -> Result<Printed, ChromiumError> {
+    pub(crate) fn pdf(&self, html: &str, page: PageOptions, job: Job) -> Result<Printed, ChromiumError> {
         let (width_pt, height_pt) = page.size_pt();
         let footer = "<div style=\"font:8px sans-serif;color:#5c6470;width:100%;text-align:right;padding:0 14mm\">\
                       <span class=\"pageNumber\"></span> / <span class=\"totalPages\"></span></div>";
@@ -83,7 +90,7 @@ impl Chromium {
             "headerTemplate": "<span></span>",
             "footerTemplate": footer,
         });
-        self.with_page(html, limit, |tab| {
+        self.with_page(html, job, |tab| {
             let answer = tab.call("Page.printToPDF", settings)?;
             let bytes = decode("Page.printToPDF", &answer)?;
             Ok(Printed {
@@ -95,15 +102,10 @@ impl Chromium {
     }
 
     /// `html` as one picture of all its content.
-    pub(crate) fn png(
-        &self,
-        html: &str,
-        page: PageOptions,
-        limit: Duration,
-    ) -> Result<Printed, ChromiumError> {
+    pub(crate) fn png(&self, html: &str, page: PageOptions, job: Job) -> Result<Printed, ChromiumError> {
         let width = (page.size_pt().0 * PX_PER_PT).round();
         let scale = page.pixels_per_inch.clamp(10.0, 600.0) / 96.0;
-        self.with_page(html, limit, |tab| {
+        self.with_page(html, job, |tab| {
             let screen = |height: f64, scale: f64| {
                 json!({ "width": width, "height": height, "deviceScaleFactor": scale, "mobile": false })
             };
@@ -125,14 +127,14 @@ impl Chromium {
     fn with_page<T>(
         &self,
         html: &str,
-        limit: Duration,
+        job: Job,
         work: impl FnOnce(&mut Tab<'_>) -> Result<T, ChromiumError>,
     ) -> Result<T, ChromiumError> {
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + job.limit;
         let mut slot = self.browser.lock().unwrap_or_else(PoisonError::into_inner);
         let mut browser = match slot.take() {
             Some(browser) if browser.is_alive() => browser,
-            _ => Browser::start()?,
+            _ => Browser::start(job.is_isolated)?,
         };
         let mut tab = Tab::open(&mut browser.pipe, deadline)?;
         tab.load(html)?;

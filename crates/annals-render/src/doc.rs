@@ -31,7 +31,7 @@ impl Document {
 }
 
 /// Something the text cites as `[[S:n]]`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Source {
     /// The number readers see, and the `n` of `[[S:n]]`.
     pub sid: u32,

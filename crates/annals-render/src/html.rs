@@ -24,7 +24,7 @@ const PARSE_PIECE_BYTES: usize = 16 << 10;
 pub const MAX_OPEN_ELEMENTS: usize = 1000;
 
 /// The HTML nests its elements beyond [`MAX_OPEN_ELEMENTS`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("the HTML nests more than `{MAX_OPEN_ELEMENTS}` elements within each other")]
 pub struct TooDeep;
 

@@ -31,6 +31,7 @@ mod ooxml;
 mod pptx;
 mod typst;
 
+pub use chromium::find as find_chromium;
 pub use doc::Source;
 pub use limits::Limits;
 pub use renderer::{Facts, Renderer};

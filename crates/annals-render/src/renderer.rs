@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
 
-use crate::chromium::{self, Chromium, ChromiumError, Printed};
+use crate::chromium::{self, Chromium, ChromiumError, Job, Printed};
 use crate::doc::{Block, Document, plain_text};
 use crate::fonts::Fonts;
 use crate::limits::Limits;
@@ -26,14 +25,18 @@ const MAX_LAYOUTS: usize = 16;
 /// The stack of a layout: nested tables and lists take some hundred kilobytes in a debug build.
 const LAYOUT_STACK_BYTES: usize = 64 << 20;
 
-/// Renders documents. Cheap to clone; all clones share fonts and the browser.
-#[derive(Clone, Default)]
+/// Renders documents in this process. Cheap to clone; all clones share fonts and the browser.
+///
+/// It trusts its input: a hostile document can take all memory of the process, or overflow a stack and end it. What
+/// strangers wrote is rendered in a helper process (the crate `annals-content`), which calls this one.
+#[derive(Clone)]
 pub struct Renderer {
     shared: Arc<Shared>,
+    is_isolated: bool,
 }
 
 /// What a renderer finds on this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Facts {
     /// The browser used for HTML, if one is installed.
     pub chromium: Option<PathBuf>,
@@ -58,25 +61,35 @@ struct Prepared {
 }
 
 impl Renderer {
-    /// A renderer with the default limits. Does no work: fonts are parsed with the first document.
-    pub fn new() -> Self {
-        Self::default()
+    /// A renderer with the default limits, for documents that are trusted. Does no work: fonts are parsed with the first
+    /// document.
+    pub fn in_process() -> Self {
+        Self::in_process_with(Limits::default())
     }
 
-    /// A renderer with limits of your own.
-    pub fn with_limits(limits: Limits) -> Self {
+    /// [`Renderer::in_process`] with limits of your own.
+    pub fn in_process_with(limits: Limits) -> Self {
         Self {
             shared: Arc::new(Shared {
                 limits,
                 ..Shared::default()
             }),
+            is_isolated: false,
         }
+    }
+
+    /// Says that this process is isolated, bounded and may be killed: a document is laid out on the calling thread without
+    /// a deadline of its own, and Chromium runs without its own sandbox.
+    #[must_use]
+    pub fn isolated(mut self) -> Self {
+        self.is_isolated = true;
+        self
     }
 
     /// A PDF.
     pub fn pdf(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
         let mut prepared = self.prepare(request)?;
-        let browser = |chromium: &Chromium, html: &str, limit| chromium.pdf(html, request.page, limit);
+        let browser = |chromium: &Chromium, html: &str, job| chromium.pdf(html, request.page, job);
         if let Some(rendered) = self.by_chromium(request, &mut prepared, "application/pdf", browser)? {
             return Ok(rendered);
         }
@@ -90,7 +103,7 @@ impl Renderer {
     /// A PNG of what [`crate::PngView`] names. Chromium makes the continuous view only.
     pub fn png(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
         let mut prepared = self.prepare(request)?;
-        let browser = |chromium: &Chromium, html: &str, limit| chromium.png(html, request.page, limit);
+        let browser = |chromium: &Chromium, html: &str, job| chromium.png(html, request.page, job);
         let by_browser = request.format == Format::Html && request.engine == Engine::Chromium;
         if by_browser && request.page.png != PngView::Continuous {
             let reason =
@@ -158,7 +171,7 @@ impl Renderer {
         request: &Request<'_>,
         prepared: &mut Prepared,
         mime: &'static str,
-        print: impl FnOnce(&Chromium, &str, Duration) -> Result<Printed, ChromiumError>,
+        print: impl FnOnce(&Chromium, &str, Job) -> Result<Printed, ChromiumError>,
     ) -> Result<Option<Rendered>, RenderError> {
         let wanted = match (request.format, request.engine) {
             (Format::Markdown, _) | (_, Engine::Embedded) => false,
@@ -176,7 +189,11 @@ impl Renderer {
         };
         let html = html::prepare_for_browser(request.content, &prepared.document, &picture)?;
         let shared = &self.shared;
-        match print(&shared.chromium, &html, shared.limits.deadline) {
+        let job = Job {
+            limit: shared.limits.deadline,
+            is_isolated: self.is_isolated,
+        };
+        match print(&shared.chromium, &html, job) {
             Ok(printed) if printed.pages > shared.limits.pages => Err(RenderError::TooManyPages {
                 pages: printed.pages,
                 limit: shared.limits.pages,
@@ -248,6 +265,11 @@ impl Renderer {
     where
         F: FnOnce(&Shared, &mut Prepared) -> Result<Rendered, RenderError> + Send + 'static,
     {
+        if self.is_isolated {
+            let result = work(&self.shared, &mut prepared);
+            typst::forget_unused();
+            return result;
+        }
         let limit = self.shared.limits.deadline;
         let slot = LayoutSlot::take(&self.shared).ok_or(RenderError::Busy)?;
         let (sender, receiver) = mpsc::sync_channel(1);

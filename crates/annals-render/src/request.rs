@@ -6,6 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::doc::Source;
 
 /// One document to render.
@@ -51,7 +53,7 @@ impl<'a> Request<'a> {
 }
 
 /// The language of a content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Format {
     /// CommonMark with the usual extensions.
     Markdown,
@@ -60,7 +62,7 @@ pub enum Format {
 }
 
 /// Who lays out HTML as PDF or PNG. Markdown, DOCX and PPTX are always made by the embedded writers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Engine {
     /// Chromium when one is installed, the embedded engine otherwise (or when Chromium fails).
     #[default]
@@ -97,7 +99,7 @@ impl Assets for std::collections::HashMap<String, Vec<u8>> {
 }
 
 /// The paper and the picture taken of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PageOptions {
     /// Its size.
     pub paper: Paper,
@@ -137,7 +139,7 @@ impl PageOptions {
 }
 
 /// Sheet sizes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Paper {
     /// 297 × 420 mm.
     A3,
@@ -151,7 +153,7 @@ pub enum Paper {
 }
 
 /// Which side of the paper is up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Orientation {
     /// Higher than wide.
     #[default]
@@ -161,7 +163,7 @@ pub enum Orientation {
 }
 
 /// What a PNG shows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PngView {
     /// The whole content as one page as high as it needs; no page numbers.
     #[default]
@@ -188,7 +190,7 @@ pub struct Rendered {
 }
 
 /// The engine that made a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum UsedEngine {
     /// This crate.
     Embedded,
@@ -197,7 +199,7 @@ pub enum UsedEngine {
 }
 
 /// Something in the document is not as its author meant it; the file is complete all the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Warning {
     /// [`Assets`] has no such picture; a placeholder box stands in its place.
@@ -306,7 +308,7 @@ pub(crate) fn shorten(reference: &str) -> String {
 }
 
 /// Why there is no file.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RenderError {
     /// Too much text.

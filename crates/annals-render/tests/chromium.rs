@@ -52,7 +52,7 @@ fn the_browser_prints_the_document_and_touches_nothing_else() {
         title: Some("A title of its own"),
         ..Request::html(&html)
     };
-    let renderer = common::patient_renderer();
+    let renderer = common::patient_renderer().isolated();
     let pdf = renderer.pdf(&request).unwrap();
     assert_eq!(pdf.engine, UsedEngine::Chromium);
     let text = pdf_pages(&pdf.bytes).concat();

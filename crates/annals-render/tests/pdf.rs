@@ -254,7 +254,7 @@ fn nothing_and_nonsense_give_a_file_all_the_same() {
 
 #[test]
 fn limits_are_kept() {
-    let small = Renderer::with_limits(Limits {
+    let small = Renderer::in_process_with(Limits {
         content_bytes: 10,
         pages: 1,
         ..Limits::default()
@@ -265,7 +265,7 @@ fn limits_are_kept() {
         "{long:?}"
     );
     let patient = std::time::Duration::from_secs(600);
-    let pages = Renderer::with_limits(Limits {
+    let pages = Renderer::in_process_with(Limits {
         pages: 1,
         deadline: patient,
         ..Limits::default()
@@ -275,7 +275,7 @@ fn limits_are_kept() {
         matches!(two, Err(RenderError::TooManyPages { pages: 2, limit: 1 })),
         "{two:?}"
     );
-    let hurried = Renderer::with_limits(Limits {
+    let hurried = Renderer::in_process_with(Limits {
         deadline: std::time::Duration::ZERO,
         ..Limits::default()
     });

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, RwLock};
 
+use annals_content::Content;
 use annals_core::block::NewBlock;
 use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq};
 use annals_core::settings::Settings;
@@ -44,6 +45,7 @@ pub(crate) struct AgentParts {
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) skills: Arc<dyn Skills>,
     pub(crate) sandbox: Option<Arc<dyn Backend>>,
+    pub(crate) content: Content,
     pub(crate) runtime: Runtime,
 }
 

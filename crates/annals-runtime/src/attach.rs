@@ -5,13 +5,14 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use annals_content::ContentError;
 use annals_core::block::{ArtifactKind, Blob, Body, FileMeta, SafeDigest, Visibility};
 use annals_core::content;
 use annals_core::ids::TurnId;
 use annals_core::limits;
 use annals_core::path::PhysicalPath;
 use annals_core::turn::opening::AttachedFile;
-use annals_store::preflight::{self, AttachmentRefused};
+use annals_store::preflight::AttachmentRefused;
 use annals_tools::ConversationCx;
 
 use crate::error::RunError;
@@ -42,6 +43,14 @@ pub enum AttachmentError {
         path: String,
         /// What it is.
         kind: &'static str,
+    },
+    /// It could not be checked within the limits.
+    #[error("attachment `{name}` cannot be taken in: {error}")]
+    Unchecked {
+        /// Its name.
+        name: String,
+        /// Which limit it met.
+        error: ContentError,
     },
     /// It did not pass the checks.
     #[error(transparent)]

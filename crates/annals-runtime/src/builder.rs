@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use annals_content::Content;
 use annals_core::ids::Scope;
 use annals_core::settings::Settings;
 use annals_core::view::Layout;
@@ -34,6 +35,7 @@ pub struct AgentBuilder {
     log: Option<Arc<dyn Store>>,
     recall: Option<Arc<dyn Recall>>,
     artifacts: Option<ArtifactStore>,
+    content: Content,
     workspaces: Option<PathBuf>,
     scope: Scope,
     hooks: Option<Arc<dyn Hooks>>,
@@ -129,6 +131,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Helper processes that read what strangers wrote, such as attachments; shared with the tools that need some.
+    #[must_use]
+    pub fn content(mut self, content: Content) -> Self {
+        self.content = content;
+        self
+    }
+
     /// Where working trees go; they may be deleted at any time.
     #[must_use]
     pub fn workspaces(mut self, dir: impl AsRef<Path>) -> Self {
@@ -221,6 +230,7 @@ impl AgentBuilder {
             hooks: self.hooks.unwrap_or_else(|| Arc::new(NoHooks)),
             skills,
             sandbox: self.sandbox,
+            content: self.content,
             runtime,
         };
         Ok(Agent {

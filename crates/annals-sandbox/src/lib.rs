@@ -29,6 +29,8 @@ mod files;
 #[cfg(feature = "local")]
 pub mod facts;
 #[cfg(feature = "local")]
+pub mod helper;
+#[cfg(feature = "local")]
 mod host;
 pub mod interpreters;
 #[cfg_attr(

@@ -19,6 +19,7 @@ use crate::files::FileOps;
 use crate::host::{self, HostSandbox};
 use crate::interpreters;
 use crate::language::Language;
+use crate::limits::Limits;
 use crate::own_directories;
 use crate::owners::Claim;
 use crate::process::cgroup::{self, Group, Hierarchy};
@@ -142,12 +143,12 @@ fn prepare(opening: Opening, isolated: Isolated) -> Result<Prepared, OpenError> 
     make_writable(&files, writable.iter().flatten())?;
 
     let mut layers = isolated.layers;
-    let (group, entries) = make_group(&mut layers, &spec)?;
+    let (group, entries) = make_group(&mut layers, &spec.limits)?;
     let prefixes = interpreters::all()
         .flat_map(|interpreter| interpreter.prefixes.iter().cloned())
         .collect();
     let request = OpenRequest {
-        workspace: root,
+        workspace: Some(root),
         inside,
         owner: files.root.owner(),
         writable_subdirs: writable,
@@ -161,6 +162,7 @@ fn prepare(opening: Opening, isolated: Isolated) -> Result<Prepared, OpenError> 
             .as_ref()
             .map(|group| group.directories().to_vec())
             .unwrap_or_default(),
+        helper: None,
     };
     let asked = client::ask_to_open(request, &entries)?;
     // The launcher has heard of them and removes them when the sandbox has ended.
@@ -210,9 +212,9 @@ fn make_writable<'d>(files: &FileOps, subdirs: impl Iterator<Item = &'d PathBuf>
 }
 
 /// Cgroups are used where the machine grants them; where not, the layer is taken off the list.
-fn make_group(
+pub(crate) fn make_group(
     layers: &mut BTreeSet<Layer>,
-    spec: &SandboxSpec,
+    limits: &Limits,
 ) -> Result<(Option<Group>, Vec<OwnedFd>), OpenError> {
     if !layers.contains(&Layer::Cgroup) {
         return Ok((None, Vec::new()));
@@ -221,7 +223,7 @@ fn make_group(
         layers.remove(&Layer::Cgroup);
         return Ok((None, Vec::new()));
     };
-    let (group, entries) = Group::make(hierarchy, &spec.limits).map_err(|error| OpenError::LayerMissing {
+    let (group, entries) = Group::make(hierarchy, limits).map_err(|error| OpenError::LayerMissing {
         layer: Layer::Cgroup,
         reason: error.to_string(),
     })?;

@@ -32,7 +32,7 @@
 //! 3. [`model`]: models by name, with keys from the environment;
 //! 4. [`tools`]: all built-in tools in one call, and what a tool is made of;
 //! 5. [`runtime`]: agent, session, listeners, hooks;
-//! 6. [`core`], [`embed`], [`store`], [`sandbox`], `render` (feature `documents`): the parts below.
+//! 6. [`core`], [`embed`], [`store`], [`sandbox`], [`content`], `render` (feature `documents`): the parts below.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -41,6 +41,7 @@ pub mod model;
 pub mod prelude;
 pub mod tools;
 
+pub use annals_content as content;
 pub use annals_core as core;
 pub use annals_embed as embed;
 #[cfg(feature = "documents")]

@@ -11,14 +11,16 @@ pub use annals_tools::*;
 /// # #[cfg(all(feature = "web", feature = "documents", feature = "local-sandbox", feature = "anthropic"))]
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
 /// use annals::prelude::*;
-/// use annals::render::Renderer;
+/// use annals::content::Content;
 /// use annals::tools::{self, web::WebSettings};
 ///
+/// let content = Content::new();
 /// let agent = Agent::builder()
 ///     .model(Anthropic::new("claude-sonnet-4-5")?)
 ///     .tools(tools::builtin())
-///     .tools(tools::web::all(WebSettings::from_env()?))
-///     .tools(tools::rendering::all(&Renderer::new()))
+///     .tools(tools::web::all(WebSettings::from_env()?, &content))
+///     .tools(tools::rendering::all(&content))
+///     .content(content)
 ///     .sandbox(tools::default_sandbox())
 ///     .home("./data")
 ///     .build()

@@ -1,9 +1,9 @@
 //! `annals doctor`: what works here, what does not, and where every setting came from.
 
+use annals::content::Content;
 use annals::core::redact::SafeUrl;
 use annals::embed::StaticTable;
 use annals::model::{ANTHROPIC_API_KEY, ModelName, OPENAI_API_KEY, Provider};
-use annals::render::Renderer;
 use annals::sandbox::facts::Facts;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -63,7 +63,8 @@ struct Report {
 }
 
 pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure> {
-    let report = tokio::task::spawn_blocking(move || examine(&config))
+    let renderers = renderers().await;
+    let report = tokio::task::spawn_blocking(move || examine(&config, renderers))
         .await
         .map_err(Failure::environment)?;
     if args.json {
@@ -75,13 +76,13 @@ pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure
     Ok(Ended::Well)
 }
 
-fn examine(config: &Config) -> Report {
+fn examine(config: &Config, renderers: Vec<Finding>) -> Report {
     let (isolation, interpreters) = isolation();
     Report {
         version: env!("CARGO_PKG_VERSION"),
         isolation,
         interpreters,
-        renderers: renderers(),
+        renderers,
         model: vec![model(config), web(config)],
         stores: stores(config),
         settings: settings(config),
@@ -126,8 +127,11 @@ fn isolation() -> (Vec<Finding>, Vec<Finding>) {
     (layers.collect(), interpreters.collect())
 }
 
-fn renderers() -> Vec<Finding> {
-    let facts = Renderer::new().facts();
+async fn renderers() -> Vec<Finding> {
+    let facts = match Content::new().facts().await {
+        Ok(facts) => facts,
+        Err(error) => return vec![Finding::new("embedded", State::Missing, error.to_string())],
+    };
     let fonts = format!("{} families", facts.font_families.len());
     let chromium = match &facts.chromium {
         Some(path) => Finding::new("chromium", State::Ok, path.display().to_string()),

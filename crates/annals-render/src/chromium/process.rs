@@ -46,7 +46,12 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    pub(super) fn start() -> Result<Self, ChromiumError> {
+    pub(super) fn start(is_isolated: bool) -> Result<Self, ChromiumError> {
+        // SAFETY: plain system call.
+        if !is_isolated && unsafe { libc::geteuid() } == 0 {
+            // Chromium refuses to sandbox itself as root, and root must not render without a sandbox.
+            return Err(ChromiumError::Root);
+        }
         let program = find().ok_or(ChromiumError::Absent)?;
         sweep_profiles();
         let prefix = format!("{PROFILE_PREFIX}{}-", std::process::id());
@@ -56,7 +61,12 @@ impl Browser {
             .map_err(ChromiumError::Start)?;
         let (child_reads, writer) = std::io::pipe().map_err(ChromiumError::Start)?;
         let (reader, child_writes) = std::io::pipe().map_err(ChromiumError::Start)?;
-        let command = command(&program, profile.path(), child_reads, child_writes);
+        let mut command = command(&program, profile.path(), child_reads, child_writes);
+        if is_isolated {
+            // It cannot make namespaces inside those it is in.
+            command.arg("--no-sandbox");
+        }
+        command.arg("about:blank");
         let (started, group) = mpsc::sync_channel(1);
         let (messages, received) = mpsc::channel();
         let (life, alive) = mpsc::sync_channel(1);
@@ -160,12 +170,6 @@ fn command(program: &Path, profile: &Path, child_reads: PipeReader, child_writes
         .stderr(Stdio::null())
         .current_dir(profile)
         .process_group(0);
-    // SAFETY: plain system call.
-    if unsafe { libc::geteuid() } == 0 {
-        // Chromium refuses to sandbox itself as root.
-        command.arg("--no-sandbox");
-    }
-    command.arg("about:blank");
     // SAFETY: between fork and exec only async-signal-safe calls are made; the pipe ends live in the closure.
     unsafe { command.pre_exec(move || hand_over(child_reads.as_raw_fd(), child_writes.as_raw_fd())) };
     command

@@ -168,14 +168,8 @@ impl Writer<'_> {
     }
 
     fn text(&mut self, text: &str, node: &Handle) {
-        let parent = node.parent.take();
-        let in_style = parent
-            .as_ref()
-            .and_then(std::rc::Weak::upgrade)
-            .is_some_and(|up| super::tag(&up) == Some("style"));
-        node.parent.set(parent);
-        if in_style {
-            self.out.push_str(text);
+        if is_in_style_sheet(node) {
+            self.out.push_str(&without_markup(text));
         } else if self.literal > 0 {
             self.out.push_str(&escape_text(text));
         } else {
@@ -236,6 +230,33 @@ impl Writer<'_> {
     }
 }
 
+/// Whether a text is that of a style sheet, which is written without escapes. In a drawing `style` is an element like any
+/// other, whose text has them.
+fn is_in_style_sheet(node: &Handle) -> bool {
+    let parent = node.parent.take();
+    let up = parent.as_ref().and_then(std::rc::Weak::upgrade);
+    node.parent.set(parent);
+    up.is_some_and(|up| match &up.data {
+        NodeData::Element { name, .. } => &*name.local == "style" && name.ns == html5ever::ns!(html),
+        _ => false,
+    })
+}
+
+/// A style sheet in which nothing can be taken for a tag, wherever a browser finds it: what begins like one is escaped as
+/// CSS does it.
+fn without_markup(sheet: &str) -> String {
+    let mut out = String::with_capacity(sheet.len());
+    let mut chars = sheet.chars().peekable();
+    while let Some(c) = chars.next() {
+        let begins = |next: &char| next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?');
+        match c {
+            '<' if chars.peek().is_some_and(begins) => out.push_str("\\3c "),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 fn escape_text(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -244,4 +265,39 @@ fn escape_text(text: &str) -> String {
 
 fn escape_attribute(text: &str) -> String {
     escape_text(text).replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(html: &str) -> String {
+        let document = crate::html::read(html).unwrap();
+        prepare(html, &document, &|_| None).unwrap()
+    }
+
+    #[test]
+    fn no_text_becomes_markup_when_it_is_parsed_again() {
+        for html in [
+            "<svg><style>&lt;/style&gt;&lt;iframe src=file:///etc/passwd&gt;</style></svg>",
+            "<svg><title>&lt;/title&gt;&lt;iframe&gt;</title></svg>",
+            "<math><mtext><style>&lt;/style&gt;&lt;iframe&gt;</style></mtext></math>",
+            "<math><mtext><table><mglyph><style><!--</style><iframe></style></mglyph></table></mtext></math>",
+            "<style><!--</style><iframe>--></style>",
+            "<style>a{content:'<iframe></iframe>'}</style>",
+            "<xmp><iframe></xmp><noembed><iframe></noembed><plaintext><iframe>",
+            "<p title='\"><iframe>'>x",
+            "<textarea></textarea><textarea>&lt;/textarea&gt;&lt;iframe&gt;</textarea>",
+        ] {
+            let first = prepared(html);
+            assert!(!first.to_ascii_lowercase().contains("<iframe"), "{html}\n{first}");
+            let second = prepared(&first);
+            assert!(
+                !second.to_ascii_lowercase().contains("<iframe"),
+                "{html}\n{second}"
+            );
+        }
+        let sheet = prepared("<style>@media (width < 600px) { a > b { color: red } }</style>");
+        assert!(sheet.contains("(width < 600px) { a > b"), "{sheet}");
+    }
 }

@@ -14,7 +14,7 @@ pub static RENDERER: LazyLock<Renderer> = LazyLock::new(patient_renderer);
 
 /// A renderer without hurry.
 pub fn patient_renderer() -> Renderer {
-    Renderer::with_limits(Limits {
+    Renderer::in_process_with(Limits {
         deadline: Duration::from_secs(600),
         ..Limits::default()
     })

@@ -1,7 +1,6 @@
 //! The rendering tools: documents with pictures of the conversation and citations of its sources.
 
 use annals_core::ids::TurnId;
-use annals_render::Renderer;
 use annals_runtime::{Agent, Attachment, Session, TurnRequest};
 use annals_tools::rendering;
 use serde_json::{Value, json};
@@ -19,7 +18,7 @@ pub(crate) const PNG: &[u8] = &[
 async fn agent(bench: &Bench, steps: Value) -> Agent {
     bench
         .builder(json!({ "steps": steps }))
-        .tools(rendering::all(&Renderer::new()))
+        .tools(rendering::all(&annals_content::Content::new()))
         .build()
         .await
         .unwrap()

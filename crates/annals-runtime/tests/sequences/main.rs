@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "not every kind of answer is needed here")]
 mod server;
 
-annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
+annals_sandbox::helpers_in_tests!(annals_content::init);
 
 mod code;
 mod documents;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use annals_core::ids::TurnId;
 use annals_core::settings::{CacheSettings, Settings};
 use annals_core::skill::Skill;
-use annals_render::Renderer;
 use annals_runtime::{Agent, Attachment, Session, TurnRequest};
 use annals_tools::rendering;
 use serde_json::{Value, json};
@@ -33,7 +32,7 @@ async fn agent(bench: &Bench, site: &Server, steps: Value) -> Agent {
     };
     bench
         .builder(json!({ "steps": steps }))
-        .tools(rendering::all(&Renderer::new()))
+        .tools(rendering::all(&annals_content::Content::new()))
         .tools(web::tools(site))
         .skills(Arc::new(BTreeMap::from([(skill.name.clone(), skill)])))
         .settings(settings)

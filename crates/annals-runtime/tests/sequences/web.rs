@@ -43,7 +43,10 @@ pub(crate) fn tools(site: &Server) -> Vec<Arc<dyn Tool>> {
     let opened = Opened::parse(&site.address.to_string()).unwrap();
     vec![
         Arc::new(WebSearch::new(vec![provider])),
-        Arc::new(WebFetch::new(Fetcher::new(EgressPolicy::new([opened]).unwrap()))),
+        Arc::new(WebFetch::new(Fetcher::new(
+            EgressPolicy::new([opened]).unwrap(),
+            annals_content::Content::new(),
+        ))),
     ]
 }
 
@@ -101,7 +104,10 @@ async fn without_a_provider_and_before_the_walls_the_model_gets_results_it_can_a
     let canary = Server::canary().await;
     let tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(WebSearch::new(vec![])),
-        Arc::new(WebFetch::new(Fetcher::new(EgressPolicy::new([]).unwrap()))),
+        Arc::new(WebFetch::new(Fetcher::new(
+            EgressPolicy::new([]).unwrap(),
+            annals_content::Content::new(),
+        ))),
     ];
     let steps = json!([
         {"tool_calls": [{"id": "s", "tool": "web_tools.web_search", "params": {"queries": ["x"]}}]},

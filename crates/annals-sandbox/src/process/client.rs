@@ -16,7 +16,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{self, Exceeded, OpenRequest, Opened, Refusal, Report, RunRequest, Step, ToLauncher};
+pub(crate) use super::wire::Report;
+use super::wire::{self, Exceeded, OpenRequest, Opened, Refusal, RunRequest, Step, ToLauncher};
 use crate::capture::Capture;
 use crate::facts::LayerFact;
 use crate::failure::{Failure, FailureKind};
@@ -218,6 +219,22 @@ impl SupervisorHandle {
             ended
         };
         outcome.judge(ended, &running, started)
+    }
+
+    /// Starts a command whose streams are the caller's. It runs until the returned control socket closes.
+    pub(crate) async fn start(
+        &self,
+        request: &RunRequest,
+        stdio: [OwnedFd; 3],
+    ) -> Result<UnixStream, Failure> {
+        let failed = |error| Failure::os("open a control socket", error);
+        let (control, theirs) = StdUnixStream::pair().map_err(failed)?;
+        control.set_nonblocking(true).map_err(failed)?;
+        let control = UnixStream::from_std(control).map_err(failed)?;
+        let [stdin, stdout, stderr] = &stdio;
+        let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), theirs.as_fd()];
+        self.send(request, &fds).await?;
+        Ok(control)
     }
 
     async fn send(&self, request: &RunRequest, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
@@ -450,7 +467,7 @@ async fn feed(sender: Option<pipe::Sender>, stdin: Option<&[u8]>) -> std::conver
 }
 
 /// Reports until the command has ended, after which nothing of it is left, or init is gone.
-async fn read_reports(control: &UnixStream) -> Vec<Report> {
+pub(crate) async fn read_reports(control: &UnixStream) -> Vec<Report> {
     let mut reports = Vec::new();
     let mut bytes = Vec::new();
     let mut buffer = [0; 256];

@@ -155,7 +155,10 @@ fn limit(limits: &Limits, request: &OpenRequest, is_full: bool) -> io::Result<()
         // Counted per user and namespace; without an own namespace it would count the host's processes.
         syscalls::set_limit(libc::RLIMIT_NPROC, limits.processes)?;
     }
-    if !request.cgroup_bounds_memory {
+    let address_space = request.helper.as_ref().map(|helper| helper.address_space_bytes);
+    if let Some(Some(bytes)) = address_space {
+        syscalls::set_limit(libc::RLIMIT_AS, bytes)?;
+    } else if !request.cgroup_bounds_memory {
         // Shared memory is in no other per-process bound. Interpreters reserve far more addresses than they use.
         syscalls::set_limit(libc::RLIMIT_AS, limits.memory_bytes.saturating_mul(2))?;
     }

@@ -88,20 +88,22 @@ fn readable(request: &OpenRequest) -> Vec<PathBuf> {
         "/dev",
     ];
     let given = request.read_only.iter().map(|bind| bind.host.clone());
-    let own = [request.workspace.clone()];
+    let own = request.workspace.clone();
+    let helper = request.helper.as_ref().map(|_| PathBuf::from("/proc/self/exe"));
     system
         .map(PathBuf::from)
         .into_iter()
         .chain(request.prefixes.clone())
         .chain(given)
         .chain(own)
+        .chain(helper)
         .collect()
 }
 
 fn changeable(request: &OpenRequest, scratch: &Path) -> Vec<PathBuf> {
-    let workspace = match &request.writable_subdirs {
+    let workspace: Vec<PathBuf> = match &request.writable_subdirs {
         Some(subdirs) => subdirs.iter().map(|subdir| request.inside.join(subdir)).collect(),
-        None => vec![request.inside.clone()],
+        None => request.workspace.iter().map(|_| request.inside.clone()).collect(),
     };
     let mut paths = vec![scratch.to_owned()];
     if request.has(Layer::Mount) {

@@ -22,7 +22,7 @@ mod init;
 mod landlock;
 mod launcher;
 pub(crate) mod probe;
-mod rootfs;
+pub(crate) mod rootfs;
 mod seccomp;
 mod supervisor;
 mod syscalls;

@@ -20,6 +20,9 @@ use crate::spec::Layer;
 /// Where programs may leave temporary files.
 pub(super) const SCRATCH: &str = "/tmp";
 
+/// Where the program of a helper process appears.
+pub(crate) const HELPER: &str = "/annals-helper";
+
 /// Directories programs are made of; each appears as it is on the host: a directory, a link, or not at all.
 const SYSTEM: [&str; 9] = [
     "/usr",
@@ -92,10 +95,29 @@ fn system_pieces(request: &OpenRequest) -> Result<Vec<Piece>, Refusal> {
     for path in present.filter(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink())) {
         pieces.push(piece(path, path, RDONLY | NOSUID | NODEV, None)?);
     }
+    if request.helper.is_some() {
+        pieces.push(own_program()?);
+    }
     for path in DEVICES.map(Path::new) {
         pieces.push(piece(path, path, NOSUID | NOEXEC, None)?);
     }
     Ok(pieces)
+}
+
+/// The launcher's own program. By its path: the link itself leads into the mount namespace that was left.
+fn own_program() -> Result<Piece, Refusal> {
+    let program =
+        std::fs::read_link("/proc/self/exe").map_err(|error| refusal("the program of the helper", error))?;
+    if !program.exists() {
+        return Err(Refusal {
+            layer: None,
+            reason: format!(
+                "the program `{}` was removed or replaced while it runs: start it again",
+                program.display()
+            ),
+        });
+    }
+    piece(&program, Path::new(HELPER), RDONLY | NOSUID | NODEV, None)
 }
 
 fn given_pieces(request: &OpenRequest, ids: Option<&OwnedFd>) -> Result<Vec<Piece>, Refusal> {
@@ -104,21 +126,24 @@ fn given_pieces(request: &OpenRequest, ids: Option<&OwnedFd>) -> Result<Vec<Piec
     } else {
         0
     };
-    let mut pieces = vec![piece(
-        &request.workspace,
+    let mut pieces = Vec::new();
+    let Some(workspace) = &request.workspace else {
+        return Ok(pieces);
+    };
+    pieces.push(piece(
+        workspace,
         &request.inside,
         workspace_access | NOSUID | NODEV,
         ids,
-    )?];
+    )?);
     for subdir in request.writable_subdirs.iter().flatten() {
-        let handle = open_below(&request.workspace, subdir).map_err(|error| {
+        let handle = open_below(workspace, subdir).map_err(|error| {
             refusal(
                 &format!("writable directory `{}` of the workspace", subdir.display()),
                 error,
             )
         })?;
-        let tree = take(handle.as_fd(), NOSUID | NODEV, ids)
-            .map_err(|error| blame(ids, &request.workspace, error))?;
+        let tree = take(handle.as_fd(), NOSUID | NODEV, ids).map_err(|error| blame(ids, workspace, error))?;
         pieces.push(Piece {
             tree,
             at: request.inside.join(subdir),

@@ -163,10 +163,15 @@ impl Supervisor {
             .then(|| SeccompFilters::build(request.cgroup_bounds_memory))
             .transpose()?;
         let drops_late = identity::drops_late(&request, host_ids.0);
+        // A helper has no workspace; what it can write is its scratch directory.
+        let counted = match request.workspace {
+            Some(_) => request.inside.clone(),
+            None => scratch.clone(),
+        };
         let accounts = request
             .limits
             .clone()
-            .map(|limits| Accounts::new(limits, !request.cgroup_bounds_memory, request.inside.clone()));
+            .map(|limits| Accounts::new(limits, !request.cgroup_bounds_memory, counted));
         Ok(Self {
             request,
             landlock,

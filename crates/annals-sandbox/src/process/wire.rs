@@ -36,7 +36,8 @@ pub(crate) enum ToLauncher {
 /// How to build one sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct OpenRequest {
-    pub(crate) workspace: PathBuf,
+    /// Absent for a helper process, which has none.
+    pub(crate) workspace: Option<PathBuf>,
     /// Where the workspace appears; the same as `workspace` when there is no mount layer.
     pub(crate) inside: PathBuf,
     /// User and group that own the workspace.
@@ -53,9 +54,35 @@ pub(crate) struct OpenRequest {
     pub(crate) limits: Option<Limits>,
     /// Directories of the sandbox's cgroups, to be removed when it has ended.
     pub(crate) cgroups: Vec<PathBuf>,
+    /// Present for a helper process: its program is the launcher's own.
+    pub(crate) helper: Option<HelperLimits>,
+}
+
+/// Bounds that only helper processes have.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct HelperLimits {
+    pub(crate) address_space_bytes: Option<u64>,
 }
 
 impl OpenRequest {
+    /// The parts of a request that a helper process has no use for.
+    pub(crate) fn without_workspace() -> Self {
+        Self {
+            workspace: None,
+            inside: PathBuf::from("/"),
+            owner: (0, 0),
+            writable_subdirs: None,
+            read_only: Vec::new(),
+            has_context: false,
+            prefixes: Vec::new(),
+            layers: BTreeSet::new(),
+            cgroup_bounds_memory: false,
+            limits: None,
+            cgroups: Vec::new(),
+            helper: None,
+        }
+    }
+
     pub(crate) fn has(&self, layer: Layer) -> bool {
         self.layers.contains(&layer)
     }

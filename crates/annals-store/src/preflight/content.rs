@@ -33,10 +33,24 @@ pub(super) fn has_macro_name(name: &RelPath) -> bool {
     MACRO_EXTENSIONS.contains(&extension(name).as_str())
 }
 
+/// Whether the content is a compound document, as old Office files are.
+pub(super) fn is_compound(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1])
+}
+
+/// Whether the marker of a PDF stands near the beginning. It may come after some bytes of rubbish, as readers allow.
+pub(super) fn has_pdf_marker(bytes: &[u8]) -> bool {
+    pdf_marker(bytes).is_some()
+}
+
+fn pdf_marker(bytes: &[u8]) -> Option<usize> {
+    const WITHIN_BYTES: usize = 1024;
+    find(&bytes[..bytes.len().min(WITHIN_BYTES)], b"%PDF-")
+}
+
 /// Whether an old Office file (compound document) holds a macro project. Its directory names are UTF-16.
 pub(super) fn has_ole_macros(bytes: &[u8]) -> bool {
-    const COMPOUND: &[u8] = &[0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1];
-    if !bytes.starts_with(COMPOUND) {
+    if !is_compound(bytes) {
         return false;
     }
     ["_VBA_PROJECT", "VBA_PROJECT_CUR"].iter().any(|name| {
@@ -61,11 +75,7 @@ pub(super) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 
 /// The MIME type, and what can be done with it.
 pub(super) fn judge(name: &RelPath, bytes: &[u8]) -> (String, AttachmentKind) {
-    // The marker may come after some bytes of rubbish, as readers of PDF allow.
-    const PDF_MARKER_WITHIN_BYTES: usize = 1024;
-    if find(&bytes[..bytes.len().min(PDF_MARKER_WITHIN_BYTES)], b"%PDF-")
-        .is_some_and(|at| at == 0 || !is_text(bytes))
-    {
+    if pdf_marker(bytes).is_some_and(|at| at == 0 || !is_text(bytes)) {
         return ("application/pdf".to_owned(), AttachmentKind::Pdf);
     }
     // A text that merely mentions the marker of a PDF is a text.

@@ -1,8 +1,8 @@
 //! What may come in as an attachment, decided before anything is kept.
 //!
 //! A file's type is read from its content; the name only tells texts apart. Limits are those of
-//! [`annals_core::limits`]. Checking never unpacks more than they allow. It may take a while for a large archive:
-//! call it where blocking is fine.
+//! [`annals_core::limits`]. Checking never unpacks more than they allow. Content for which [`needs_parser`] says so is
+//! checked in a helper process, which calls [`check_attachment`] there.
 
 mod archive;
 mod content;
@@ -13,11 +13,12 @@ use annals_core::limits::{
     ZIP_UNPACKED_MAX_BYTES,
 };
 use annals_core::path::RelPath;
+use serde::{Deserialize, Serialize};
 
 pub use content::AttachmentKind;
 
 /// An attachment that may come in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     /// Its name, safe to be a file's.
     pub name: RelPath,
@@ -30,7 +31,7 @@ pub struct Checked {
 }
 
 /// Why an attachment may not come in.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum AttachmentRefused {
     /// It has no name.
@@ -108,6 +109,12 @@ pub enum AttachmentRefused {
         /// How many.
         pages: u32,
     },
+}
+
+/// Whether checking this content means parsing a format that a stranger may have built against its parser: archives, PDF,
+/// compound documents. Everything else is told by its first bytes and one pass over it.
+pub fn needs_parser(bytes: &[u8]) -> bool {
+    archive::is_zip(bytes) || content::has_pdf_marker(bytes) || content::is_compound(bytes)
 }
 
 /// Checks an attachment by its name and content.

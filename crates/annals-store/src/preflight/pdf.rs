@@ -12,6 +12,9 @@ use super::content::find;
 /// Object streams are unpacked up to so many bytes in all.
 const UNPACKED_MAX_BYTES: u64 = 64_000_000;
 
+/// How far a dictionary may reach; looking no further keeps the count linear in the file.
+const DICTIONARY_MAX_BYTES: usize = 1024;
+
 /// Pages, as far as they can be counted.
 pub(super) fn count_pages(bytes: &[u8]) -> Option<u32> {
     let mut tally = Tally::default();
@@ -36,7 +39,6 @@ pub(super) fn count_pages(bytes: &[u8]) -> Option<u32> {
 
 /// The bytes after the `stream` keyword of the dictionary that `from` lies in.
 fn stream_after(bytes: &[u8], from: usize) -> Option<&[u8]> {
-    const DICTIONARY_MAX_BYTES: usize = 1024;
     let window = &bytes[from..bytes.len().min(from + DICTIONARY_MAX_BYTES)];
     let keyword = find(window, b"stream")?;
     let start = from + keyword + b"stream".len();
@@ -93,11 +95,13 @@ fn is_name(bytes: &[u8], name: &[u8]) -> bool {
 /// `/Count n` in the dictionary around `here`, which may stand before or after the type.
 fn count_near(bytes: &[u8], here: usize) -> Option<u32> {
     const KEY: &[u8] = b"/Count";
-    let start = bytes[..here]
+    let floor = here.saturating_sub(DICTIONARY_MAX_BYTES);
+    let start = bytes[floor..here]
         .windows(2)
         .rposition(|pair| pair == b"<<")
-        .unwrap_or(0);
-    let end = here + find(&bytes[here..], b">>")?;
+        .map_or(floor, |at| floor + at);
+    let ceiling = bytes.len().min(here + DICTIONARY_MAX_BYTES);
+    let end = here + find(&bytes[here..ceiling], b">>")?;
     let dictionary = &bytes[start..end];
     let value = skip_space(&dictionary[find(dictionary, KEY)? + KEY.len()..]);
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,25 +1,26 @@
 //! The files that a document shows, by whatever name its author gave them.
 //!
-//! Only files of the conversation are found. Addresses of the web are not fetched: that is the web tools' work,
-//! within their bounds.
+//! Only files of the conversation are found. Addresses of the web are not fetched: that is the web tools' work.
 
 use annals_core::ids::TurnId;
-use annals_core::limits;
 use annals_core::path::{LogicalPath, PhysicalPath, rewrite};
-use annals_render::Assets;
 use annals_store::Workspace;
 
+/// A larger file is no picture that a document shows.
+const PICTURE_MAX_BYTES: u64 = 64 << 20;
+
 /// OUT_DIR as a document of one turn sees it.
-pub(super) struct Shelf {
+pub(super) struct TurnFiles {
     pub(super) workspace: Workspace,
     pub(super) turn: TurnId,
 }
 
-impl Assets for Shelf {
-    fn get(&self, reference: &str) -> Option<Vec<u8>> {
+impl TurnFiles {
+    /// The bytes behind a reference as the author wrote it.
+    pub(super) fn get(&self, reference: &str) -> Option<Vec<u8>> {
         candidates(reference, &self.turn)
             .into_iter()
-            .find_map(|path| self.workspace.read(&path, limits::READ_MAX_BYTES).ok())
+            .find_map(|path| self.workspace.read(&path, PICTURE_MAX_BYTES).ok())
     }
 }
 

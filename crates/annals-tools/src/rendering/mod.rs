@@ -14,7 +14,7 @@ mod write_pptx;
 
 use std::sync::Arc;
 
-use annals_render::Renderer;
+use annals_content::Content;
 
 pub use tool::WriteDocument;
 pub use write_docx::write_docx;
@@ -24,11 +24,11 @@ pub use write_pptx::write_pptx;
 
 use crate::tool::Tool;
 
-/// All rendering tools over one renderer, which shares its fonts and browser between them.
-pub fn all(renderer: &Renderer) -> Vec<Arc<dyn Tool>> {
+/// All rendering tools; documents are laid out by the helper processes of `content`.
+pub fn all(content: &Content) -> Vec<Arc<dyn Tool>> {
     let tools = [write_pdf, write_png, write_docx, write_pptx];
     tools
         .into_iter()
-        .map(|tool| Arc::new(tool(renderer.clone())) as Arc<dyn Tool>)
+        .map(|tool| Arc::new(tool(content.clone())) as Arc<dyn Tool>)
         .collect()
 }

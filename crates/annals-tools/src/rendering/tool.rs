@@ -1,17 +1,16 @@
 //! What the rendering tools have in common: all but their format.
 
+use annals_content::{Content, ContentError, Document, DocumentHead, Form};
 use annals_core::block::{ArtifactKind, ShownError, Visibility, word};
 use annals_core::ids::TurnId;
 use annals_core::path::{PhysicalPath, mentions};
 use annals_core::turn::outcome::{Notice, Outcome};
-use annals_render::{
-    Engine, Format, Orientation, PageOptions, Paper, RenderError, Rendered, Renderer, Request,
-};
+use annals_render::{Engine, Format, Orientation, PageOptions, Paper, RenderError, Rendered};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::assets::Shelf;
+use super::assets::TurnFiles;
 use super::citations::{self, Citations};
 use crate::access::{Access, Resource};
 use crate::cx::ToolCx;
@@ -28,36 +27,11 @@ const COMMON: &str = " Tables, code, pictures, links, footnotes and non-Latin te
     this conversation by name or path (nothing is fetched from the web); [[S:n]] become citations with a list of \
     sources. `content` may be ref:fi:<turn>.files/<name> to render a file written before.";
 
-/// What a tool makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Pdf,
-    Png,
-    Docx,
-    Pptx,
-}
-
-impl Form {
-    fn extension(self) -> &'static str {
-        match self {
-            Form::Pdf => "pdf",
-            Form::Png => "png",
-            Form::Docx => "docx",
-            Form::Pptx => "pptx",
-        }
-    }
-
-    /// Whether the page and who lays it out can be chosen.
-    fn has_pages(self) -> bool {
-        matches!(self, Form::Pdf | Form::Png)
-    }
-}
-
 /// Writes documents of one form.
 pub struct WriteDocument {
     spec: ToolSpec,
     form: Form,
-    renderer: Renderer,
+    content: Content,
 }
 
 #[derive(Deserialize)]
@@ -203,7 +177,7 @@ fn parameters(form: Form) -> Value {
 }
 
 impl WriteDocument {
-    pub(super) fn new(renderer: Renderer, form: Form, name: &str, description: &str) -> Self {
+    pub(super) fn new(content: Content, form: Form, name: &str, description: &str) -> Self {
         let spec = ToolSpec::builder(name)
             .description(format!("{description}{COMMON}"))
             .family(Family::External)
@@ -212,63 +186,47 @@ impl WriteDocument {
             .parameters(parameters(form))
             .build()
             .expect("a built-in's declaration is valid");
-        WriteDocument { spec, form, renderer }
+        WriteDocument { spec, form, content }
     }
 
     async fn write(&self, cx: &ToolCx, args: Args, target: Target) -> Outcome {
+        // Started while the files that the content mentions are brought.
+        self.content.start_ahead();
         let brought = mentioned::bring(cx, &args.content).await;
         let citations = citations::resolve(cx, &args.content).await;
-        let is_blank = args.content.trim().is_empty();
         let mut notices: Vec<Notice> = target.notice.clone().into_iter().collect();
         notices.extend(missing_assets(&brought));
         notices.extend(citations.notices.iter().cloned());
         let mut outcome = match self.render(cx, args, &citations).await {
-            Ok(rendered) => {
-                let mut warnings: Vec<String> = rendered.warnings.iter().map(ToString::to_string).collect();
-                if is_blank {
-                    warnings.insert(
-                        0,
-                        "the content is empty, and so is the document: give its text".into(),
-                    );
-                }
-                self.keep(cx, &target.path, rendered, &citations, warnings).await
-            }
+            Ok(rendered) => self.keep(cx, &target.path, rendered, &citations).await,
             Err(error) => self.absent(&target.path, error),
         };
         outcome.notices.splice(0..0, notices);
         outcome
     }
 
-    /// Lays the document out on a thread that may block.
+    /// Has the document laid out in a helper process.
     async fn render(&self, cx: &ToolCx, args: Args, citations: &Citations) -> Result<Rendered, ShownError> {
-        let shelf = Shelf {
+        let files = TurnFiles {
             workspace: cx.workspace().as_ref().clone(),
             turn: cx.turn().clone(),
         };
-        let (renderer, form, sources) = (self.renderer.clone(), self.form, citations.sources.clone());
-        let work = tokio::task::spawn_blocking(move || {
-            let request = Request {
-                content: &args.content,
-                format: args.format(),
-                title: args.title.as_deref(),
-                assets: &shelf,
-                sources: &sources,
-                engine: args.engine(),
-                page: args.page(),
-            };
-            match form {
-                Form::Pdf => renderer.pdf(&request),
-                Form::Png => renderer.png(&request),
-                Form::Docx => renderer.docx(&request),
-                Form::Pptx => renderer.pptx(&request),
-            }
-        });
+        let head = DocumentHead {
+            format: args.format(),
+            sources: citations.sources.clone(),
+            engine: args.engine(),
+            page: args.page(),
+            title: args.title,
+        };
+        let document = Document {
+            content: args.content,
+            head,
+        };
+        let rendered = self
+            .content
+            .render(self.form, document, move |reference| files.get(reference));
         tokio::select! {
-            done = work => match done {
-                Ok(Ok(rendered)) => Ok(rendered),
-                Ok(Err(error)) => Err(ShownError::new(code(&error), error.to_string())),
-                Err(_) => Err(ShownError::new("rendering_failed", "the layout engine broke on this document: simplify it")),
-            },
+            rendered = rendered => rendered.map_err(|error| ShownError::new(code(&error), error.to_string())),
             () = cx.cancel().cancelled() => Err(ShownError::new("cancelled", "rendering was cancelled")),
         }
     }
@@ -279,8 +237,8 @@ impl WriteDocument {
         path: &PhysicalPath,
         rendered: Rendered,
         citations: &Citations,
-        warnings: Vec<String>,
     ) -> Outcome {
+        let warnings = rendered.warnings.iter().map(ToString::to_string);
         if let Err(error) = disk::write(cx.workspace(), path, rendered.bytes.clone()).await {
             return self.absent(path, ShownError::new("write_failed", error.to_string()));
         }
@@ -370,13 +328,15 @@ fn missing_assets(brought: &Brought) -> Option<Notice> {
     Some(Notice::new("tool_call_error.missing_assets", message).with("missing", missing))
 }
 
-fn code(error: &RenderError) -> &'static str {
+fn code(error: &ContentError) -> &'static str {
     match error {
-        RenderError::ContentTooLarge { .. } | RenderError::TooManyPages { .. } => "document_too_large",
-        RenderError::Deadline { .. } => "timeout",
-        RenderError::Busy => "busy",
-        RenderError::Chromium { .. } => "chromium_not_available",
-        _ => "rendering_failed",
+        ContentError::Render(RenderError::ContentTooLarge { .. } | RenderError::TooManyPages { .. }) => {
+            "document_too_large"
+        }
+        ContentError::Render(RenderError::Deadline { .. }) => "timeout",
+        ContentError::Render(RenderError::Busy) => "busy",
+        ContentError::Render(RenderError::Chromium { .. }) => "chromium_not_available",
+        error => error.code(),
     }
 }
 
@@ -399,6 +359,10 @@ impl Tool for WriteDocument {
             Ok(args) => args,
             Err(failure) => return self.refused(&failure),
         };
+        if args.content.trim().is_empty() {
+            let message = "the content is empty: give the text of the document";
+            return self.refused(&ToolFailure::new("empty_content", message));
+        }
         match Target::parse(&args.path, cx.turn()) {
             Ok(target) => self.write(cx, args, target).await,
             Err(error) => self.refused(&ToolFailure::new(error.code, error.message)),

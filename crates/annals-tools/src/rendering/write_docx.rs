@@ -1,13 +1,13 @@
 //! `rendering_tools.write_docx`.
 
-use annals_render::Renderer;
+use annals_content::{Content, Form};
 
-use super::tool::{Form, WriteDocument};
+use super::tool::WriteDocument;
 
 /// The tool that writes Word documents.
-pub fn write_docx(renderer: Renderer) -> WriteDocument {
+pub fn write_docx(content: Content) -> WriteDocument {
     WriteDocument::new(
-        renderer,
+        content,
         Form::Docx,
         "rendering_tools.write_docx",
         "Render markdown or HTML as a Word document (DOCX).",

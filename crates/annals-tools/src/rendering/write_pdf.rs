@@ -1,13 +1,13 @@
 //! `rendering_tools.write_pdf`.
 
-use annals_render::Renderer;
+use annals_content::{Content, Form};
 
-use super::tool::{Form, WriteDocument};
+use super::tool::WriteDocument;
 
 /// The tool that writes PDF files.
-pub fn write_pdf(renderer: Renderer) -> WriteDocument {
+pub fn write_pdf(content: Content) -> WriteDocument {
     WriteDocument::new(
-        renderer,
+        content,
         Form::Pdf,
         "rendering_tools.write_pdf",
         "Render markdown or HTML as a PDF.",

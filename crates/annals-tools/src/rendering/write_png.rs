@@ -1,13 +1,13 @@
 //! `rendering_tools.write_png`.
 
-use annals_render::Renderer;
+use annals_content::{Content, Form};
 
-use super::tool::{Form, WriteDocument};
+use super::tool::WriteDocument;
 
 /// The tool that writes PNG pictures.
-pub fn write_png(renderer: Renderer) -> WriteDocument {
+pub fn write_png(content: Content) -> WriteDocument {
     WriteDocument::new(
-        renderer,
+        content,
         Form::Png,
         "rendering_tools.write_png",
         "Render markdown or HTML as a PNG picture.",

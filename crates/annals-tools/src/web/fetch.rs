@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use annals_content::{Content, ContentError};
 use annals_core::limits;
 use futures::StreamExt;
 use reqwest::Response;
@@ -14,9 +15,7 @@ use reqwest::header::{
 use url::Url;
 
 use super::body::{self, Coding, Unpacked, Unpacker};
-use super::egress::{self, EgressPolicy, Passed, Refusal};
-use super::quarantine::{self, Escaped};
-use super::{page, pdf};
+use super::egress::{self, Passed, Refusal, EgressPolicy};
 use annals_core::content as mime;
 
 /// Bounds of one fetch.
@@ -136,6 +135,7 @@ impl FetchError {
 pub struct Fetcher {
     egress: EgressPolicy,
     limits: FetchLimits,
+    content: Content,
 }
 
 /// A body as it arrived.
@@ -148,14 +148,18 @@ struct Body {
 }
 
 impl Fetcher {
-    /// A fetcher behind these egress.
-    pub fn new(egress: EgressPolicy) -> Self {
-        Self::with_limits(egress, FetchLimits::default())
+    /// A fetcher of what may be reached, whose pages are read by `content`.
+    pub fn new(egress: EgressPolicy, content: Content) -> Self {
+        Self::with_limits(egress, content, FetchLimits::default())
     }
 
     /// A fetcher with bounds of its own.
-    pub fn with_limits(egress: EgressPolicy, limits: FetchLimits) -> Self {
-        Fetcher { egress, limits }
+    pub fn with_limits(egress: EgressPolicy, content: Content, limits: FetchLimits) -> Self {
+        Fetcher {
+            egress,
+            limits,
+            content,
+        }
     }
 
     /// Fetches one page. Dropping the future ends the connection.
@@ -164,8 +168,11 @@ impl Fetcher {
             seconds: self.limits.time.as_secs(),
         };
         let fetched = async {
-            let response = self.follow(self.egress.pass(address)?).await?;
-            read(self.body(response).await?).await
+            let at = self.egress.pass(address)?;
+            // Started while the server is asked.
+            self.content.start_ahead();
+            let response = self.follow(at).await?;
+            read(&self.content, self.body(response).await?).await
         };
         tokio::time::timeout(self.limits.time, fetched)
             .await
@@ -331,8 +338,8 @@ fn last_segment(url: &Url) -> &str {
         .unwrap_or_default()
 }
 
-/// Makes a body into text, away from the executor.
-async fn read(body: Body) -> Result<Fetched, FetchError> {
+/// Makes a body into text. What has to be parsed is parsed in a helper process.
+async fn read(content: &Content, body: Body) -> Result<Fetched, FetchError> {
     let Body {
         url,
         mime,
@@ -343,12 +350,10 @@ async fn read(body: Body) -> Result<Fetched, FetchError> {
     let name = last_segment(&url).to_owned();
     let (title, text) = match mime.as_str() {
         "text/html" | "application/xhtml+xml" => {
-            let (at, arrived) = (url.clone(), unpacked.is_cut.then_some(unpacked.bytes.len()));
-            let page = quarantined(&mime, move || {
-                let html = body::text(&unpacked.bytes, charset.as_deref(), body::Declared::InHtml);
-                Ok(page::read(&html, &at))
-            })
-            .await?;
+            let arrived = unpacked.is_cut.then_some(unpacked.bytes.len());
+            let html = body::text(&unpacked.bytes, charset.as_deref(), body::Declared::InHtml);
+            let page = content.page(&html, url.as_str()).await;
+            let page = page.map_err(|error| unreadable(&mime, error))?;
             let mut text = page.markdown;
             if let Some(bytes) = page.cut_after_bytes.or(arrived) {
                 text.push_str(&format!(
@@ -358,11 +363,9 @@ async fn read(body: Body) -> Result<Fetched, FetchError> {
             (page.title, Some(text))
         }
         "application/pdf" => {
-            let text = quarantined(&mime, move || {
-                pdf::text(&unpacked.bytes).map_err(|error| error.to_string())
-            });
-            let pdf::PdfText { title, text } = text.await?;
-            (title.unwrap_or(name), Some(text))
+            let pdf = content.pdf_text(&unpacked.bytes).await;
+            let pdf = pdf.map_err(|error| unreadable(&mime, error))?;
+            (pdf.title.unwrap_or(name), Some(pdf.text))
         }
         other if is_plain(other) => {
             let mut text = body::text(&unpacked.bytes, charset.as_deref(), body::Declared::Nowhere);
@@ -385,20 +388,10 @@ async fn read(body: Body) -> Result<Fetched, FetchError> {
     })
 }
 
-async fn quarantined<T: Send + 'static>(
-    mime: &str,
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, FetchError> {
-    let unreadable = |reason: String| FetchError::Unreadable {
+/// What is asked of a page's reader, made into the error of a fetch.
+fn unreadable(mime: &str, error: ContentError) -> FetchError {
+    FetchError::Unreadable {
         mime: mime.to_owned(),
-        reason,
-    };
-    match quarantine::run(work).await {
-        Ok(result) => result.map_err(unreadable),
-        Err(Escaped::Panicked) => Err(unreadable("it is damaged, or uses something unusual".into())),
-        Err(Escaped::Late) => Err(unreadable("it takes too long to read".into())),
-        Err(Escaped::Busy) => Err(unreadable(
-            "too many documents are being read: try again later".into(),
-        )),
+        reason: error.to_string(),
     }
 }

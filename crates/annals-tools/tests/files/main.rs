@@ -7,7 +7,7 @@ mod server;
 #[allow(dead_code)]
 mod stage;
 
-annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
+annals_sandbox::helpers_in_tests!(annals_content::init);
 
 mod exec;
 mod exec_context;

@@ -1,7 +1,6 @@
 //! Documents, with their pictures and sources.
 
 use annals_core::turn::outcome::{Content, Outcome};
-use annals_render::Renderer;
 use annals_tools::rendering;
 use serde_json::json;
 
@@ -16,7 +15,7 @@ const PNG: &[u8] = &[
 ];
 
 fn stage() -> Stage {
-    Stage::with(|_, _| {}, rendering::all(&Renderer::new()))
+    Stage::with(|_, _| {}, rendering::all(&annals_content::Content::new()))
 }
 
 fn warning(outcome: &Outcome) -> &str {
@@ -256,7 +255,7 @@ async fn pictures_are_found_under_any_name_and_bad_ones_are_told_apart() {
 }
 
 #[tokio::test]
-async fn an_empty_document_is_made_and_called_empty() {
+async fn an_empty_document_is_refused() {
     let mut stage = stage();
     let outcome = stage
         .call(
@@ -264,9 +263,8 @@ async fn an_empty_document_is_made_and_called_empty() {
             json!({"path": "r.pdf", "content": " \n"}),
         )
         .await;
-    assert_eq!((codes(&outcome), error_code(&outcome)), (vec![], None));
     assert_eq!(
-        warning(&outcome),
-        "the content is empty, and so is the document: give its text"
+        (codes(&outcome), error_code(&outcome)),
+        (vec!["tool_call_error"], Some("empty_content"))
     );
 }

@@ -16,7 +16,10 @@ fn stage(opened: &[&Server], providers: Vec<Arc<dyn SearchProvider>>) -> Stage {
     let opened = opened
         .iter()
         .map(|server| Opened::parse(&server.address.to_string()).unwrap());
-    let fetch: Arc<dyn Tool> = Arc::new(WebFetch::new(Fetcher::new(EgressPolicy::new(opened).unwrap())));
+    let fetch: Arc<dyn Tool> = Arc::new(WebFetch::new(Fetcher::new(
+        EgressPolicy::new(opened).unwrap(),
+        annals_content::Content::new(),
+    )));
     Stage::with(|_, _| {}, vec![fetch, Arc::new(WebSearch::new(providers))])
 }
 

@@ -19,6 +19,7 @@ fn open(_: IpAddr) -> Result<(), &'static str> {
 fn fetcher(limits: FetchLimits) -> Fetcher {
     Fetcher::with_limits(
         EgressPolicy::with([], Arc::new(SystemResolver), open).unwrap(),
+        annals_content::Content::new(),
         limits,
     )
 }

@@ -51,7 +51,10 @@ fn judge(address: IpAddr) -> Result<(), &'static str> {
 
 fn fetcher(resolver: Arc<Scripted>, opened: &[String]) -> Fetcher {
     let opened = opened.iter().map(|place| Opened::parse(place).unwrap());
-    Fetcher::new(EgressPolicy::with(opened, resolver, judge).unwrap())
+    Fetcher::new(
+        EgressPolicy::with(opened, resolver, judge).unwrap(),
+        annals_content::Content::new(),
+    )
 }
 
 /// Ways to write an address that must not be reached. `P` is the canary's port.

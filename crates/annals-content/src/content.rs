@@ -1,0 +1,185 @@
+//! What can be asked of helpers, in the terms of those who ask.
+
+use std::sync::Arc;
+
+use annals_sandbox::Isolation;
+use annals_store::preflight::{self, AttachmentRefused, Checked};
+
+use crate::error::ContentError;
+use crate::limits::Limits;
+use crate::pool::{Given, Kind, Pictures, Pool};
+use crate::task::{Answer, Task};
+
+/// Reads and renders what strangers wrote, in helper processes. Cheap to clone; clones share their helpers.
+///
+/// Helpers belong to the Tokio runtime they were started in: one `Content` is for one runtime.
+#[derive(Clone)]
+pub struct Content {
+    readers: Arc<Pool>,
+    #[cfg_attr(
+        not(feature = "documents"),
+        allow(dead_code, reason = "only documents need a browser")
+    )]
+    browsers: Arc<Pool>,
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Content {
+    /// Helpers with the default limits and every isolation layer. Starts nothing yet.
+    pub fn new() -> Self {
+        Self::with(Limits::default(), Isolation::Full)
+    }
+
+    /// Helpers with limits of your own. Weaker isolation exists only by name, as for a sandbox.
+    pub fn with(limits: Limits, isolation: Isolation) -> Self {
+        let browser_limits = Limits {
+            // One browser serves many tabs, and takes much memory.
+            helpers: 1,
+            ..limits.clone()
+        };
+        Self {
+            readers: Pool::new(Kind::Reader, limits, isolation.clone()),
+            browsers: Pool::new(Kind::Browser, browser_limits, isolation),
+        }
+    }
+
+    /// Starts a helper in the background, so that the next task finds one. Must be called within a Tokio runtime.
+    pub fn start_ahead(&self) {
+        self.readers.start_ahead();
+    }
+
+    /// An HTML page that was found at `url`, as markdown.
+    #[cfg(feature = "web")]
+    pub async fn page(&self, html: &str, url: &str) -> Result<crate::page::Page, ContentError> {
+        let task = Task::Page { url: url.to_owned() };
+        match self.read(task, html.as_bytes()).await? {
+            (
+                Answer::Page {
+                    title,
+                    cut_after_bytes,
+                },
+                parts,
+            ) => Ok(crate::page::Page {
+                title,
+                markdown: text(parts),
+                cut_after_bytes,
+            }),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
+    /// The text of a PDF.
+    #[cfg(feature = "web")]
+    pub async fn pdf_text(&self, pdf: &[u8]) -> Result<crate::pdf::PdfText, ContentError> {
+        match self.read(Task::PdfText, pdf).await? {
+            (Answer::PdfText { title }, parts) => Ok(crate::pdf::PdfText {
+                title,
+                text: text(parts),
+            }),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
+    /// Whether a file of this name and content may come in. Only formats that have to be parsed reach a helper.
+    pub async fn check_attachment(
+        &self,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<Result<Checked, AttachmentRefused>, ContentError> {
+        if !preflight::needs_parser(bytes) {
+            return Ok(preflight::check_attachment(name, bytes));
+        }
+        let task = Task::Attachment {
+            name: name.to_owned(),
+        };
+        match self.read(task, bytes).await? {
+            (Answer::Attachment(checked), _) => Ok(checked),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
+    async fn read(&self, task: Task, content: &[u8]) -> Result<(Answer, Vec<Vec<u8>>), ContentError> {
+        let given = Given {
+            task,
+            content,
+            pictures: None::<Pictures>,
+        };
+        self.readers.perform(given).await
+    }
+}
+
+#[cfg(feature = "documents")]
+impl Content {
+    /// A document as a file. `pictures` gives the bytes behind a reference as the author wrote it, and decides what a
+    /// reference may reach; it is called where blocking is allowed.
+    pub async fn render(
+        &self,
+        form: crate::task::Form,
+        document: crate::task::Document,
+        pictures: impl Fn(&str) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Result<annals_render::Rendered, ContentError> {
+        let crate::task::Document { content, mut head } = document;
+        if annals_render::find_chromium().is_none() && head.engine == annals_render::Engine::Auto {
+            head.engine = annals_render::Engine::Embedded;
+        }
+        let task = Task::Render { form, head };
+        let pool = if task.needs_browser() {
+            &self.browsers
+        } else {
+            &self.readers
+        };
+        let given = Given {
+            task,
+            content: content.as_bytes(),
+            pictures: Some(Arc::new(pictures)),
+        };
+        match pool.perform(given).await? {
+            (
+                Answer::Rendered {
+                    pages,
+                    engine,
+                    warnings,
+                },
+                parts,
+            ) => Ok(annals_render::Rendered {
+                bytes: parts.into_iter().next().unwrap_or_default(),
+                mime: form.mime(),
+                pages,
+                engine,
+                warnings,
+            }),
+            (Answer::NotRendered(error), _) => Err(ContentError::Render(error)),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
+    /// What documents can be made with here, as a helper sees it.
+    pub async fn facts(&self) -> Result<annals_render::Facts, ContentError> {
+        match self.read(Task::Facts, &[]).await? {
+            (Answer::Facts(facts), _) => Ok(facts),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+}
+
+fn text(parts: Vec<Vec<u8>>) -> String {
+    let bytes = parts.into_iter().next().unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// An answer that is no result of the task.
+fn unexpected(answer: Answer) -> ContentError {
+    match answer {
+        Answer::Unreadable(reason) => ContentError::Unreadable(reason),
+        Answer::Panicked(reason) => ContentError::Broken { reason },
+        Answer::NotBuilt(_) => ContentError::NotBuilt { feature: "web" },
+        _ => ContentError::Broken {
+            reason: "it answered something else".to_owned(),
+        },
+    }
+}

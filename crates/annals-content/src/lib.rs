@@ -1,0 +1,41 @@
+//! What strangers wrote, parsed and rendered where it can be killed.
+//!
+//! HTML, PDF, pictures, drawings, fonts, archives and office files are read, and documents laid out, in **helper
+//! processes**: this program in the role [`ROLE`], behind the isolation layers of the sandbox, without network, files
+//! or keys, with hard limits of memory, time, stack and output. The process that holds sessions never parses any of it.
+//!
+//! Start at [`Content`]: what can be asked. [`limits`] bounds it, [`error`] says which bound was met, [`pool`] starts,
+//! reuses and replaces helpers, [`wire`] is what the two sides say to each other, [`helper`] is the other side. [`page`]
+//! and [`pdf`] are readers that run there.
+
+pub mod error;
+pub mod limits;
+
+mod content;
+#[cfg(feature = "local")]
+mod helper;
+#[cfg(feature = "local")]
+mod pool;
+#[cfg(not(feature = "local"))]
+#[path = "no_pool.rs"]
+mod pool;
+#[cfg_attr(not(feature = "local"), allow(dead_code, reason = "there is no helper to ask"))]
+mod task;
+#[cfg(feature = "local")]
+mod wire;
+
+#[cfg(feature = "web")]
+pub mod page;
+#[cfg(feature = "web")]
+pub mod pdf;
+
+#[cfg(feature = "testing")]
+pub mod hostile;
+
+pub use content::Content;
+pub use error::ContentError;
+#[cfg(feature = "local")]
+pub use helper::{ROLE, init};
+pub use limits::Limits;
+#[cfg(feature = "documents")]
+pub use task::{Document, DocumentHead, Form};
