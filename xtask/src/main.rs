@@ -14,6 +14,7 @@ mod crash;
 mod docs;
 mod flags;
 mod fresh;
+mod hostile;
 mod process;
 mod repository;
 mod setup;
@@ -42,6 +43,7 @@ cargo xtask <task>
   bench --check-budgets             count instructions of the core's hot paths (valgrind) against bench/budgets.toml
   bench --accept-budgets            make the counts the new budgets
   crash [--kills N] [--seed S]      kill a writing store N times (default 1000); nothing acknowledged may be lost
+  hostile                           a thousand hostile files in a row through one process; says what they left behind
   docs [dependencies] [tools] [pictures]
                                     write docs/dependencies.md, docs/tools.md and the pictures of the demo
   tidy                              check what neither rustfmt nor clippy does
@@ -91,6 +93,7 @@ fn run(task: &str, arguments: &[String]) -> anyhow::Result<()> {
         "test" => test::run(arguments),
         "bench" => bench::run(arguments),
         "crash" => crash::run(arguments),
+        "hostile" => hostile::run(arguments),
         "docs" => docs::run(arguments),
         "tidy" => tidy::run(arguments),
         "setup" => setup::run(arguments),

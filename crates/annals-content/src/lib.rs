@@ -19,7 +19,10 @@ mod pool;
 #[cfg(not(feature = "local"))]
 #[path = "no_pool.rs"]
 mod pool;
-#[cfg_attr(not(feature = "local"), allow(dead_code, reason = "there is no helper to ask"))]
+#[cfg_attr(
+    not(feature = "local"),
+    allow(dead_code, reason = "there is no helper to ask")
+)]
 mod task;
 #[cfg(feature = "local")]
 mod wire;

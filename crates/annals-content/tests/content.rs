@@ -1,10 +1,13 @@
 //! Helpers read and render what they should, and every bound is named when it is met.
 
+mod group;
+
 use std::time::{Duration, Instant};
 
 use annals_content::{Content, ContentError, Document, Form, Limits};
 use annals_render::UsedEngine;
 use annals_sandbox::Isolation;
+use group::descendants;
 
 annals_sandbox::helpers_in_tests!(annals_content::init);
 
@@ -82,13 +85,12 @@ async fn a_helper_sees_no_network_no_files_and_no_environment() {
     let content = Content::new();
     content.page("<p>x", "https://x.example/").await.unwrap();
     let helper = helpers().pop().expect("it runs");
-    let read = |file: &str| std::fs::read(format!("/proc/{helper}/{file}")).unwrap_or_default();
-    let environment = String::from_utf8_lossy(&read("environ")).into_owned();
+    let environment = read(helper, "environ");
     assert!(
         environment.contains("PATH=") && !environment.contains("do-not-tell"),
         "{environment}"
     );
-    let status = String::from_utf8_lossy(&read("status")).into_owned();
+    let status = read(helper, "status");
     assert!(
         status.contains("Seccomp:\t2") && status.contains("NoNewPrivs:\t1"),
         "{status}"
@@ -136,7 +138,7 @@ async fn every_bound_is_named_and_the_next_task_works() {
     assert!(matches!(error, ContentError::Nesting { .. }), "{error:?}");
     works(&nesting).await;
 
-    let slow = "<b><p><i></b>".repeat(200_000);
+    let slow = "<rt>".repeat(400_000);
     let late = content(Limits {
         deadline: Duration::from_millis(1500),
         ..small()
@@ -202,7 +204,7 @@ async fn helpers_are_reused_bounded_and_ended_when_idle() {
 #[tokio::test]
 async fn a_dropped_task_kills_its_helper() {
     let content = content(small());
-    let slow = "<b><p><i></b>".repeat(200_000);
+    let slow = "<rt>".repeat(400_000);
     let task = content.page(&slow, "https://x.example/");
     assert!(
         tokio::time::timeout(Duration::from_millis(1500), task)
@@ -219,36 +221,56 @@ async fn a_dropped_task_kills_its_helper() {
 
 /// Host process ids of this process' content helpers.
 fn helpers() -> Vec<u32> {
-    let own = std::process::id();
-    let parents: std::collections::HashMap<u32, u32> = std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-            Some((pid, parent))
-        })
-        .collect();
-    let descends = |mut pid: u32| {
-        while let Some(parent) = parents.get(&pid) {
-            if *parent == own {
-                return true;
-            }
-            pid = *parent;
-        }
-        false
-    };
-    let is_helper = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.starts_with(b"/annals-helper\0")
-    };
-    let mut found: Vec<u32> = parents
-        .keys()
-        .copied()
-        .filter(|pid| descends(*pid))
-        .filter(is_helper)
-        .collect();
+    let mut found = descendants();
+    found.retain(|pid| read(*pid, "cmdline").starts_with("/annals-helper\0"));
     found.sort_unstable();
     found
+}
+
+fn read(pid: u32, file: &str) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[tokio::test]
+async fn the_browser_runs_behind_the_same_layers() {
+    if !annals_requirements::met(annals_requirements::Requirement::Chromium) {
+        return;
+    }
+    let canary = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    canary.set_nonblocking(true).unwrap();
+    let port = canary.local_addr().unwrap().port();
+    let html = format!(
+        "<h1>Printed</h1><img src='http://127.0.0.1:{port}/a.png'><style>p{{background:url(http://127.0.0.1:{port}/b)}}</style>\
+         <svg><style>&lt;/style&gt;&lt;iframe src='file:///etc/passwd'&gt;&lt;/iframe&gt;</style></svg><p>x"
+    );
+    let mut document = Document::html(html);
+    document.head.engine = annals_render::Engine::Chromium;
+    let content = content(Limits {
+        deadline: Duration::from_secs(60),
+        ..Limits::default()
+    });
+    let pdf = content.render(Form::Pdf, document, nothing).await.unwrap();
+    assert_eq!(pdf.engine, UsedEngine::Chromium);
+    let browsers = descendants()
+        .into_iter()
+        .filter(|pid| read(*pid, "cmdline").contains("--remote-debugging-pipe"))
+        .collect::<Vec<_>>();
+    assert!(!browsers.is_empty());
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    for browser in browsers {
+        let status = read(browser, "status");
+        let is_root = status.lines().any(|line| line.starts_with("Uid:\t0\t"));
+        assert!(!is_root && status.contains("Seccomp:\t2"), "{status}");
+        assert_ne!(
+            std::fs::read_link(format!("/proc/{browser}/ns/net")).unwrap(),
+            own
+        );
+    }
+    let text = content.pdf_text(&pdf.bytes).await.unwrap().text;
+    assert!(text.contains("Printed") && !text.contains("root:"), "{text}");
+    assert!(
+        canary.accept().is_err(),
+        "the browser reached this machine's network"
+    );
 }

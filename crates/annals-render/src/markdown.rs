@@ -149,6 +149,29 @@ impl Open {
     }
 }
 
+/// The paragraphs of a paragraph: a formula on a line of its own parts it, as it does on paper.
+fn paragraphs(inlines: Vec<Inline>) -> Vec<Block> {
+    let is_display = |inline: &Inline| {
+        matches!(
+            inline,
+            Inline::Math {
+                place: MathPlace::Display,
+                ..
+            }
+        )
+    };
+    let mut parts: Vec<Vec<Inline>> = vec![Vec::new()];
+    for inline in inlines {
+        if is_display(&inline) {
+            parts.push(vec![inline]);
+            parts.push(Vec::new());
+        } else if let Some(part) = parts.last_mut() {
+            part.push(inline);
+        }
+    }
+    parts.into_iter().filter_map(paragraph).collect()
+}
+
 /// A paragraph, or the picture it consists of; nothing when it is blank.
 fn paragraph(inlines: Vec<Inline>) -> Option<Block> {
     let blank = |inline: &Inline| matches!(inline, Inline::Text(text) if text.trim().is_empty());
@@ -424,7 +447,7 @@ impl Reader {
                 parent.blocks.append(&mut open.blocks);
                 parent.inlines.append(&mut open.inlines);
             }
-            Kind::Paragraph => paragraph(open.inlines)
+            Kind::Paragraph => paragraphs(open.inlines)
                 .into_iter()
                 .for_each(|block| self.block(block)),
             Kind::Heading(level) => self.block(Block::Heading {

@@ -306,3 +306,18 @@ fn the_same_document_gives_the_same_bytes() {
         RENDERER.pdf(&request).unwrap().bytes
     );
 }
+
+#[test]
+fn a_display_formula_within_a_paragraph_is_on_paper() {
+    for source in [
+        "Before $$\\sum x$$ after.",
+        "- before $$\\sum x$$ after",
+        "**before $$\\sum x$$ after**",
+        "| h |\n|---|\n| x $$\\sum x$$ y |",
+        "# Title $$\\sum x$$ end",
+    ] {
+        let rendered = RENDERER.pdf(&Request::markdown(source)).unwrap();
+        let text = pdf_pages(&rendered.bytes).concat();
+        assert!(text.contains('∑'), "{source}: {text}");
+    }
+}

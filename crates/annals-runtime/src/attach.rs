@@ -5,16 +5,17 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use annals_content::ContentError;
+use annals_content::{Content, ContentError};
 use annals_core::block::{ArtifactKind, Blob, Body, FileMeta, SafeDigest, Visibility};
 use annals_core::content;
 use annals_core::ids::TurnId;
 use annals_core::limits;
 use annals_core::path::PhysicalPath;
 use annals_core::turn::opening::AttachedFile;
-use annals_store::preflight::AttachmentRefused;
+use annals_store::preflight::{AttachmentRefused, Checked};
 use annals_tools::ConversationCx;
 
+use crate::agent::Agent;
 use crate::error::RunError;
 
 /// A file to go with a prompt.
@@ -112,19 +113,6 @@ impl Attachment {
         }
         Ok(Attachment { name, bytes })
     }
-
-    /// Whether all of these may come with a prompt; asked before anything is made for them.
-    pub fn check_all(attachments: &[Attachment]) -> Result<(), AttachmentError> {
-        let mut names = Vec::with_capacity(attachments.len());
-        for attachment in attachments {
-            let passed = preflight::check_attachment(&attachment.name, &attachment.bytes)?;
-            if names.contains(&passed.name) {
-                return Err(AttachmentError::SameName(attachment.name.clone()));
-            }
-            names.push(passed.name);
-        }
-        Ok(())
-    }
 }
 
 /// The error for what can be seen but not opened.
@@ -153,16 +141,43 @@ impl Attachment {
     }
 }
 
+impl Agent {
+    /// Whether all of these may come with a prompt; asked before anything is made for them.
+    pub async fn check_attachments(&self, attachments: &[Attachment]) -> Result<(), AttachmentError> {
+        let mut names = Vec::with_capacity(attachments.len());
+        for attachment in attachments {
+            let passed = check(&self.parts.content, attachment).await?;
+            if names.contains(&passed.name) {
+                return Err(AttachmentError::SameName(attachment.name.clone()));
+            }
+            names.push(passed.name);
+        }
+        Ok(())
+    }
+}
+
+/// What has to be parsed for it is parsed in a helper process.
+async fn check(content: &Content, attachment: &Attachment) -> Result<Checked, AttachmentError> {
+    let checked = content
+        .check_attachment(&attachment.name, &attachment.bytes)
+        .await;
+    let unchecked = |error| AttachmentError::Unchecked {
+        name: attachment.name.clone(),
+        error,
+    };
+    Ok(checked.map_err(unchecked)??)
+}
+
 /// Checks all attachments first; only when all pass is any of them kept.
 pub(crate) async fn take_in(
+    content: &Content,
     cx: &ConversationCx,
     turn: &TurnId,
     attachments: Vec<Attachment>,
 ) -> Result<Vec<AttachedFile>, RunError> {
     let mut checked = Vec::with_capacity(attachments.len());
     for attachment in attachments {
-        let passed = preflight::check_attachment(&attachment.name, &attachment.bytes)
-            .map_err(AttachmentError::Refused)?;
+        let passed = check(content, &attachment).await?;
         let path = PhysicalPath::attachment(turn, &passed.name);
         if checked
             .iter()

@@ -80,7 +80,8 @@ impl Opened<'_> {
     ) -> Result<Driven, RunError> {
         check_prompt(&prompt, &attachments)?;
         let turn = self.new_turn(turn)?;
-        let attachments = attach::take_in(&self.conversation.cx, &turn, attachments).await?;
+        let attachments =
+            attach::take_in(&self.agent.content, &self.conversation.cx, &turn, attachments).await?;
         let opened = self.open_turn(&turn, &prompt, &attachments).await;
         // Another process may have written since this one last did. Then what it wrote is folded in, once.
         if let Err(RunError::Log(LogError::Conflict { .. })) = opened {

@@ -19,7 +19,7 @@ use crate::launcher::{GREETING, Helper};
 use crate::limits::Limits;
 use crate::local;
 use crate::process::cgroup::{self, Group, Hierarchy};
-use crate::process::client::{self, KeeperHandle};
+use crate::process::client::{self, SupervisorHandle};
 use crate::process::rootfs::HELPER;
 use crate::process::wire::{Exceeded, HelperLimits, OpenRequest, RunRequest};
 use crate::sandbox::OpenError;
@@ -56,7 +56,7 @@ pub struct HelperProcess {
     socket: UnixStream,
     stderr: pipe::Receiver,
     control: UnixStream,
-    _keeper: KeeperHandle,
+    _supervisor: SupervisorHandle,
 }
 
 /// How a helper process ended.
@@ -81,7 +81,7 @@ impl HelperProcess {
         let (role, env) = (spec.role, spec.env.clone());
         let opened = tokio::task::spawn_blocking(move || open(spec)).await;
         let (built, program) = opened.map_err(|error| failed(io::Error::other(error)))??;
-        let keeper = KeeperHandle::new(built.socket).map_err(failed)?;
+        let supervisor = SupervisorHandle::new(built.socket).map_err(failed)?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
         let socket = UnixStream::from_std(ours).map_err(failed)?;
@@ -108,7 +108,7 @@ impl HelperProcess {
             source: None,
         };
         let stdio = [OwnedFd::from(theirs), OwnedFd::from(null), their_stderr];
-        let control = keeper
+        let control = supervisor
             .start(&request, stdio)
             .await
             .map_err(|failure| OpenError::Launcher {
@@ -118,7 +118,7 @@ impl HelperProcess {
             socket,
             stderr: pipe::Receiver::from_owned_fd(stderr).map_err(failed)?,
             control,
-            _keeper: keeper,
+            _supervisor: supervisor,
         };
         if helper.greeted().await {
             return Ok(helper);

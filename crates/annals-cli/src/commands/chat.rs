@@ -144,7 +144,7 @@ impl Chat {
     async fn command(&mut self, name: &str, argument: &str) -> Result<bool, Failure> {
         match name {
             "quit" | "exit" | "q" => return Ok(false),
-            "attach" => self.attach(Path::new(argument))?,
+            "attach" => self.attach(Path::new(argument)).await?,
             "timeline" => {
                 let name = self.session.id().clone();
                 paint::print(
@@ -173,10 +173,10 @@ impl Chat {
         Ok(true)
     }
 
-    fn attach(&mut self, file: &Path) -> Result<(), Failure> {
+    async fn attach(&mut self, file: &Path) -> Result<(), Failure> {
         self.attached
             .push(Attachment::from_file(file).map_err(Failure::usage)?);
-        if let Err(error) = Attachment::check_all(&self.attached) {
+        if let Err(error) = self.setup.agent.check_attachments(&self.attached).await {
             self.attached.pop();
             return Err(Failure::usage(error));
         }

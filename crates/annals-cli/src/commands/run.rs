@@ -23,11 +23,7 @@ pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure>
         .iter()
         .map(|file| Attachment::from_file(file).map_err(Failure::usage))
         .collect::<Result<_, _>>()?;
-    Attachment::check_all(&attachments).map_err(Failure::usage)?;
     let mut request = TurnRequest::new(&prompt);
-    for attachment in attachments {
-        request = request.attach(attachment);
-    }
     if let Some(turn) = &args.turn_id {
         request = request.turn_id(TurnId::parse(turn).map_err(Failure::usage)?);
     }
@@ -37,6 +33,11 @@ pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure>
         return Err(RunError::PromptEmpty.into());
     }
     let setup = Setup::open(config, Needs::Model).await?;
+    let checked = setup.agent.check_attachments(&attachments).await;
+    checked.map_err(Failure::usage)?;
+    for attachment in attachments {
+        request = request.attach(attachment);
+    }
     let session = open(&setup, args.conversation.as_deref(), &prompt).await?;
     let ended = turn::perform(&setup, &session, request, Form::of(args.json)).await;
     let ended = ended.and_then(|end| turn::judge(&setup, &session, end));

@@ -1,6 +1,6 @@
 //! Archives and office files: what they unpack to, and what they say of themselves.
 
-use super::{Aim, Mechanism, Reader, mechanism};
+use super::{Aim, Mechanism, Reader, deflated, mechanism};
 
 const ZIP: Reader = Reader::Attachment("a.zip");
 const DOCX: Reader = Reader::Attachment("a.docx");
@@ -145,13 +145,8 @@ impl Entry {
 
     /// Zeros, in units of 64 KiB.
     fn bomb(name: &str, units: usize) -> Self {
-        use std::io::Write as _;
-        let mut packer = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
-        for _ in 0..units {
-            let _ = packer.write_all(&[0; 1 << 16]);
-        }
         Self {
-            data: packer.finish().unwrap_or_default(),
+            data: deflated(&[0; 1 << 16], units),
             unpacked_bytes: (units << 16) as u32,
             method: 8,
             ..Self::stored(name, &[])

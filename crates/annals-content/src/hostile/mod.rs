@@ -87,15 +87,44 @@ fn each(count: usize, text: impl Fn(usize) -> String) -> String {
     (0..count).map(text).collect()
 }
 
-/// Bytes packed as zlib does; the data is made in pieces, so that a bomb is never whole.
+/// `piece`, packed so many times over as zlib does. A bomb is never whole here: one piece is packed, and its block is
+/// repeated.
 fn packed(piece: &[u8], pieces: usize) -> Vec<u8> {
-    use std::io::Write as _;
-    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
-    for _ in 0..pieces {
-        // Writing to memory does not fail.
-        let _ = encoder.write_all(piece);
+    let mut file = vec![0x78, 0xda];
+    file.extend(deflated(piece, pieces));
+    file.extend(adler(piece, pieces).to_be_bytes());
+    file
+}
+
+/// The same without the wrapping of zlib, as archives have it.
+fn deflated(piece: &[u8], pieces: usize) -> Vec<u8> {
+    use flate2::{Compress, Compression, FlushCompress};
+    let mut block = Vec::with_capacity(piece.len() + 4096);
+    // A full flush ends the block on a whole byte and lets the next one refer to nothing before it.
+    let packed =
+        Compress::new(Compression::best(), false).compress_vec(piece, &mut block, FlushCompress::Full);
+    assert!(packed.is_ok(), "packing into memory does not fail");
+    let mut data = block.repeat(pieces);
+    data.extend([0x03, 0x00]);
+    data
+}
+
+/// Adler-32 of `piece`, so many times over.
+fn adler(piece: &[u8], pieces: usize) -> u32 {
+    const MODULUS: u64 = 65_521;
+    let (mut low, mut high) = (1_u64, 0_u64);
+    // What one piece adds to each sum, beyond what it carries on.
+    let (mut adds_low, mut adds_high) = (0_u64, 0_u64);
+    for byte in piece {
+        adds_low = (adds_low + u64::from(*byte)) % MODULUS;
+        adds_high = (adds_high + adds_low) % MODULUS;
     }
-    encoder.finish().unwrap_or_default()
+    let length = piece.len() as u64 % MODULUS;
+    for _ in 0..pieces {
+        high = (high + low * length + adds_high) % MODULUS;
+        low = (low + adds_low) % MODULUS;
+    }
+    ((high << 16) | low) as u32
 }
 
 #[cfg(test)]
@@ -103,6 +132,18 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn a_bomb_unpacks_to_what_it_says() {
+        use std::io::Read as _;
+        for (piece, pieces) in [(vec![0; 1 << 16], 3), (b"q ".repeat(1000), 7), (b"x".to_vec(), 1)] {
+            let mut unpacked = Vec::new();
+            flate2::read::ZlibDecoder::new(&packed(&piece, pieces)[..])
+                .read_to_end(&mut unpacked)
+                .unwrap();
+            assert_eq!(unpacked, piece.repeat(pieces));
+        }
+    }
 
     #[test]
     fn mechanisms_are_distinct_many_and_small() {

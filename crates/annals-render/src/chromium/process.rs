@@ -37,6 +37,29 @@ pub(super) fn find() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// The program itself, where a distribution puts a script before it that reads configuration an isolated process does not
+/// see.
+fn find_program() -> Option<PathBuf> {
+    const BEHIND_SCRIPTS: [&str; 3] = [
+        "/usr/lib/chromium/chromium",
+        "/usr/lib/chromium-browser/chromium-browser",
+        "/usr/lib64/chromium-browser/chromium-browser",
+    ];
+    let found = find()?;
+    let is_named = std::env::var_os("ANNALS_CHROMIUM").is_some_and(|named| !named.is_empty());
+    let behind = || {
+        BEHIND_SCRIPTS
+            .iter()
+            .map(PathBuf::from)
+            .find(|file| file.is_file())
+    };
+    if is_named {
+        Some(found)
+    } else {
+        behind().or(Some(found))
+    }
+}
+
 /// A running browser.
 pub(super) struct Browser {
     pub(super) pipe: Pipe,
@@ -52,7 +75,8 @@ impl Browser {
             // Chromium refuses to sandbox itself as root, and root must not render without a sandbox.
             return Err(ChromiumError::Root);
         }
-        let program = find().ok_or(ChromiumError::Absent)?;
+        let program = if is_isolated { find_program() } else { find() };
+        let program = program.ok_or(ChromiumError::Absent)?;
         sweep_profiles();
         let prefix = format!("{PROFILE_PREFIX}{}-", std::process::id());
         let profile = tempfile::Builder::new()

@@ -104,6 +104,8 @@ struct Writer<'a> {
     footnotes_written: Vec<bool>,
     in_footnote: bool,
     in_cell: bool,
+    /// Within a paragraph, where a formula is a part of the line.
+    in_line: bool,
     /// Characters that a column of the table around it can hold.
     max_run_in_cell: usize,
     in_list: bool,
@@ -131,6 +133,7 @@ impl<'a> Writer<'a> {
             footnotes_written: vec![false; document.footnotes.len()],
             in_footnote: false,
             in_cell: false,
+            in_line: false,
             max_run_in_cell: MAX_RUN_IN_CELL,
             in_list: false,
             emoji: fonts.emoji.as_deref(),
@@ -223,7 +226,9 @@ impl Writer<'_> {
                 let is_reversed = !self.in_cell && is_right_to_left(inlines);
                 self.put(if is_reversed { "{ set text(dir: rtl); " } else { "" });
                 self.put(if is_display { "" } else { "par" });
+                let outer = std::mem::replace(&mut self.in_line, !is_display);
                 self.content(inlines);
+                self.in_line = outer;
                 self.put(if is_reversed { " }" } else { "" });
             }
             Block::List(list) => self.list(list),
@@ -409,7 +414,8 @@ impl Writer<'_> {
     }
 
     fn formula(&mut self, tex: &str, formula: &crate::math::Node, place: MathPlace) {
-        let is_display = place == MathPlace::Display;
+        // Typst drops a block within a paragraph.
+        let is_display = place == MathPlace::Display && !self.in_line;
         let (alt, body) = (literal(tex), super::math::code(formula));
         let _ = write!(
             self.out,

@@ -15,7 +15,7 @@ use reqwest::header::{
 use url::Url;
 
 use super::body::{self, Coding, Unpacked, Unpacker};
-use super::egress::{self, Passed, Refusal, EgressPolicy};
+use super::egress::{self, EgressPolicy, Passed, Refusal};
 use annals_core::content as mime;
 
 /// Bounds of one fetch.
