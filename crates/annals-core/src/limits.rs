@@ -209,6 +209,8 @@ pub const COMPACTION_ARTIFACT_MAX_LINES: usize = 100;
 /// Of an answer that was not understood, so many bytes are shown.
 pub const DECISION_RAW_MAX_BYTES: usize = 8_000;
 
+/// Bytes of pictures and documents that a running turn keeps between two model calls; more are read again.
+pub const MEDIA_HELD_MAX_BYTES: usize = 64_000_000;
 /// Updates that wait for a slow subscriber before the oldest are left out.
 pub const SUBSCRIBER_QUEUE_UPDATES: usize = 1_024;
 
