@@ -180,8 +180,8 @@ impl Config {
             .map(Ok)
             .or(layout)
             .transpose()?;
-        let scope = flag("--scope", args.scope.clone()).or(file.text("scope")?);
-        let scope = scope
+        let scope = flag("--scope", args.scope.clone())
+            .or(file.text("scope")?)
             .map(|scope| scope.try_map(|text| Ok(Scope::parse(&text)?)))
             .transpose()?;
         let web = WebConfig::resolve(&env, &mut file)?;
