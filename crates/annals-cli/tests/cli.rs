@@ -15,7 +15,6 @@ mod cli {
     pub(crate) mod pty;
     mod run;
     mod screen;
-    mod steering;
     mod timeline;
     mod tool;
 }

@@ -262,6 +262,13 @@ impl TurnId {
 }
 
 impl CallId {
+    /// This id with a number, for a call whose id another call has; cut where it would be too long.
+    pub fn numbered(&self, n: u32) -> Self {
+        let suffix = format!("-{n}");
+        let kept = &self.0[..self.0.len().min(ID_MAX_BYTES - suffix.len())];
+        Self(Arc::from(format!("{kept}{suffix}")))
+    }
+
     /// A new id, `tc_<12 hex>`, from the low 48 bits of the caller's randomness.
     pub fn made(random: u64) -> Self {
         Self(Arc::from(format!("tc_{:012x}", random & 0xffff_ffff_ffff)))

@@ -57,8 +57,8 @@ pub const VALUE_MAX_CHARS: usize = 48_000;
 pub const FILE_CONTENT_MAX_CHARS: usize = 12_000;
 /// A listing shows at most so many entries.
 pub const FILE_ENTRIES_MAX_COUNT: usize = 500;
-/// A produced text file appears in an exec result up to so many bytes.
-pub const EXEC_TEXT_MAX_BYTES: usize = 20_000;
+/// Characters of a produced text file that an exec result shows.
+pub const EXEC_TEXT_MAX_CHARS: usize = 20_000;
 /// The report of an exec call ends with at most so many characters of each output stream.
 pub const EXEC_STREAM_TAIL_MAX_CHARS: usize = 4_000;
 /// The output of a command is kept in blocks up to so many bytes; the rest is in the artifact.
@@ -117,10 +117,12 @@ pub const WEB_FETCH_TIMEOUT_SECONDS: u64 = 30;
 pub const WEB_FETCH_MAX_REDIRECTS: usize = 5;
 /// A fetched page is shown up to so many characters; the pool keeps the whole.
 pub const WEB_FETCH_SHOWN_MAX_CHARS: usize = 12_000;
-/// A row of the pool shows so many characters of its text in the tail of the view.
-pub const SOURCE_TAIL_TEXT_MAX_CHARS: usize = 500;
-/// A search result shows so many characters of each row's text.
-pub const SOURCE_SNIPPET_MAX_CHARS: usize = 500;
+/// Characters of each row's text in a search result; the pool keeps the whole.
+pub const SOURCE_SNIPPET_MAX_CHARS: usize = 240;
+/// Characters of a source's title in the tail.
+pub const SOURCE_TITLE_MAX_CHARS: usize = 80;
+/// `react.read` shows this many rows of the pool whole in one call; of more it lists titles and addresses.
+pub const SOURCES_READ_WHOLE_MAX_ROWS: usize = 20;
 /// One citation token names at most so many sources; a longer one is plain text.
 pub const CITATION_MAX_SIDS: usize = 100;
 
@@ -192,25 +194,29 @@ pub const PDF_PAGE_TEXT_TOKENS: u32 = 700;
 /// A page of a PDF whose pages were not counted is taken to have so many bytes.
 pub const PDF_PAGE_TYPICAL_BYTES: u64 = 50_000;
 
-/// One part of the view shows at most so many bytes of a block; the rest is read by its path.
-pub const PART_MAX_BYTES: usize = 60_000;
+/// Characters of a block that one part of the view shows; the rest is read by its path.
+pub const PART_MAX_CHARS: usize = 60_000;
+/// Tokens of the uncached tail (sources, announcement, plan), whatever they hold.
+pub const TAIL_MAX_TOKENS: u32 = 1_500;
+/// Tokens of an answer without which asking makes no sense.
+pub const ANSWER_MIN_TOKENS: u32 = 128;
 /// A view is never asked to be smaller than this.
 pub const VIEW_MIN_TOKENS: u32 = 256;
 /// Compaction that would gain fewer tokens is not worth a summary.
 pub const COMPACTION_MIN_GAIN_TOKENS: u64 = 200;
 /// A refused view smaller than this is not what was too long: instructions and tools were.
 pub const COMPACTION_REFUSED_MIN_VIEW_TOKENS: u64 = 1_000;
-/// The digest that needs no model has at most so many bytes.
+/// Length of the digest that needs no model.
 pub const COMPACTION_DIGEST_MAX_BYTES: usize = 12_000;
-/// A model's summary is kept to so many bytes.
-pub const COMPACTION_SUMMARY_MAX_BYTES: usize = 24_000;
+/// Characters of a model's summary that are kept.
+pub const COMPACTION_SUMMARY_MAX_CHARS: usize = 24_000;
+/// Characters of internal notes, and of replacements of hidden blocks, that a summary keeps.
+pub const COMPACTION_NOTES_MAX_CHARS: usize = 6_000;
 /// A summary lists at most so many artifacts.
 pub const COMPACTION_ARTIFACT_MAX_LINES: usize = 100;
-/// Of an answer that was not understood, so many bytes are shown.
-pub const DECISION_RAW_MAX_BYTES: usize = 8_000;
+/// Characters shown of an answer that was not understood.
+pub const DECISION_RAW_MAX_CHARS: usize = 8_000;
 
-/// Bytes of pictures and documents that a running turn keeps between two model calls; more are read again.
-pub const MEDIA_HELD_MAX_BYTES: usize = 64_000_000;
 /// Updates that wait for a slow subscriber before the oldest are left out.
 pub const SUBSCRIBER_QUEUE_UPDATES: usize = 1_024;
 
@@ -238,7 +244,7 @@ mod tests {
             (48_000, 12_000, 500)
         );
         assert_eq!(
-            (EXEC_TEXT_MAX_BYTES, COMMAND_OUTPUT_MAX_BYTES),
+            (EXEC_TEXT_MAX_CHARS, COMMAND_OUTPUT_MAX_BYTES),
             (20_000, 1_000_000)
         );
         assert_eq!(
@@ -253,7 +259,7 @@ mod tests {
             ),
             (200, 5, 365)
         );
-        assert_eq!((WEB_SEARCH_DEFAULT_RESULTS, SOURCE_TAIL_TEXT_MAX_CHARS), (8, 500));
+        assert_eq!((WEB_SEARCH_DEFAULT_RESULTS, TAIL_MAX_TOKENS), (8, 1_500));
         assert_eq!((COMPACTION_START_PERCENT, COMPACTION_KEEP_PERCENT), (90, 70));
     }
 }

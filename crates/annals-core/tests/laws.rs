@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::{HashMap, HashSet};
 
-use annals_core::block::{Blob, Block, BlockJson, BlockKind, Body, Meta, NewBlock};
+use annals_core::block::{Blob, BlobDigest, Block, BlockJson, BlockKind, Body, MessageKind, Meta, NewBlock};
 use annals_core::ids::CallId;
 use annals_core::path::LogicalPath;
 use annals_core::settings::{CacheSettings, SessionSettings};
@@ -17,7 +17,7 @@ use annals_core::turn::{Budget, TurnEnd, next, recovery};
 use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
-use annals_core::view::{CachePoint, CachePoints, Layout, Messages, Place, Renderer, prune};
+use annals_core::view::{CachePoint, CachePoints, Layout, Messages, Place, Renderer, prune, why};
 use common::{Scene, artifact, attachment, call, new_call, path, payload, turn};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -650,6 +650,7 @@ fn check_exchanges(messages: &Messages) -> Played {
 
 fn changes_the_prefix(block: &Block) -> bool {
     matches!(block.kind, BlockKind::TimelineHide | BlockKind::RangeSummary)
+        || block.meta().message_kind() == Some(MessageKind::CacheTtlPruned)
 }
 
 fn render(timeline: &View, layout: Layout) -> Prompt {
@@ -687,6 +688,39 @@ proptest! {
                     last.seq, last.kind, String::from_utf8_lossy(&before), String::from_utf8_lossy(&now.bytes),
                 );
                 before = now.bytes[..now.up_to_tail].to_vec();
+                Ok(())
+            })?;
+        }
+    }
+
+    #[test]
+    fn where_and_why_a_prefix_broke_is_told(events in events()) {
+        for layout in [Layout::Chat, Layout::Timeline] {
+            let mut before = View::default();
+            play(&events, &mut |timeline| {
+                let report = why::compare(&before, timeline, layout);
+                let last = timeline.blocks().last().unwrap();
+                prop_assert!(report.broke.is_none() || changes_the_prefix(last), "{:?}", report);
+                if let Some(broke) = &report.broke {
+                    prop_assert!(broke.block_seq < last.seq);
+                    prop_assert_eq!(broke.cause.is_some(), last.kind != BlockKind::SystemMessage);
+                }
+                before = timeline.clone();
+                Ok(())
+            })?;
+        }
+    }
+
+    #[test]
+    fn the_digest_of_a_prompt_changes_with_what_is_read_and_with_nothing_else(events in events()) {
+        let mut digests: HashMap<BlobDigest, Vec<u8>> = HashMap::new();
+        for layout in [Layout::Chat, Layout::Timeline] {
+            play(&events, &mut |timeline| {
+                let prompt = render(timeline, layout);
+                prop_assert_eq!(prompt.digest(), render(&timeline.at(timeline.tail().unwrap()), layout).digest());
+                let bytes = Bytes::of(&prompt.messages).bytes;
+                let same = digests.entry(prompt.digest()).or_insert_with(|| bytes.clone());
+                prop_assert_eq!(&*same, &bytes);
                 Ok(())
             })?;
         }

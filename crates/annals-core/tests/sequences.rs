@@ -2,19 +2,20 @@
 
 mod common;
 
-use annals_core::block::{Blob, BlockKind, Body, Meta, NewBlock, ShownError};
+use annals_core::block::{Blob, BlockKind, Body, Channel, MessageKind, Meta, NewBlock, ShownError};
 use annals_core::path::LogicalPath;
 use annals_core::plan::{Plan, acks};
 use annals_core::settings::SessionSettings;
 use annals_core::sources::SourceRow;
 use annals_core::timeline::HideReason;
+use annals_core::turn::opening;
 use annals_core::turn::outcome::{
     Content, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput,
 };
 use annals_core::turn::{TurnEnd, recovery, round};
 use annals_core::view::compact::{self, Force};
-use annals_core::view::{HideCheck, prune};
-use common::{Scene, artifact, attachment, call, hosted, json_call, new_call, path, payload, turn};
+use annals_core::view::{HideCheck, Layout, prune};
+use common::{Scene, artifact, attachment, call, hosted, json_call, new_call, path, payload, prompt, turn};
 use insta::assert_snapshot;
 use serde_json::json;
 
@@ -552,6 +553,7 @@ fn compaction() {
     assert_snapshot!(scene.chat(), @r#"
     user "[SUMMARY OF EARLIER TURNS]\n[path: su:turn_3.conv.range.summary]\n"
     user "Goal: three files.\n\nArtifacts (read with react.read):\n- fi:turn_1.files/…"
+    user "\n\n[TURN turn_2] ts=2026-02-09T02:14:41.676425Z"
     assistant "answer 2" =>[2]
     user "[TURN turn_3] ts=2026-02-09T02:14:50.676425Z"
     user "\n\n[USER MESSAGE]\n[path: ar:turn_3.user.prompt]\n"
@@ -667,6 +669,85 @@ fn ttl_prune() {
         prune::plan(&scene.timeline, &settings, scene.now.plus_micros(300_000_000)).is_none(),
         "nothing is left"
     );
+}
+
+#[test]
+fn repeated_prunes_leave_one_system_message() {
+    let mut scene = Scene::asked("go");
+    let mut seen = scene.prompt(Layout::Chat);
+    for n in 1..=3 {
+        let text = format!("prune {n}");
+        let message = opening::system_message(&scene.turn, &MessageKind::CacheTtlPruned, &text).unwrap();
+        scene.push(message);
+        seen = scene.prompt(Layout::Chat);
+    }
+    let text = scene.text();
+    assert!(text.contains("prune 3") && !text.contains("prune 1") && !text.contains("prune 2"));
+    assert_eq!(
+        seen,
+        prompt(&scene.timeline.at(scene.timeline.tail().unwrap()), Layout::Chat)
+    );
+    let shown: u64 = scene
+        .timeline
+        .parts(Layout::Timeline)
+        .map(|part| u64::from(part.tokens))
+        .sum();
+    assert_eq!(shown, scene.timeline.view_tokens());
+}
+
+#[test]
+fn a_summary_keeps_notes_and_replacements_and_repeats_the_header_of_a_cut_turn() {
+    let mut scene = Scene::asked("first");
+    for n in 1..=3 {
+        let id = format!("n{n}");
+        scene.says("", vec![new_call(&id, "react.write", &[])]);
+        let note = NewBlock::new(
+            BlockKind::Note,
+            &scene.turn,
+            LogicalPath::note(&scene.turn, &call(&id)),
+        )
+        .text("text/markdown", format!("[D] note {n}"))
+        .meta(Meta::of_call(&call(&id)).with_channel(Channel::Internal));
+        let outcome = Outcome {
+            beside: vec![note],
+            ..payload(&"words and words ".repeat(300))
+        };
+        scene.returns(&id, outcome);
+    }
+    let item = HideItem {
+        path: path("tc:turn_1.n1.result"),
+        replacement: "a list of words".into(),
+        from_seq: None,
+    };
+    let hide = round::hide_block(&scene.timeline, &scene.turn, HideReason::Hide, vec![item]).unwrap();
+    scene.push(hide);
+    scene.completes("done");
+    scene.ends(TurnEnd::Complete);
+    scene.ask("2", "second", Vec::new());
+    let plan = compact::plan(&scene.timeline, 1_800, Force::Budget).unwrap();
+    assert_eq!(
+        plan.split_turn_id,
+        Some(turn("1")),
+        "the cut goes through a past turn"
+    );
+    let block = plan.block(&scene.turn, Some("the model's words"));
+    scene.push(block);
+    let text = scene.text();
+    let summary = text.split("[AI Agent").next().unwrap();
+    assert!(summary.contains("the model's words"));
+    assert!(
+        summary.contains("Internal notes:\n- [D] note 1\n- [D] note 2"),
+        "{summary}"
+    );
+    assert!(
+        summary.contains("Hidden (read with react.read):\n- tc:turn_1.n1.result: a list of words"),
+        "{summary}"
+    );
+    assert!(
+        text.contains("\n\n[TURN turn_1] ts=2026-02-09T02:14:32.676425Z\n\n"),
+        "{text}"
+    );
+    assert!(text.find("[TURN turn_1]") < text.find("[TOOL CALL n3]"));
 }
 
 #[test]

@@ -291,7 +291,6 @@ fn a_search_shows_its_rows_with_their_numbers() {
 }
 
 #[test]
-#[allow(clippy::too_many_lines, reason = "one list of cases")]
 fn notices_notes_plans_and_stages_have_their_heads() {
     let mut scene = Scene::asked("go");
     scene.says(
@@ -678,7 +677,7 @@ fn a_part_over_its_cap_says_how_to_read_on() {
     scene.says("", vec![new_call("big", "react.read", &[])]);
     scene.returns("big", payload(&"0123456789\n".repeat(10_000)));
     let text = scene.text();
-    assert_snapshot!(text.lines().last().unwrap(), @"...[truncated: 50000 more characters; go on with react.read(tc:turn_1.big.result#L5455-5855)]");
+    assert_snapshot!(text.lines().last().unwrap(), @r#"...[truncated: 50006 more characters of 10000 lines; go on with react.read(paths=["tc:turn_1.big.result#L5455-10000"])]"#);
     assert!(text.len() < 61_000);
 }
 
@@ -708,20 +707,25 @@ fn the_tail_comes_last_and_is_never_cached() {
     let announce = Announce {
         iteration: 2,
         max_iterations: 15,
-        view_tokens: 1_234,
+        fixed_tokens: 1_234,
         window_tokens: 128_000,
         now: Timestamp::parse("2026-11-15T21:54:38Z").unwrap(),
         timezone: Zone::parse("Europe/Berlin").unwrap(),
     };
     let tail = Tail::of(&scene.timeline, &announce);
-    assert_snapshot!(tail.texts().concat().trim_start(), @r"
-    [SOURCES POOL] cite as [[S:n]]; read whole with react.read(so:sources_pool[n])
-    [S:1] A | https://a.example/
-      about a and more
+    let sent = 1_234 + scene.timeline.view_tokens() + u64::from(tail.tokens());
+    let told = tail.texts().concat();
+    let budget = told.split("budget: ").nth(1).unwrap().split(' ').next().unwrap();
+    let told_tokens: u64 = budget.parse().unwrap();
+    assert!(told_tokens.abs_diff(sent) <= 4, "{told_tokens} of {sent}");
+    let hidden = |text: String| text.replace(budget, "BUDGET");
+    assert_snapshot!(hidden(told.clone()).trim_start(), @r"
+    [SOURCES POOL] sid | title | host; cite as [[S:n]]; read whole with react.read(so:sources_pool[n])
+    1 | A | a.example
 
     [ANNOUNCE]
     iteration: 2/15
-    budget: 1234 of 128000 tokens
+    budget: BUDGET of 128000 tokens
     time: 2026-11-15T21:54:38.000000Z (Sunday 2026-11-15 22:54:38 +01:00 Europe/Berlin)
     ");
     let prompt = Renderer::new(Layout::Chat).prompt(
@@ -731,7 +735,7 @@ fn the_tail_comes_last_and_is_never_cached() {
         [].into(),
         Some(&tail),
     );
-    assert_snapshot!(lines(&prompt.messages), @r#"
+    assert_snapshot!(hidden(lines(&prompt.messages)), @r#"
     user "[TURN turn_1] ts=2026-02-09T02:14:32.676425Z"
     user "\n\n[USER MESSAGE]\n[path: ar:turn_1.user.prompt]\n"
     user "go"
@@ -741,7 +745,7 @@ fn the_tail_comes_last_and_is_never_cached() {
     tool/s1 "[TOOL RESULT s1].summary web_tools.web_search\nStatus: success\nArtifacts:…"
     tool/s1 "\n\n[TOOL RESULT s1].result web_tools.web_search\nlogical_path: so:sources_…"
     tool/s1 "[{\"sid\":1,\"title\":\"A\",\"url\":\"https://a.example/\",\"text\":\"about a\\nand mo…" =>[3]
-    user "\n\n[SOURCES POOL] cite as [[S:n]]; read whole with react.read(so:sources_…"
-    user "\n\n[ANNOUNCE]\niteration: 2/15\nbudget: 1234 of 128000 tokens\ntime: 2026-11…"
+    user "\n\n[SOURCES POOL] sid | title | host; cite as [[S:n]]; read whole with re…"
+    user "\n\n[ANNOUNCE]\niteration: 2/15\nbudget: BUDGET of 128000 tokens\ntime: 2026-11…"
     "#);
 }

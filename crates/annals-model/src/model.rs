@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use annals_core::block::BlobDigest;
+use annals_core::tokens::MediaRule;
 pub use annals_core::view::Layout;
 use annals_core::view::prompt::Prompt;
 use async_trait::async_trait;
@@ -35,6 +36,11 @@ pub trait Model: Send + Sync {
     /// How much fits in, and how much may come out.
     fn window(&self) -> Window;
 
+    /// By which rule the provider counts pictures and documents.
+    fn media_rule(&self) -> MediaRule {
+        MediaRule::default()
+    }
+
     /// What tokens cost, if known.
     fn price(&self) -> Option<Price> {
         None
@@ -52,6 +58,10 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 
     fn window(&self) -> Window {
         (**self).window()
+    }
+
+    fn media_rule(&self) -> MediaRule {
+        (**self).media_rule()
     }
 
     fn price(&self) -> Option<Price> {

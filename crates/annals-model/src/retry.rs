@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use annals_core::tokens::MediaRule;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream;
@@ -174,6 +175,10 @@ impl<M: Model + 'static> Model for Retrying<M> {
 
     fn window(&self) -> Window {
         self.inner.window()
+    }
+
+    fn media_rule(&self) -> MediaRule {
+        self.inner.media_rule()
     }
 
     fn price(&self) -> Option<Price> {

@@ -21,7 +21,7 @@ use crate::builder::AgentBuilder;
 use crate::conversation::Conversation;
 use crate::error::RunError;
 use crate::hooks::{Hooks, may_contribute};
-use crate::journal::Journal;
+use crate::journal::{Journal, LEASE_TTL};
 use crate::listen::Subscribers;
 use crate::request::TurnRequest;
 use crate::runtime::Runtime;
@@ -142,6 +142,16 @@ impl Agent {
         &self.parts.frame.system
     }
 
+    /// How views become messages.
+    pub fn layout(&self) -> Layout {
+        self.parts.layout
+    }
+
+    /// What the system message and the tools take of every request, in tokens.
+    pub fn fixed_tokens(&self) -> u32 {
+        self.parts.frame.fixed_tokens
+    }
+
     /// Opens a conversation for writing; makes it if it does not exist.
     pub async fn session(&self, conversation: &str) -> Result<Session, RunError> {
         let id = ConversationId::parse(conversation)
@@ -189,10 +199,7 @@ impl Agent {
     async fn take(&self, id: &ConversationId, subscribers: Subscribers) -> Result<Conversation, RunError> {
         let (parts, runtime) = (&self.parts, &self.parts.runtime.parts);
         let key = self.key(id);
-        let lease = parts
-            .log()
-            .acquire(&key, &runtime.owner, runtime.lease_ttl)
-            .await?;
+        let lease = parts.log().acquire(&key, &runtime.owner, LEASE_TTL).await?;
         let timeline = Arc::new(RwLock::new(Arc::new(self.timeline(id).await?)));
         let dir = workspace_folder(&runtime.workspaces, &key);
         let workspace = Workspace::at(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
@@ -234,7 +241,9 @@ impl Agent {
             source,
         };
         let blocks = self.parts.log().read_all(&self.key(id)).await?;
-        View::fold(blocks.into_iter().map(Arc::new)).map_err(fold)
+        View::new(self.parts.model.media_rule())
+            .with(blocks.into_iter().map(Arc::new))
+            .map_err(fold)
     }
 
     /// Runs one turn: takes the session, and gives it back with what the turn came to, or with what went wrong. Turns of

@@ -8,7 +8,8 @@ use annals_core::sources::citation;
 use annals_core::turn::opening::answer_block;
 use annals_core::turn::outcome::Notice;
 use annals_core::turn::round::{self, NewAnswer, NewCall};
-use annals_core::turn::{CallModel, Offer, TurnUsage, protocol};
+use annals_core::turn::{CallModel, Offer, TurnUsage, protocol, text_call};
+use annals_core::view::Layout;
 use annals_core::{block::BlockKind, limits};
 use annals_model::{Answer, Assembler, Event, ModelError, RawCall, Request, Usage};
 use futures::StreamExt as _;
@@ -32,6 +33,10 @@ pub(crate) enum Asked {
 impl Drive<'_> {
     /// Asks the model once and writes its answer down.
     pub(crate) async fn ask(&mut self, call: CallModel) -> Result<Asked, RunError> {
+        let view_tokens = self.writer.journal.read(|view| view.view_tokens());
+        if let Some(reason) = self.agent.frame.overflow(view_tokens) {
+            return Ok(Asked::Failed(reason));
+        }
         let request = step::request(self.agent, self.writer, call).await?;
         let cx = self.hook_cx(None);
         let _ = guarded(
@@ -55,6 +60,10 @@ impl Drive<'_> {
                 return Ok(Asked::Answered);
             }
             Err(error) => return Ok(Asked::Failed(format!("{}: {error}", error.kind()))),
+        };
+        let answer = match self.agent.layout {
+            Layout::Chat => answer,
+            Layout::Timeline => with_text_calls(answer),
         };
         let _ = guarded("after_model", self.agent.hooks.after_model(&cx, &answer)).await;
         self.record(call, answer).await?;
@@ -136,8 +145,8 @@ impl Drive<'_> {
         let text = match (answer.text.trim().is_empty(), call.offer) {
             (false, _) => answer.text.clone(),
             (true, Offer::AnswerOnly) => format!(
-                "This turn ended after {} model calls without an answer. What was done so far is on the timeline; ask \
-                 again to go on.",
+                "This turn reached its limit of {} model calls before there was an answer. What was done so far is \
+                 on the timeline; ask again to go on.",
                 call.step - 1
             ),
             (true, Offer::Tools) => return self.record_nothing(call.step, &answer, thinking).await,
@@ -277,11 +286,21 @@ impl Drive<'_> {
             earlier.iter().any(|call| call.id == *id)
                 || self.writer.journal.read(|timeline| timeline.call(id).is_some())
         };
-        match given.map(CallId::parse) {
-            Some(Ok(id)) if !is_used(&id) => (id, None),
-            Some(Ok(id)) => (self.agent.world().call_id(), Some(id.to_string())),
-            Some(Err(_)) | None => (self.agent.world().call_id(), None),
+        let Some(Ok(id)) = given.map(CallId::parse) else {
+            return (self.agent.world().call_id(), None);
+        };
+        if !is_used(&id) {
+            return (id, None);
         }
+        // Many servers count calls anew in each answer. That an earlier turn had the id is nobody's fault.
+        let is_of_this_turn = earlier.iter().any(|call| call.id == id)
+            || self
+                .writer
+                .journal
+                .read(|view| view.call_block(&id).is_some_and(|block| block.turn == self.turn));
+        let free = (2..).map(|n| id.numbered(n)).find(|id| !is_used(id));
+        let free = free.unwrap_or_else(|| self.agent.world().call_id());
+        (free, is_of_this_turn.then(|| id.to_string()))
     }
 
     /// Acknowledgements of plan steps that the model's words make.
@@ -314,6 +333,18 @@ impl Drive<'_> {
     }
 }
 
+/// The calls that a model without tool calling wrote in its text, as calls.
+fn with_text_calls(mut answer: Answer) -> Answer {
+    let text_call::TextAnswer { text, calls } = text_call::parse(&answer.text);
+    answer.text = text;
+    answer.calls.extend(calls.into_iter().map(|call| RawCall {
+        id: call.id,
+        tool: call.tool,
+        arguments: call.arguments,
+    }));
+    answer
+}
+
 fn thoughts(answer: &Answer) -> NewAnswer {
     let thinking = answer.thinking.as_ref();
     NewAnswer {
@@ -332,7 +363,6 @@ fn with_usage(blocks: &mut [NewBlock], usage: Usage) {
         output_tokens: usage.output_tokens,
     };
     if let Some(first) = blocks.first_mut() {
-        let value = serde_json::to_value(usage).expect("plain data always serialises to JSON");
-        first.meta = std::mem::take(&mut first.meta).with("usage", value);
+        first.meta = std::mem::take(&mut first.meta).with_usage(&usage);
     }
 }

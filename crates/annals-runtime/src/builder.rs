@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use annals_content::Content;
 use annals_core::ids::Scope;
@@ -44,7 +43,6 @@ pub struct AgentBuilder {
     sandbox: Option<Arc<dyn Backend>>,
     world: World,
     runtime: Option<Runtime>,
-    lease_ttl: Option<Duration>,
 }
 
 impl AgentBuilder {
@@ -182,14 +180,6 @@ impl AgentBuilder {
         self
     }
 
-    /// How long a lease lasts without being renewed: a process that dies keeps others waiting for as long. One minute,
-    /// unless the runtime is shared.
-    #[must_use]
-    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
-        self.lease_ttl = Some(ttl);
-        self
-    }
-
     /// The runtime of another agent, to share its stores, its clock and its open conversations.
     #[must_use]
     pub fn runtime(mut self, runtime: Runtime) -> Self {
@@ -212,11 +202,7 @@ impl AgentBuilder {
                     artifacts: self.artifacts,
                     workspaces: self.workspaces,
                 };
-                let runtime = stores.open(self.world)?;
-                match self.lease_ttl {
-                    Some(ttl) => runtime.lease_ttl(ttl),
-                    None => runtime,
-                }
+                stores.open(self.world)?
             }
         };
         let skills = self.skills.unwrap_or_else(|| Arc::new(NoSkills));
@@ -229,9 +215,10 @@ impl AgentBuilder {
         let frame = Frame::new(
             system.into(),
             tools.schemas(),
+            self.layout,
             window,
             self.settings.max_iterations,
-        );
+        )?;
         let parts = AgentParts {
             name: self.name.unwrap_or_else(|| "annals".to_owned()),
             model_reads_text: model.name().starts_with("script:"),

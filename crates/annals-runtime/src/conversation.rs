@@ -28,7 +28,6 @@ use crate::error::{ErrorClass, RunError};
 use crate::journal::Journal;
 use crate::listen::{Listen, Nobody};
 use crate::mail::{Letter, Mail};
-use crate::media::Media;
 use crate::perform;
 use crate::request::{TurnRequest, Work};
 use crate::turn::Ended;
@@ -52,8 +51,6 @@ pub(crate) struct Writer {
     pub(crate) journal: Journal,
     /// What was rendered so far; given up when the conversation rests.
     pub(crate) renderer: Option<Renderer>,
-    /// What the last prompt showed; given up too.
-    pub(crate) media: Media,
     /// What people have allowed for the rest of the conversation.
     pub(crate) grants: Grants,
 }
@@ -106,7 +103,6 @@ impl Conversation {
             writer: tokio::sync::Mutex::new(Writer {
                 journal,
                 renderer: None,
-                media: Media::default(),
                 grants: Grants::default(),
             }),
             queue: Mutex::default(),
@@ -217,19 +213,6 @@ impl Conversation {
         Ok(())
     }
 
-    fn has_open_turn(&self) -> bool {
-        let timeline = self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
-        timeline.current_turn().is_some_and(|turn| turn.end.is_none())
-    }
-
-    /// Waits until nothing is left to do here.
-    pub(crate) async fn settled(&self) {
-        while self.queue().is_working {
-            drop(self.writer().await);
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
     fn is_waiting(&self) -> bool {
         let timeline = self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
         timeline.current_turn().is_some_and(|turn| turn.end.is_none()) && timeline.waiting().next().is_some()
@@ -255,8 +238,6 @@ impl Conversation {
             return match queue.waiting.pop_front() {
                 Some(queued) => Some(Job::Run(queued)),
                 None if queue.letters.is_empty() => None,
-                // Nobody runs the turn that is to end: its process is gone.
-                None if self.has_open_turn() && queue.letters.iter().any(Letter::wakes) => Some(Job::GoOn),
                 None => Some(Job::Discard(std::mem::take(&mut queue.letters))),
             };
         }
@@ -421,7 +402,6 @@ impl Writer {
     pub(crate) fn rest(&mut self) {
         self.journal.set_listener(Arc::new(Nobody));
         self.renderer = None;
-        self.media = Media::default();
     }
 }
 

@@ -41,6 +41,9 @@ pub enum BuildError {
         /// Why not.
         reason: String,
     },
+    /// The model's window holds no prompt.
+    #[error(transparent)]
+    Window(#[from] annals_core::turn::WindowTooSmall),
     /// The settings contradict themselves.
     #[error(transparent)]
     Settings(#[from] annals_core::settings::SettingsError),

@@ -4,14 +4,12 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use annals_core::ids::{ConversationKey, NodeId};
 use annals_store::{ArtifactStore, Owner, Recall, Store};
 
 use crate::conversation::Conversation;
 use crate::error::RunError;
-use crate::journal::LEASE_TTL;
 use crate::listen::Subscribers;
 use crate::world::World;
 
@@ -32,7 +30,6 @@ pub(crate) struct RuntimeParts {
     pub(crate) world: World,
     /// Names this process among the writers of a conversation.
     pub(crate) owner: Owner,
-    pub(crate) lease_ttl: Duration,
     open: Mutex<HashMap<ConversationKey, Arc<Slot>>>,
 }
 
@@ -61,21 +58,11 @@ impl Runtime {
             workspaces,
             world,
             owner: Owner::new(node, 1),
-            lease_ttl: LEASE_TTL,
             open: Mutex::default(),
         };
         Runtime {
             parts: Arc::new(parts),
         }
-    }
-
-    /// With leases that last this long without being renewed: a process that dies keeps others waiting for as long.
-    #[must_use]
-    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
-        if let Some(parts) = Arc::get_mut(&mut self.parts) {
-            parts.lease_ttl = ttl;
-        }
-        self
     }
 
     /// The log it writes to.

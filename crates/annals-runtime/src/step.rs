@@ -1,10 +1,13 @@
 //! One frozen step: what one model request is made of, captured once, so that the prompt, the tools on offer and the
 //! calls they lead to agree.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use annals_core::block::{Blob, BlobDigest};
 use annals_core::tokens;
-use annals_core::turn::{Budget, CallModel, Offer};
+use annals_core::turn::{Budget, CallModel, Offer, WindowTooSmall, text_call};
 use annals_core::view::prompt::{Message, Piece, Prompt};
 use annals_core::view::{Announce, Layout, Renderer, Tail, ToolSchema};
 use annals_model::{Purpose, Request, Window};
@@ -18,42 +21,63 @@ pub(crate) struct Frame {
     pub(crate) system: Arc<str>,
     pub(crate) tools: Arc<[ToolSchema]>,
     pub(crate) window: Window,
-    overhead_tokens: u32,
-    max_iterations: u32,
+    /// What the system message and the tools take of every request.
+    pub(crate) fixed_tokens: u32,
+    budget: Budget,
 }
 
 impl Frame {
     pub(crate) fn new(
         system: Arc<str>,
         tools: Arc<[ToolSchema]>,
+        layout: Layout,
         window: Window,
         max_iterations: u32,
-    ) -> Self {
-        let schemas: u32 = tools.iter().map(schema_tokens).sum();
-        // The answer needs room too, and so does the tail; neither may take the whole window.
-        let answer = window.max_output_tokens.min(window.context_tokens / 8);
-        let tail = (window.context_tokens / 50).min(2_000);
-        let overhead_tokens = tokens::count(&system) + schemas + answer + tail;
-        Frame {
+    ) -> Result<Self, WindowTooSmall> {
+        let system_tokens = tokens::count(&system);
+        // Without native calls the tools stand in the system message.
+        let (system, tools_tokens) = match layout {
+            Layout::Timeline => {
+                let catalog = text_call::catalog(&tools);
+                (format!("{system}{catalog}").into(), tokens::count(&catalog))
+            }
+            Layout::Chat => (system, tools.iter().map(schema_tokens).sum()),
+        };
+        let budget = Budget::try_new(
+            window.context_tokens,
+            system_tokens,
+            tools_tokens,
+            window.max_output_tokens,
+            max_iterations,
+        )?;
+        Ok(Frame {
             system,
             tools,
             window,
-            overhead_tokens,
-            max_iterations,
-        }
+            fixed_tokens: system_tokens + tools_tokens,
+            budget,
+        })
     }
 
     pub(crate) fn budget(&self) -> Budget {
-        Budget {
-            window_tokens: self.window.context_tokens,
-            overhead_tokens: self.overhead_tokens.min(self.window.context_tokens / 2),
-            max_iterations: self.max_iterations,
-        }
+        self.budget
+    }
+
+    /// Why no prompt of this view can be sent, if none can: what a summary could give up, it has given up.
+    pub(crate) fn overflow(&self, view_tokens: u64) -> Option<String> {
+        let window = self.window.context_tokens;
+        let needed = view_tokens + u64::from(self.fixed_tokens + Tail::budget_tokens(window));
+        (needed > u64::from(window)).then(|| {
+            format!(
+                "context_limit: the smallest prompt of this turn takes {needed} tokens and the window holds {window}: \
+                 shorten the prompt or its attachments, or take a model with a larger window"
+            )
+        })
     }
 }
 
 fn schema_tokens(schema: &ToolSchema) -> u32 {
-    tokens::count(&schema.description) + tokens::count(&schema.parameters.to_string())
+    tokens::count(&schema.to_json())
 }
 
 /// The request of this step.
@@ -68,8 +92,8 @@ pub(crate) async fn request(
     let (prompt, rendered) = writer.journal.read(|timeline| {
         let announce = Announce {
             iteration: call.step,
-            max_iterations: frame.max_iterations,
-            view_tokens: timeline.view_tokens(),
+            max_iterations: frame.budget.max_iterations,
+            fixed_tokens: frame.fixed_tokens,
             window_tokens: frame.window.context_tokens,
             now,
             timezone: agent.settings.timezone.clone(),
@@ -93,7 +117,7 @@ pub(crate) async fn request(
         });
         (prompt, rendered)
     });
-    let media = writer.media.load(agent.artifacts(), renderer.media()).await?;
+    let media = load_media(agent, renderer.media()).await?;
     Ok(Request {
         prompt: Arc::new(prompt),
         media,
@@ -115,4 +139,20 @@ fn ask_for_an_answer(prompt: &mut Prompt) {
         Some(Message::User(pieces)) => pieces.push(word),
         _ => prompt.messages.push(Message::User(vec![word])),
     }
+}
+
+/// The bytes of every image and document that the prompt shows.
+async fn load_media(
+    agent: &AgentParts,
+    shown: impl Iterator<Item = &Blob>,
+) -> Result<HashMap<BlobDigest, Arc<[u8]>>, RunError> {
+    let mut media = HashMap::new();
+    for blob in shown {
+        if let Entry::Vacant(place) = media.entry(blob.digest) {
+            let bytes = agent.artifacts().get(&blob.digest).await;
+            let bytes = bytes.map_err(|error| RunError::Artifact(error.to_string()))?;
+            place.insert(Arc::from(&bytes[..]));
+        }
+    }
+    Ok(media)
 }

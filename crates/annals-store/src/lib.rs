@@ -12,8 +12,6 @@
 //! 6. [`home`]: where all of this lies on one machine;
 //! 7. `testing` (feature `testing`): the contract as functions that every backend must pass.
 
-#![forbid(unsafe_code)]
-
 pub mod clock;
 pub mod log;
 pub mod memory;

@@ -8,10 +8,11 @@ use annals_core::block::{
     ArtifactKind, Blob, BlobDigest, Channel, FileMeta, SafeDigest, ShownError, Visibility,
 };
 use annals_core::limits;
-use annals_core::path::PhysicalPath;
+use annals_core::path::{LogicalPath, PhysicalPath};
 use annals_core::sources::{SourceRow, SourceType, citation};
 use annals_core::tokens;
 use annals_core::turn::outcome::{Artifact, Content, Notice};
+use annals_core::view::cut;
 use annals_store::ArtifactError;
 
 use crate::cx::ToolCx;
@@ -40,10 +41,10 @@ pub struct Produced<'a> {
 pub enum TextShown<'t> {
     /// All of it.
     Whole,
-    /// At most so many bytes, then `...[truncated]`.
+    /// Its beginning, then a marker that counts the rest and names its lines.
     UpTo {
-        /// The bound.
-        bytes: usize,
+        /// Characters.
+        chars: usize,
     },
     /// This text in its place, such as the patch that made it.
     Instead(&'t str),
@@ -92,7 +93,7 @@ impl Produced<'_> {
         if self.bytes.is_empty() {
             return empty(digest, file);
         }
-        let mut content = content(text.as_deref(), self.bytes, mime, shown);
+        let mut content = content(text.as_deref(), self.bytes, mime, shown, &self.path.logical());
         let is_hosted = self.kind == ArtifactKind::File && self.visibility == Visibility::External;
         let is_shown_whole = matches!(&content, Content::Text(text) if text.as_bytes() == self.bytes);
         let mut notices = Vec::new();
@@ -177,12 +178,15 @@ fn empty(mut digest: SafeDigest, file: FileMeta) -> Recorded {
     }
 }
 
-fn content(text: Option<&str>, bytes: &[u8], mime: &str, shown: TextShown<'_>) -> Content {
+fn content(
+    text: Option<&str>,
+    bytes: &[u8],
+    mime: &str,
+    shown: TextShown<'_>,
+    path: &LogicalPath,
+) -> Content {
     match (text, shown) {
-        (Some(text), TextShown::UpTo { bytes: cap }) if text.len() > cap => {
-            let end = annals_core::view::cut::floor_char_boundary(text, cap);
-            Content::Text(format!("{}...[truncated]", &text[..end]).into())
-        }
+        (Some(text), TextShown::UpTo { chars }) => Content::Text(cut::cut(text, chars, Some(path)).into()),
         (Some(_), TextShown::Instead(other)) => Content::Text(other.into()),
         (Some(text), _) => Content::Text(text.into()),
         (None, _) if mime::is_media(mime) => Content::Blob(Blob::of(bytes)),

@@ -5,11 +5,13 @@ use std::str::FromStr;
 
 use super::{LogicalPath, PathError};
 
-/// Lines `first` to `last`, both included, counted from 1.
+/// Lines `first` to `last`, both included, counted from 1; the first perhaps not from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LineRange {
     /// The first line.
     pub first: u32,
+    /// The first character of that line that is meant, counted from 1.
+    pub from_char: u32,
     /// The last line, not before the first.
     pub last: u32,
 }
@@ -17,16 +19,24 @@ pub struct LineRange {
 impl LineRange {
     /// Lines `first` to `last`, if they count from 1 and are in order.
     pub fn try_new(first: u32, last: u32) -> Option<Self> {
-        (1 <= first && first <= last).then_some(Self { first, last })
+        (1 <= first && first <= last).then_some(Self {
+            first,
+            from_char: 1,
+            last,
+        })
     }
 }
 
 impl fmt::Display for LineRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#L{}", self.first)?;
+        if self.from_char > 1 {
+            write!(f, "@{}", self.from_char)?;
+        }
         if self.first == self.last {
-            write!(f, "#L{}", self.first)
+            Ok(())
         } else {
-            write!(f, "#L{}-{}", self.first, self.last)
+            write!(f, "-{}", self.last)
         }
     }
 }
@@ -41,7 +51,8 @@ pub struct RangedPath {
 }
 
 impl RangedPath {
-    /// Reads a logical path with or without `#L<n>` or `#L<n>-<m>` (`#L<n>-L<m>` is read too).
+    /// Reads a logical path with or without `#L<n>`, `#L<n>-<m>` (`#L<n>-L<m>` is read too) or `#L<n>@<c>[-<m>]`, which
+    /// begins at character `c` of line `n`.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let Some(start) = suffix_start(text) else {
             return Ok(Self {
@@ -51,9 +62,13 @@ impl RangedPath {
         };
         let range = &text[start + "#L".len()..];
         let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, from_char) = first.split_once('@').unwrap_or((first, "1"));
+        let last = last.split_once('@').map_or(last, |(line, _)| line);
         let last = last.strip_prefix('L').unwrap_or(last);
-        let lines = match (first.parse(), last.parse()) {
-            (Ok(first), Ok(last)) => LineRange::try_new(first, last),
+        let lines = match (first.parse(), from_char.parse(), last.parse()) {
+            (Ok(first), Ok(from_char), Ok(last)) if from_char > 0 => {
+                LineRange::try_new(first, last).map(|lines| LineRange { from_char, ..lines })
+            }
             _ => None,
         };
         match lines {
@@ -63,20 +78,24 @@ impl RangedPath {
             }),
             None => Err(PathError::malformed(
                 text,
-                "a line range `#L3` or `#L3-9`, counted from 1, in order",
+                "a line range `#L3`, `#L3-9` or `#L3@100-9`, counted from 1, in order",
             )),
         }
     }
 }
 
-/// Where a text's line-range suffix `#L<digits>[-[L]<digits>]` begins, if it has one.
+/// Where a text's line-range suffix `#L<digits>[@<digits>][-[L]<digits>]` begins, if it has one.
 pub(super) fn suffix_start(text: &str) -> Option<usize> {
     let start = text.rfind("#L")?;
     let range = &text[start + "#L".len()..];
     let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+    let begins = |t: &str| match t.split_once('@') {
+        None => digits(t),
+        Some((line, character)) => digits(line) && digits(character),
+    };
     let matches = match range.split_once('-') {
-        None => digits(range),
-        Some((first, last)) => digits(first) && digits(last.strip_prefix('L').unwrap_or(last)),
+        None => begins(range),
+        Some((first, last)) => begins(first) && digits(last.strip_prefix('L').unwrap_or(last)),
     };
     matches.then_some(start)
 }
@@ -128,12 +147,27 @@ mod tests {
             read("tc:turn_1.c1.result#L2-4"),
             Ok("tc:turn_1.c1.result#L2-4".into())
         );
+        assert_eq!(
+            read("tc:turn_1.c1.result#L2@48001"),
+            Ok("tc:turn_1.c1.result#L2@48001".into())
+        );
+        assert_eq!(
+            read("tc:turn_1.c1.result#L2@48001-4"),
+            Ok("tc:turn_1.c1.result#L2@48001-4".into())
+        );
         assert_eq!(read("fi:turn_1.files/c#.md"), Ok("fi:turn_1.files/c#.md".into()));
     }
 
     #[test]
     fn ranges_that_name_no_line_are_refused() {
-        for bad in ["#L0", "#L0-4", "#L9-3", "#L99999999999", "#L1-99999999999"] {
+        for bad in [
+            "#L0",
+            "#L0-4",
+            "#L1@0",
+            "#L9-3",
+            "#L99999999999",
+            "#L1-99999999999",
+        ] {
             assert!(
                 RangedPath::parse(&format!("fi:turn_1.files/a.md{bad}")).is_err(),
                 "{bad}"

@@ -10,5 +10,5 @@ mod row;
 mod url;
 
 pub use pool::{Assigned, SourcesPool};
-pub use row::{CompactRow, SourceRow, SourceType};
+pub use row::{SourceRow, SourceType};
 pub use url::normalised as normalised_url;

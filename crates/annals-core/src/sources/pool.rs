@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::row::{CompactRow, SourceRow};
+use super::row::SourceRow;
 use super::url;
 use crate::ids::Sid;
 use crate::path::{PhysicalPath, SidSet};
@@ -153,11 +153,6 @@ impl SourcesPool {
     /// All rows in SID order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &SourceRow> {
         self.rows.values()
-    }
-
-    /// All rows in SID order, as the tail of the view shows them.
-    pub fn compact(&self) -> impl DoubleEndedIterator<Item = CompactRow<'_>> {
-        self.rows.values().map(SourceRow::compact)
     }
 
     /// How many rows there are.

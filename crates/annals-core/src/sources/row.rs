@@ -8,7 +8,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::Sid;
-use crate::limits;
 use crate::path::{LogicalPath, PhysicalPath};
 use crate::time::Timestamp;
 
@@ -163,41 +162,6 @@ impl SourceRow {
             &text[..cut_at]
         ))
     }
-
-    /// The row as the tail of the view shows it.
-    pub fn compact(&self) -> CompactRow<'_> {
-        CompactRow {
-            sid: self.sid,
-            source_type: self.source_type,
-            title: &self.title,
-            url: (!self.url.is_empty()).then_some(&self.url),
-            artifact_path: self.artifact_path.as_ref(),
-            mime: self.mime.as_deref(),
-            text: self.snippet(limits::SOURCE_TAIL_TEXT_MAX_CHARS),
-        }
-    }
-}
-
-/// A row without its content, its text cut: what the model needs to cite it or to ask for more.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CompactRow<'a> {
-    /// Its place in the pool.
-    pub sid: Option<Sid>,
-    /// What it is.
-    pub source_type: SourceType,
-    /// Its title.
-    pub title: &'a str,
-    /// Its address, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<&'a str>,
-    /// The name of the file on the timeline, if it is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub artifact_path: Option<&'a LogicalPath>,
-    /// The type of its content.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mime: Option<&'a str>,
-    /// Its text, cut with a counted marker.
-    pub text: Cow<'a, str>,
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::block::payload::{PayloadError, ToolsTable};
 use crate::block::{Block, BlockKind};
-use crate::ids::{CallId, Seq, TurnId};
+use crate::ids::{CallId, Seq, Sid, TurnId};
 use crate::plan::Plan;
 use crate::sources::SourcesPool;
 use calls::Calls;
@@ -38,6 +38,9 @@ pub(crate) fn push_tightly<T>(list: &mut Vec<T>, value: T) {
     }
     list.push(value);
 }
+
+/// Cited sources that are remembered as such.
+const CITED_KEPT: usize = 32;
 
 /// Index of a block in the timeline: its `seq` less one, as four bytes.
 pub(crate) type Ix = u32;
@@ -73,6 +76,10 @@ pub struct Timeline {
     requests: Requests,
     pool: SourcesPool,
     plan: Option<Plan>,
+    /// Sources that texts cite, the latest last.
+    cited: Vec<Sid>,
+    /// Internal notes.
+    notes: Vec<Ix>,
     tools: Option<ToolsTable>,
     malformed: Vec<PayloadError>,
     hides: u32,
@@ -119,9 +126,15 @@ impl Timeline {
         if !block.meta().sources.is_empty() {
             self.pool.restore(&block.meta().sources);
         }
+        for sid in &block.meta().sources_used {
+            self.cited.retain(|known| known != sid);
+            self.cited.push(*sid);
+        }
+        self.cited.drain(..self.cited.len().saturating_sub(CITED_KEPT));
         match &block.kind {
             BlockKind::Plan => self.plan = Some(block.payload()?),
             BlockKind::ToolsTable => self.tools = Some(block.payload()?),
+            BlockKind::Note => self.notes.push(ix),
             BlockKind::TimelineHide => self.hides += 1,
             BlockKind::RangeSummary => self.last_summary = Some(block.seq),
             _ => {}
@@ -162,6 +175,17 @@ impl Timeline {
     /// The sources pool.
     pub fn pool(&self) -> &SourcesPool {
         &self.pool
+    }
+
+    /// Sources that texts cite, the latest last; at most a few dozen.
+    pub fn cited(&self) -> &[Sid] {
+        &self.cited
+    }
+
+    /// Internal notes before this block, oldest first.
+    pub(crate) fn notes_before(&self, end: Seq) -> impl DoubleEndedIterator<Item = &Block> {
+        let end = self.notes.partition_point(|&ix| ix < ix_of(end));
+        self.notes[..end].iter().map(|&ix| self.at_ix(ix))
     }
 
     /// The active plan: the latest snapshot, unless it was closed.

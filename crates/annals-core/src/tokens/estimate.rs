@@ -35,9 +35,7 @@ pub(super) fn count(text: &str) -> u32 {
         if class == run.0 {
             run.1 = run.1.saturating_add(1);
         } else {
-            // A vocabulary joins a blank to the word or sign behind it, but not to digits.
-            let own_blank = u32::from(run.0 == Class::Blanks && run.1 > 0 && class == Class::Digits);
-            total = total.saturating_add(cost(run.0, run.1)).saturating_add(own_blank);
+            total = total.saturating_add(cost(run.0, run.1));
             run = (class, 1);
         }
     }
@@ -48,6 +46,8 @@ fn class(c: char) -> Class {
     match c {
         'a'..='z' | 'A'..='Z' => Class::Letters,
         '0'..='9' => Class::Digits,
+        // A line's end is a token of its own more often than not.
+        '\n' => Class::Single,
         c if c.is_whitespace() => Class::Blanks,
         c if c.is_ascii() => Class::Signs,
         // Alphabets end before the syllables and ideographs of East Asia; signs and emoji lie beyond.

@@ -1,32 +1,11 @@
 //! The turn machine: from the folded state to the one thing to do now. It performs nothing.
 
+use super::budget::Budget;
 use crate::ids::CallId;
 use crate::limits;
 use crate::turn::TurnEnd;
 use crate::view::View;
 use crate::view::compact::{self, CompactionPlan, Force};
-
-/// What bounds a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// The model's window.
-    pub window_tokens: u32,
-    /// What the system message, the tools, the tail and the answer take of it.
-    pub overhead_tokens: u32,
-    /// Model calls a turn may make.
-    pub max_iterations: u32,
-}
-
-impl Budget {
-    /// What the view may take.
-    pub fn view_tokens(&self) -> u32 {
-        let share =
-            (u64::from(self.window_tokens) * u64::from(limits::COMPACTION_START_PERCENT) / 100) as u32;
-        share
-            .saturating_sub(self.overhead_tokens)
-            .max(limits::VIEW_MIN_TOKENS)
-    }
-}
 
 /// What happens next.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,20 +51,20 @@ pub fn next(view: &View, budget: &Budget) -> Next {
     if let Some(next) = calls(view) {
         return next;
     }
-    let stuck_at = turn
-        .streak
-        .as_ref()
-        .filter(|streak| streak.length >= limits::VIOLATIONS_IN_A_ROW_MAX)
-        .map(|streak| streak.step);
     if turn.answer.is_some() {
-        return Next::Done(match turn.steps {
-            steps if stuck_at == steps.checked_sub(1) => TurnEnd::ProtocolViolation,
-            steps if steps > budget.max_iterations => TurnEnd::MaxIterations,
-            _ => TurnEnd::Complete,
+        let late = turn.steps > budget.max_iterations;
+        return Next::Done(if late {
+            TurnEnd::MaxIterations
+        } else {
+            TurnEnd::Complete
         });
     }
     if turn.clarified {
         return Next::Done(TurnEnd::Clarify);
+    }
+    let streak = turn.streak.as_ref().filter(|streak| streak.step == turn.steps);
+    if streak.is_some_and(|streak| streak.length >= limits::VIOLATIONS_IN_A_ROW_MAX) {
+        return Next::Done(TurnEnd::ProtocolViolation);
     }
     if let Some(plan) = compaction(view, budget) {
         return Next::Compact(Box::new(plan));
@@ -96,8 +75,7 @@ pub fn next(view: &View, budget: &Budget) -> Next {
             Next::Done(TurnEnd::MaxIterations)
         }
         steps => {
-            // A model that keeps getting a call wrong is asked once for what it has.
-            let offer = if steps >= budget.max_iterations || stuck_at == Some(steps) {
+            let offer = if steps >= budget.max_iterations {
                 Offer::AnswerOnly
             } else {
                 Offer::Tools

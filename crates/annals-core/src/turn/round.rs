@@ -74,7 +74,7 @@ pub fn answer_blocks(turn: &TurnId, step: u32, ts: Timestamp, answer: &NewAnswer
         if let Some(raw) = &call.unreadable {
             let n = step * limits::ANSWER_MAX_CALLS as u32 + n as u32;
             let block = NewBlock::new(BlockKind::DecisionRaw, turn, LogicalPath::decision_raw(turn, n));
-            let raw = cut::cut(raw, limits::DECISION_RAW_MAX_BYTES, None).into_owned();
+            let raw = cut::cut(raw, limits::DECISION_RAW_MAX_CHARS, None).into_owned();
             blocks.push(block.text("text/plain", raw).meta(Meta {
                 call: Some(call.id.clone()),
                 ..stepped()
@@ -130,8 +130,8 @@ fn call_blocks(turn: &TurnId, step: u32, ts: Timestamp, call: &NewCall) -> Vec<N
                     .meta(code),
             );
         }
-        let end = cut::floor_char_boundary(&whole, limits::WRITE_PARAM_PREFIX_CHARS);
-        let shown = format!("{}... [see {}]", &whole[..end], to.see);
+        let prefix: String = whole.chars().take(limits::WRITE_PARAM_PREFIX_CHARS).collect();
+        let shown = format!("{prefix}... [see {}]", to.see);
         params.insert(to.param.clone(), Value::String(shown));
         meta.cut.push(CutParam {
             name: to.param.clone(),
@@ -377,8 +377,7 @@ fn search_text(rows: &[SourceRow]) -> Value {
 fn fetch_text(rows: &[SourceRow]) -> Value {
     let entry = |row: &SourceRow| {
         let path = row.sid.map(|sid| LogicalPath::sources(sid.into()));
-        let path = path.as_ref().map(LogicalPath::as_str);
-        let content = cut::cut(row.full_text(), limits::WEB_FETCH_SHOWN_MAX_CHARS, path);
+        let content = cut::cut(row.full_text(), limits::WEB_FETCH_SHOWN_MAX_CHARS, path.as_ref());
         (
             row.url.to_string(),
             serde_json::json!({ "sid": row.sid, "title": row.title, "content": content }),

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::cut;
 use super::fold::View;
 use super::slots::Shows;
 use super::template::placeholder_text;
@@ -83,6 +84,6 @@ fn is_whole_of(view: &View, ix: Ix, cut: &CutParam) -> bool {
     let block = view.at_ix(ix);
     let digest = block.meta().file.as_ref().and_then(|file| file.content_digest);
     let is_shown_whole =
-        |text: &str| text.len() as u64 == cut.size_bytes && text.len() <= limits::PART_MAX_BYTES;
+        |text: &str| text.len() as u64 == cut.size_bytes && cut::fits(text, limits::PART_MAX_CHARS);
     digest == Some(cut.blob) && block.text().is_some_and(is_shown_whole)
 }

@@ -14,7 +14,7 @@ use crate::block::{Block, BlockKind, NewBlock, SafeDigest, SummaryMeta};
 use crate::ids::{CallId, Seq, TurnId};
 use crate::limits;
 use crate::path::LogicalPath;
-use crate::timeline::Ix;
+use crate::timeline::{Ix, ix_of};
 use crate::tokens;
 use crate::view::Layout;
 
@@ -42,6 +42,8 @@ pub struct CompactionPlan {
     pub digest: String,
     /// The covered artifacts, one line each; part of every summary.
     pub artifacts: String,
+    /// Internal notes and what the model said of blocks it hid; part of every summary.
+    pub notes: String,
     /// What the view costs less, before the summary is added.
     pub gained_tokens: u64,
     /// The covered blocks, in order.
@@ -77,6 +79,7 @@ pub fn plan(view: &View, budget_tokens: u32, force: Force) -> Option<CompactionP
         split_turn_id: split.map(|turn| turn.id.clone()),
         digest: digest_text(view, &covered, &covered_turn_ids),
         artifacts: artifacts_text(view, first_kept.seq),
+        notes: notes_text(view, first_kept.seq),
         covered: in_order(covered.iter().map(|slot| slot.ix)),
         covered_turn_ids,
         hides: hides.into_iter().map(|hide| hide.item).collect(),
@@ -275,6 +278,41 @@ fn artifacts_text(view: &View, first_kept: Seq) -> String {
     lines.join("\n")
 }
 
+/// Internal notes and the model's words for blocks it hid, the latest of each as far as they fit.
+fn notes_text(view: &View, first_kept: Seq) -> String {
+    let notes = view.notes_before(first_kept).rev();
+    let notes = notes.filter_map(|block| Some(format!("- {}", block.text()?.trim())));
+    let hidden = view.slots().replacements_before(ix_of(first_kept)).rev();
+    let hidden = hidden.map(|hidden| format!("- {}: {}", hidden.path, hidden.text));
+    let mut text = String::new();
+    text.push_str(&newest("Internal notes", notes));
+    text.push_str(&newest("Hidden (read with react.read)", hidden));
+    text
+}
+
+/// Lines, given newest first, as a section oldest first; those that do not fit are counted.
+fn newest(title: &str, lines: impl Iterator<Item = String>) -> String {
+    let mut left = limits::COMPACTION_NOTES_MAX_CHARS;
+    let (mut kept, mut older) = (Vec::new(), 0);
+    for line in lines {
+        match left.checked_sub(line.chars().count()) {
+            Some(rest) if older == 0 => {
+                left = rest;
+                kept.push(line);
+            }
+            _ => older += 1,
+        }
+    }
+    if kept.is_empty() && older == 0 {
+        return String::new();
+    }
+    if older > 0 {
+        kept.push(format!("- … {older} older ones"));
+    }
+    kept.reverse();
+    format!("\n\n{title}:\n{}", kept.join("\n"))
+}
+
 fn artifact_line(digest: &SafeDigest) -> String {
     let mut line = format!("- {} | {}", digest.artifact_path, digest.mime);
     if let Some(physical) = &digest.physical_path {
@@ -317,10 +355,11 @@ impl CompactionPlan {
         let words = words.map(str::trim).filter(|words| !words.is_empty());
         let told = cut::cut(
             words.unwrap_or(&self.digest),
-            limits::COMPACTION_SUMMARY_MAX_BYTES,
+            limits::COMPACTION_SUMMARY_MAX_CHARS,
             None,
         );
         let mut text = told.into_owned();
+        text.push_str(&self.notes);
         if !self.artifacts.is_empty() {
             let _ = write!(text, "\n\nArtifacts (read with react.read):\n{}", self.artifacts);
         }
@@ -339,8 +378,8 @@ impl CompactionPlan {
 /// A text cut until it costs at most so many tokens.
 fn within_tokens(text: String, max_tokens: u64) -> String {
     let mut shown = text;
-    while u64::from(tokens::count(&shown)) > max_tokens && shown.len() > cut::MARKER_BYTES {
-        let keep = shown.len() / 2 - cut::MARKER_BYTES / 2;
+    while u64::from(tokens::count(&shown)) > max_tokens && shown.len() > cut::MARKER_CHARS {
+        let keep = shown.len() / 2 - cut::MARKER_CHARS / 2;
         shown = cut::cut(&shown, keep, None).into_owned();
     }
     shown

@@ -12,6 +12,7 @@
 //! - [`cache`]: the three cache points, and what may still be hidden;
 //! - [`tail`]: the sources and the announcement, never cached;
 //! - [`outline`]: the parts one by one, for people who look;
+//! - [`why`]: where a prefix broke, and what that cost;
 //! - [`cut`]: truncation that counts what it took away;
 //! - [`prune`], [`compact`]: what to give up when the cache is cold, or the window full.
 
@@ -26,9 +27,11 @@ pub mod part;
 pub mod prompt;
 pub mod prune;
 pub mod render;
+mod sent;
 pub mod slots;
 pub mod tail;
 pub mod template;
+pub mod why;
 
 pub use cache::{CachePoints, HideCheck};
 pub use fold::View;

@@ -4,8 +4,8 @@
 //! turned into text only when somebody renders. Each change of existing slots opens a new *epoch* and remembers from
 //! where the prefix changed, so a renderer redoes only what it must.
 
-use crate::block::payload::HideItem;
-use crate::block::{Block, BlockKind};
+use crate::block::payload::{HideItem, HideReason};
+use crate::block::{Block, BlockKind, MessageKind};
 use crate::ids::TurnId;
 use crate::path::LogicalPath;
 use crate::timeline::{HideText, Ix, NONE, ix_of, push_tightly};
@@ -38,6 +38,9 @@ pub(crate) struct Slot {
 pub(crate) struct Replacement {
     pub(crate) path: LogicalPath,
     pub(crate) text: Box<str>,
+    pub(crate) reason: HideReason,
+    /// The first block hidden.
+    pub(crate) ix: Ix,
 }
 
 /// The view of a timeline, as places without text: in block order, but for the summary, which comes first.
@@ -51,6 +54,8 @@ pub struct Slots {
     /// The last slot of each finished round.
     rounds: Vec<u32>,
     tokens: u64,
+    /// The slot that tells of the last prune.
+    prune_notice: Option<u32>,
     /// For each epoch after the first, the first slot that changed when it began.
     changed_from: Vec<u32>,
 }
@@ -62,6 +67,16 @@ impl Slots {
 
     pub(crate) fn replacement(&self, number: u32) -> &Replacement {
         &self.replacements[number as usize]
+    }
+
+    /// What stands in place of blocks before this one that the model itself hid, in the order of hiding.
+    pub(crate) fn replacements_before(&self, end: Ix) -> impl DoubleEndedIterator<Item = &Replacement> {
+        let asked = |replacement: &&Replacement| replacement.reason == HideReason::Hide;
+        let covered = self
+            .replacements
+            .iter()
+            .filter(move |replacement| replacement.ix < end);
+        covered.filter(asked)
     }
 
     pub(crate) fn rounds(&self) -> &[u32] {
@@ -129,6 +144,10 @@ impl Slots {
             | BlockKind::InputRequest
             | BlockKind::InputResponse => {}
             BlockKind::ToolResult => Slots::push_result(view, &block, ix),
+            BlockKind::SystemMessage if block.meta().message_kind() == Some(MessageKind::CacheTtlPruned) => {
+                let tokens = template::tokens_of(view, &block);
+                view.slots_mut().add_prune_notice(ix, tokens);
+            }
             _ => {
                 let tokens = template::tokens_of(view, &block);
                 view.slots_mut().add(ix, Shows::Block, tokens);
@@ -141,6 +160,18 @@ impl Slots {
         self.of_block[ix as usize] = self.list.len() as u32;
         push_tightly(&mut self.list, Slot { ix, shows, tokens });
         self.tokens += u64::from(tokens);
+    }
+
+    /// The latest prune speaks for all: an earlier notice would only repeat it, and the prefix has just changed anyway.
+    fn add_prune_notice(&mut self, ix: Ix, tokens: u32) {
+        if let Some(earlier) = self.prune_notice {
+            let slot = &mut self.list[earlier as usize];
+            self.tokens -= u64::from(slot.tokens);
+            (slot.shows, slot.tokens) = (Shows::Nothing, 0);
+            self.changed_from.push(earlier);
+        }
+        self.prune_notice = Some(self.list.len() as u32);
+        self.add(ix, Shows::Block, tokens);
     }
 
     fn push_result(view: &mut View, block: &Block, ix: Ix) {
@@ -178,10 +209,12 @@ impl Slots {
 
     fn hide_all(view: &mut View, block: &Block, hide_ix: Ix) {
         let text: Option<HideText> = block.text().and_then(|text| serde_json::from_str(text).ok());
-        let items = text.map(|text| text.items).unwrap_or_default();
+        let Some(HideText { reason, items }) = text else {
+            return;
+        };
         let changed = items
             .into_iter()
-            .filter_map(|item| Slots::hide(view, item, hide_ix))
+            .filter_map(|item| Slots::hide(view, item, reason, hide_ix))
             .min();
         view.slots_mut()
             .changed_from
@@ -189,7 +222,7 @@ impl Slots {
     }
 
     /// Hides one path and returns the first slot that renders otherwise now.
-    fn hide(view: &mut View, item: HideItem, hide_ix: Ix) -> Option<usize> {
+    fn hide(view: &mut View, item: HideItem, reason: HideReason, hide_ix: Ix) -> Option<usize> {
         let hidden = Slots::hidden_by(view, &item.path, item.from_seq.map_or(0, ix_of), hide_ix);
         let first = hidden.first()?.slot;
         let changed = hidden
@@ -207,6 +240,8 @@ impl Slots {
         slots.replacements.push(Replacement {
             path: item.path,
             text: item.replacement.into(),
+            reason,
+            ix: slots.list[first].ix,
         });
         for (hidden, must_stay) in hidden.iter().zip(must_stay) {
             let slot = &mut slots.list[hidden.slot];
@@ -287,6 +322,10 @@ impl Slots {
             *slot = renumbered[*slot as usize];
             *slot != NONE
         });
+        slots.prune_notice = slots
+            .prune_notice
+            .map(|slot| renumbered[slot as usize])
+            .filter(|&slot| slot != NONE);
         slots.begins_with_summary = true;
         slots.tokens = slots.list.iter().map(|slot| u64::from(slot.tokens)).sum();
         slots.changed_from.push(0);
@@ -335,9 +374,10 @@ fn is_opening(block: &Block, turn: &TurnId) -> bool {
 }
 
 /// The tokens that a cut text costs, from those of the whole.
-pub(crate) fn cut_tokens(tokens: u32, bytes: usize, cap: usize) -> u32 {
-    if bytes <= cap {
+pub(crate) fn cut_tokens(tokens: u32, text: &str, cap_chars: usize) -> u32 {
+    if cut::fits(text, cap_chars) {
         return tokens;
     }
-    (u64::from(tokens) * cap as u64 / bytes as u64) as u32 + template::head_tokens(cut::MARKER_BYTES)
+    let chars = text.chars().count() as u64;
+    (u64::from(tokens) * cap_chars as u64 / chars) as u32 + template::head_tokens(cut::MARKER_CHARS)
 }

@@ -40,7 +40,7 @@ pub(crate) fn tokens_of(view: &View, block: &Block) -> u32 {
         .map_or(0, str::len);
     let head = head_tokens(path + tool + 48);
     match &block.body {
-        Body::Text(text) => cut_tokens(block.tokens, text.len(), cap_of(&block.kind)) + head,
+        Body::Text(text) => cut_tokens(block.tokens, text, cap_of(&block.kind)) + head,
         Body::Blob(blob) => block.media_tokens(view.media(), blob) + head,
         Body::Empty => block.tokens + head,
     }
@@ -51,7 +51,7 @@ fn cap_of(kind: &BlockKind) -> usize {
         BlockKind::UserPrompt => limits::PROMPT_MAX_BYTES,
         // Signed: not a byte may be missing.
         BlockKind::Thinking => usize::MAX,
-        _ => limits::PART_MAX_BYTES,
+        _ => limits::PART_MAX_CHARS,
     }
 }
 
@@ -110,10 +110,7 @@ impl Templates<'_> {
             BlockKind::PlanAck => self.with_text(self.beside(), "[PLAN PROGRESS]\n".into()),
             BlockKind::DecisionRaw => self.raw(),
             BlockKind::AssistantCompletion => self.answer(),
-            BlockKind::RangeSummary => self.with_text(
-                Place::User,
-                format!("[SUMMARY OF EARLIER TURNS]\n[path: {path}]\n"),
-            ),
+            BlockKind::RangeSummary => self.summary(path),
             BlockKind::SystemMessage => self.with_text(Place::User, "[SYSTEM MESSAGE]\n".into()),
             BlockKind::StageGate
             | BlockKind::StageCoordinator
@@ -181,11 +178,12 @@ impl Templates<'_> {
         let Body::Text(text) = &self.block.body else {
             return PartBody::None;
         };
-        let path = self.block.path.as_ref().map(LogicalPath::as_str);
-        PartBody::Text(match cut::cut(text, cap_of(&self.block.kind), path) {
-            Cow::Borrowed(_) => text.clone(),
-            Cow::Owned(cut) => cut.into(),
-        })
+        PartBody::Text(
+            match cut::cut(text, cap_of(&self.block.kind), self.block.path.as_ref()) {
+                Cow::Borrowed(_) => text.clone(),
+                Cow::Owned(cut) => cut.into(),
+            },
+        )
     }
 
     /// Blocks written beside a call's results answer the call; others speak in the person's place.
@@ -282,6 +280,23 @@ impl Templates<'_> {
         }
     }
 
+    /// A summary; and when its cut went through a past turn, that turn's header again, for what follows is of it.
+    fn summary(&self, path: &str) -> Vec<Part> {
+        let mut parts = self.with_text(
+            Place::User,
+            format!("[SUMMARY OF EARLIER TURNS]\n[path: {path}]\n"),
+        );
+        let split = self.block.meta().summary.as_deref().and_then(|summary| {
+            let turn = summary.split_turn_id.as_ref()?;
+            self.view.turn(turn).filter(|turn| turn.id != self.block.turn)
+        });
+        if let Some(turn) = split {
+            let head = format!("[TURN {}] ts={}", turn.id, turn.started);
+            parts.push(self.part(Place::User, head, PartBody::None));
+        }
+        parts
+    }
+
     fn child_result(&self) -> Vec<Part> {
         let Ok(child) = self.block.payload::<ChildResult>() else {
             return self.with_text(Place::User, "[CHILD RESULT]\n".into());
@@ -296,7 +311,7 @@ impl Templates<'_> {
             let _ = write!(head, "\n- {file}");
         }
         head.push('\n');
-        let path = self.block.path.as_ref().map(LogicalPath::as_str);
+        let path = self.block.path.as_ref();
         let answer = cut::cut(&child.answer, cap_of(&self.block.kind), path).into_owned();
         vec![self.part(Place::User, head, PartBody::Text(answer.into()))]
     }
@@ -333,8 +348,7 @@ impl Templates<'_> {
                     "[TOOL CALL {id}].call {tool}\n{}\nParams:\n",
                     path_text(self.block)
                 );
-                let path = self.block.path.as_ref().map(LogicalPath::as_str);
-                let params = cut::cut(params, cap_of(&self.block.kind), path);
+                let params = cut::cut(params, cap_of(&self.block.kind), self.block.path.as_ref());
                 self.part(place, head, PartBody::Text(params.into()))
             }
         };

@@ -6,6 +6,7 @@
 pub(crate) mod request;
 pub(crate) mod stream;
 
+use annals_core::tokens::MediaRule;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
@@ -94,6 +95,10 @@ impl Model for OpenAiModel {
 
     fn window(&self) -> Window {
         self.config.window
+    }
+
+    fn media_rule(&self) -> MediaRule {
+        MediaRule::Tiles
     }
 
     fn price(&self) -> Option<Price> {

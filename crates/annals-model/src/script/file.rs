@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use annals_core::tokens;
+use annals_core::turn::text_call::{self, TextCall};
 use serde::Deserialize;
 
 use crate::error::{ModelError, StallPhase};
@@ -56,6 +57,26 @@ pub struct Step {
     pub chunk_ms: Option<u64>,
     /// `max_tokens` or `refusal`, instead of what follows from the calls.
     pub stop: Option<ScriptStop>,
+}
+
+impl Step {
+    /// The step of a model that cannot call tools: its calls stand in its text.
+    pub(super) fn in_words(mut self) -> Self {
+        for call in std::mem::take(&mut self.tool_calls) {
+            let params = call.params.map(|params| params.to_string());
+            let written = text_call::write(&TextCall {
+                id: call.id,
+                tool: call.tool,
+                arguments: call.arguments.or(params).unwrap_or_else(|| "{}".to_owned()),
+            });
+            let text = self.text.get_or_insert_default();
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&written);
+        }
+        self
+    }
 }
 
 /// One call, either with parameters or with the raw text a model might send.

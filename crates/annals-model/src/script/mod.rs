@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use annals_core::view::Layout;
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -121,6 +122,14 @@ impl ScriptModel {
         {
             return Err(failure.to_error());
         }
+        let spoken;
+        let step = match request.layout {
+            Layout::Chat => step,
+            Layout::Timeline => {
+                spoken = step.clone().in_words();
+                &spoken
+            }
+        };
         let usage = self.usage(step, &request.prompt);
         let pause = Duration::from_millis(step.chunk_ms.unwrap_or(self.script.chunk_ms));
         Ok(play::stream(step, usage, pause, cancel.clone()))

@@ -183,12 +183,9 @@ impl Writer<'_> {
             },
         );
         self.out.push_str("</a:p></p:txBody></p:sp>");
-        if let Some(lines) = slide.opening.as_ref().filter(|lines| !lines.is_empty()) {
-            self.subtitle(lines);
-        }
-    }
-
-    fn subtitle(&mut self, lines: &[Vec<Inline>]) {
+        let Some(lines) = slide.opening.as_ref().filter(|lines| !lines.is_empty()) else {
+            return;
+        };
         let id = self.id();
         let frame = Frame {
             x: 84.0,
@@ -406,10 +403,6 @@ impl Writer<'_> {
     }
 
     fn inline(&mut self, inline: &Inline, look: Look<'_>) {
-        let raised = Look {
-            baseline: 30_000,
-            ..look
-        };
         match inline {
             Inline::Text(text) => self.run(text, look),
             Inline::Strong(inner) => self.inlines(inner, Look { bold: true, ..look }),
@@ -429,7 +422,13 @@ impl Writer<'_> {
                     ..look
                 },
             ),
-            Inline::Sup(inner) => self.inlines(inner, raised),
+            Inline::Sup(inner) => self.inlines(
+                inner,
+                Look {
+                    baseline: 30_000,
+                    ..look
+                },
+            ),
             Inline::Math { tex, .. } if let Some(formula) = crate::math::parse(tex) => {
                 self.inlines(&formula.inlines(), look);
             }
@@ -457,10 +456,24 @@ impl Writer<'_> {
             Inline::Image(image) => self.run(&format!("[{}]", image.alt), look),
             Inline::Cite(sids) => {
                 let marks: Vec<String> = sids.iter().map(u32::to_string).collect();
-                self.run(&format!("[{}]", marks.join(", ")), raised);
+                self.run(
+                    &format!("[{}]", marks.join(", ")),
+                    Look {
+                        baseline: 30_000,
+                        ..look
+                    },
+                );
             }
             Inline::LineBreak => self.out.push_str("<a:br/>"),
-            Inline::FootnoteRef(index) => self.run(&(index + 1).to_string(), raised),
+            Inline::FootnoteRef(index) => {
+                self.run(
+                    &(index + 1).to_string(),
+                    Look {
+                        baseline: 30_000,
+                        ..look
+                    },
+                );
+            }
             Inline::Span { style, inlines } => {
                 let look = Look {
                     bold: style.bold.unwrap_or(look.bold),

@@ -5,11 +5,22 @@ use std::sync::{Arc, Mutex};
 
 use annals_core::block::{Block, Body};
 use annals_core::ids::TurnId;
+use annals_core::view::Layout;
 use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{Agent, AgentBuilder, Session, TurnRequest, Update, World};
 use annals_tools::Tool;
 use serde_json::{Value, json};
+
+/// Names the layout that agents of tests use; `chat` unless set.
+pub const LAYOUT_VARIABLE: &str = "ANNALS_TEST_LAYOUT";
+
+fn layout() -> Layout {
+    match std::env::var(LAYOUT_VARIABLE).as_deref() {
+        Ok("timeline") => Layout::Timeline,
+        _ => Layout::Chat,
+    }
+}
 
 /// An agent whose model plays these steps.
 pub struct Bench {
@@ -29,6 +40,7 @@ impl Bench {
             .model(ScriptModel::new("test", script))
             .tools(annals_tools::react::all())
             .home(self.home.path())
+            .layout(layout())
             .world(World::seeded(7))
     }
 

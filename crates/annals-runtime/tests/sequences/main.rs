@@ -16,3 +16,22 @@ mod own;
 mod react;
 mod reading;
 mod web;
+
+/// Every sequence once more with a model that cannot call tools: its calls are text, and the blocks are the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    let this = std::env::current_exe().unwrap();
+    let ran = std::process::Command::new(this)
+        .args(["--skip", "every_sequence_is_the_same", "--test-threads", "2"])
+        .env(common::LAYOUT_VARIABLE, "timeline")
+        .env("INSTA_UPDATE", "no")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success(),
+        "{told}\n{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    assert!(!told.contains(" 0 passed"), "{told}");
+}

@@ -57,7 +57,7 @@ pub(super) async fn take(
             cx,
             tool,
             TextShown::UpTo {
-                bytes: limits::EXEC_TEXT_MAX_BYTES,
+                chars: limits::EXEC_TEXT_MAX_CHARS,
             },
         )
         .await;

@@ -145,7 +145,7 @@ async fn capped(cx: &ToolCx, payload: Payload, whole: &Value, cap_chars: usize) 
     };
     let more = payload.text[end..].chars().count();
     let text = format!(
-        "{}\n...[truncated: {more} more characters; the whole value is at {path}: react.read({path}#L1-400)]",
+        "{}\n...[truncated: {more} more characters; the whole value is at {path}: react.read(paths=[\"{path}#L1-400\"])]",
         &payload.text[..end],
         path = cx.result_path(),
     );

@@ -1,6 +1,7 @@
 //! Results of sandbox operations, each in the form and within the caps that the model knows.
 
 use annals_core::limits;
+use annals_core::path::LogicalPath;
 use annals_core::turn::outcome::Payload;
 use annals_core::view::cut;
 use annals_sandbox::{
@@ -49,15 +50,16 @@ async fn streams(
     form: impl Fn(&str, &str) -> Value,
 ) -> Payload {
     let (stdout, stderr) = (stdout.text(), stderr.text());
-    let cut = |text: &str| head_and_tail(text, limits::VALUE_MAX_CHARS, cx.result_path().as_str());
-    let (shown_out, shown_err) = (cut(&stdout), cut(&stderr));
-    if shown_out.is_none() && shown_err.is_none() {
+    if cut::fits(&stdout, limits::VALUE_MAX_CHARS) && cut::fits(&stderr, limits::VALUE_MAX_CHARS) {
         return Payload::json(&form(&stdout, &stderr));
     }
-    let whole = form(&stdout, &stderr);
-    let pretty = serde_json::to_string_pretty(&whole).unwrap_or_default();
-    match keep(cx, pretty).await {
-        None => Payload::json(&whole),
+    let whole = WholeStreams::of(&form("", ""), &stdout, &stderr);
+    let path = cx.result_path();
+    let cut = |text: &str, before| head_and_tail(text, limits::VALUE_MAX_CHARS, &path, before);
+    let shown_out = cut(&stdout, whole.lines_before_stdout);
+    let shown_err = cut(&stderr, whole.lines_before_stderr);
+    match keep(cx, whole.text).await {
+        None => Payload::json(&form(&stdout, &stderr)),
         Some(blob) => {
             let shown = form(
                 shown_out.as_deref().unwrap_or(&stdout),
@@ -71,14 +73,60 @@ async fn streams(
     }
 }
 
-/// Half of the cap from the beginning and half from the end, with a counted marker between; none when it fits.
-fn head_and_tail(text: &str, cap_chars: usize, path: &str) -> Option<String> {
+/// A result as text, its streams as they were written: in JSON a stream would be one line, and nobody could read its
+/// middle.
+struct WholeStreams {
+    text: String,
+    lines_before_stdout: u32,
+    lines_before_stderr: u32,
+}
+
+impl WholeStreams {
+    /// The other fields of the result first, a line each, then both streams under their names.
+    fn of(fields: &Value, stdout: &str, stderr: &str) -> Self {
+        let mut text = String::new();
+        let others = fields.as_object().into_iter().flatten();
+        for (name, value) in others.filter(|(name, _)| !matches!(name.as_str(), "stdout" | "stderr")) {
+            text.push_str(&format!("{name}: {value}\n"));
+        }
+        let mut stream = |title: &str, stream: &str| {
+            text.push_str(&format!("[{title}]\n"));
+            let before = cut::line_count(&text);
+            text.push_str(stream);
+            if !stream.is_empty() && !stream.ends_with('\n') {
+                text.push('\n');
+            }
+            before
+        };
+        let lines_before_stdout = stream("stdout", stdout);
+        let lines_before_stderr = stream("stderr", stderr);
+        WholeStreams {
+            text,
+            lines_before_stdout,
+            lines_before_stderr,
+        }
+    }
+}
+
+/// Half of the cap from the beginning and half from the end, in whole lines where there are any, with a counted marker
+/// between that names the lines of the whole result; none when it fits.
+fn head_and_tail(text: &str, cap_chars: usize, path: &LogicalPath, lines_before: u32) -> Option<String> {
     text.char_indices().nth(cap_chars)?;
-    let head_end = text.char_indices().nth(cap_chars / 2)?.0;
-    let tail_start = text.char_indices().rev().nth(cap_chars / 2 - 1)?.0;
+    let half = text.char_indices().nth(cap_chars / 2)?.0;
+    let head_end = text[..half].rfind('\n').map_or(half, |newline| newline + 1);
+    let half = text.char_indices().rev().nth(cap_chars / 2 - 1)?.0;
+    let tail_start = text[half..].find('\n').map_or(half, |newline| half + newline + 1);
     let missing = text[head_end..tail_start].chars().count();
+    let lines = |text: &str| text.matches('\n').count() as u32;
+    let first = lines_before + lines(&text[..head_end]) + 1;
+    let last = first + lines(&text[head_end..tail_start]).saturating_sub(1);
+    let gap = if text[..head_end].ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     Some(format!(
-        "{}\n...[truncated: {missing} characters; the whole is at {path}]...\n{}",
+        "{}{gap}...[truncated: {missing} characters; read them with react.read(paths=[\"{path}#L{first}-{last}\"])]...\n{}",
         &text[..head_end],
         &text[tail_start..]
     ))
@@ -117,21 +165,14 @@ fn kind_name(kind: EntryKind) -> &'static str {
 }
 
 async fn file(cx: &ToolCx, text: &str) -> Payload {
-    let Some((end, _)) = text.char_indices().nth(limits::FILE_CONTENT_MAX_CHARS) else {
+    if cut::fits(text, limits::FILE_CONTENT_MAX_CHARS) {
         return Payload::json(&json!({"data": text}));
-    };
+    }
     // The whole is the file itself, so its lines are the lines to go on with.
     let Some(blob) = keep(cx, text.to_owned()).await else {
         return Payload::json(&json!({"data": text}));
     };
-    let more = text[end..].chars().count();
-    let next = text[..end].matches('\n').count() + 1;
-    let path = cx.result_path();
-    let marker = format!(
-        "\n...[truncated: {more} more characters; go on with react.read({path}#L{next}-{})]",
-        next + 400
-    );
-    let data = format!("{}{marker}", &text[..end]);
+    let data = cut::cut(text, limits::FILE_CONTENT_MAX_CHARS, Some(&cx.result_path()));
     Payload {
         whole: Some(blob),
         ..Payload::json(&json!({"data": data}))
@@ -168,18 +209,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_stream_keeps_its_head_and_tail_and_counts_the_rest() {
+    fn a_long_stream_keeps_its_head_and_tail_and_names_the_lines_between() {
+        let path = LogicalPath::parse("tc:turn_1.c.result").unwrap();
         let text: String = ('a'..='z').collect();
-        assert_eq!(head_and_tail(&text, 26, "p"), None);
-        insta::assert_snapshot!(head_and_tail(&text, 10, "tc:t.c.result").unwrap(), @r"
+        assert_eq!(head_and_tail(&text, 26, &path, 3), None);
+        insta::assert_snapshot!(head_and_tail(&text, 10, &path, 3).unwrap(), @r#"
         abcde
-        ...[truncated: 16 characters; the whole is at tc:t.c.result]...
+        ...[truncated: 16 characters; read them with react.read(paths=["tc:turn_1.c.result#L4-4"])]...
         vwxyz
-        ");
+        "#);
         assert!(
-            head_and_tail("ééééééééééé", 10, "p")
+            head_and_tail("ééééééééééé", 10, &path, 3)
                 .unwrap()
                 .starts_with("ééééé\n")
         );
+    }
+
+    #[test]
+    fn the_lines_that_a_marker_names_are_those_that_are_missing() {
+        let path = LogicalPath::parse("tc:turn_1.c.result").unwrap();
+        let stdout: String = (1..=60_000).map(|n| format!("{n}\n")).collect();
+        let whole = WholeStreams::of(
+            &json!({"exit_code": 0, "stdout": "", "stderr": ""}),
+            &stdout,
+            "oops",
+        );
+        assert!(whole.text.starts_with("exit_code: 0\n[stdout]\n1\n2\n"));
+        assert!(whole.text.ends_with("60000\n[stderr]\noops\n"));
+        let shown = head_and_tail(&stdout, 48_000, &path, whole.lines_before_stdout).unwrap();
+        let (head, rest) = shown.split_once("...[truncated").unwrap();
+        let (marker, tail) = rest.split_once("]...\n").unwrap();
+        let range = marker.split_once("#L").unwrap().1.split_once('"').unwrap().0;
+        let (first, last) = range.split_once('-').unwrap();
+        let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
+        let missing: Vec<&str> = whole
+            .text
+            .lines()
+            .skip(first - 1)
+            .take(last + 1 - first)
+            .collect();
+        assert_eq!(format!("{head}{}\n{tail}", missing.join("\n")), stdout);
     }
 }

@@ -23,7 +23,7 @@ const CONCURRENT_MAX_COUNT: usize = 6;
 /// Of one page, the pool keeps so many bytes of text: more than a model reads, less than a log suffers from.
 const KEPT_MAX_BYTES: usize = 1_000_000;
 /// What the pool shows of a page in its tail.
-const SNIPPET_MAX_CHARS: usize = limits::SOURCE_TAIL_TEXT_MAX_CHARS;
+const SNIPPET_MAX_CHARS: usize = limits::SOURCE_SNIPPET_MAX_CHARS;
 
 /// The tool.
 pub struct WebFetch {

@@ -252,8 +252,16 @@ async fn a_text_over_twenty_kilobytes_is_shown_in_part_and_kept_whole() {
     let Content::Text(text) = &outcome.artifacts[0].content else {
         panic!("{outcome:?}")
     };
-    assert_eq!(text.len(), 20_000 + "...[truncated]".len());
-    assert!(text.ends_with("...[truncated]"));
+    let (shown, marker) = text.split_once("...[truncated").unwrap();
+    assert_eq!(shown.len(), 20_000);
+    assert!(
+        marker.contains("20000 more characters of 10000 lines"),
+        "{marker}"
+    );
+    assert!(
+        marker.contains("fi:turn_1.files/long.csv#L5001-10000"),
+        "{marker}"
+    );
     assert_eq!(stage.whole("fi:turn_1.files/long.csv").await.len(), 40_000);
     stage.clear_disk();
     stage.begin("turn_2");

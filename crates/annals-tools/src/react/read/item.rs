@@ -5,8 +5,8 @@ use annals_core::limits;
 use annals_core::path::{LineRange, LogicalPath};
 use annals_core::tokens::{self, MediaRule};
 use annals_core::turn::outcome::{Artifact, Content};
+use annals_core::view::cut;
 
-use super::excerpt::excerpt;
 use crate::content::Whole;
 use crate::cx::ToolCx;
 use annals_core::content as mime;
@@ -37,7 +37,7 @@ impl Item {
         digest.tokens = None;
         let content = match whole.text() {
             Some(text) => {
-                let shown = excerpt(text, &path, lines, limits::READ_TEXT_MAX_CHARS)?;
+                let shown = cut::excerpt(text, &path, lines, limits::READ_TEXT_MAX_CHARS)?;
                 if shown != text && cx.artifacts().put(text.to_owned()).await.is_err() {
                     // Better too long than lost.
                     Content::Text(text.into())

@@ -3,11 +3,11 @@
 //! The status comes first; then, path by path, what is not visible already. Old blocks stay as they are, so that
 //! the prefix does not change.
 
-mod excerpt;
 mod item;
 mod source;
 
 use annals_core::ids::{SkillName, TurnId};
+use annals_core::limits;
 use annals_core::path::{LineRange, LogicalPath, PathKind, RangedPath};
 use annals_core::sources::{SourceRow, citation};
 use annals_core::turn::outcome::{Artifact, Content, Notice, Outcome, Output, Payload};
@@ -62,7 +62,8 @@ impl Read {
         let spec = ToolSpec::builder("react.read")
             .description(
                 "Bring existing content back into view: files (fi:), calls and results (tc:), records (ar:), sources \
-                 (so:sources_pool[1,3-5]), summaries (su:), skills (sk:). Append #L10-40 to read only those lines.",
+                 (so:sources_pool[1,3-5]), summaries (su:), skills (sk:). Append #L10-40 to read only those lines, \
+                 #L7@48001 to read line 7 from its character 48001 on.",
             )
             .family(Family::React)
             .effect(Effect::Replayable)
@@ -156,7 +157,16 @@ impl Reading<'_> {
                     let missing: Vec<_> = timeline.pool().missing(&sids).collect();
                     (rows, missing)
                 });
-                self.read_rows(rows.0, lines).await;
+                match rows.0.len() > limits::SOURCES_READ_WHOLE_MAX_ROWS {
+                    true => {
+                        self.show(Item {
+                            lines,
+                            ..source::listing(&path, &rows.0)
+                        })
+                        .await
+                    }
+                    false => self.read_rows(rows.0, lines).await,
+                }
                 self.status
                     .missing
                     .extend(rows.1.iter().map(|sid| format!("so:sources_pool[{sid}]")));

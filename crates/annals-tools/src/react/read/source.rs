@@ -2,6 +2,7 @@
 
 use annals_core::block::{ArtifactKind, FileMeta, SafeDigest, Visibility};
 use annals_core::ids::Sid;
+use annals_core::limits;
 use annals_core::path::{LogicalPath, SidSet};
 use annals_core::skill::Skill;
 use annals_core::sources::SourceRow;
@@ -50,6 +51,21 @@ pub(super) fn row(row: &SourceRow) -> Item {
     };
     let text = format!("[S:{sid}] {}\n{url}\n{}", row.title, row.full_text());
     text_item(path, text, "text/markdown")
+}
+
+/// Many rows of the sources pool, a line each: what there is to read.
+pub(super) fn listing(path: &LogicalPath, rows: &[SourceRow]) -> Item {
+    let mut text = format!(
+        "{} rows: sid | title | url; read up to {} of them whole with react.read(so:sources_pool[n,m])\n",
+        rows.len(),
+        limits::SOURCES_READ_WHOLE_MAX_ROWS
+    );
+    for row in rows {
+        let sid = row.sid.map_or(0, |sid| sid.get());
+        let place = row.artifact_path.as_ref().map_or(&*row.url, LogicalPath::as_str);
+        text.push_str(&format!("{sid} | {} | {place}\n", row.title.replace('\n', " ")));
+    }
+    text_item(path.clone(), text, "text/markdown")
 }
 
 /// A skill's body. It cites the rows that the skill brings by their place in this call, `rows_before` further ones

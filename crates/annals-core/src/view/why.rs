@@ -1,0 +1,172 @@
+//! Why a provider's cache did not hit: where two views of one conversation part, and what that costs.
+
+use serde::Serialize;
+
+use super::fold::View;
+use super::part::Part;
+use super::render::Layout;
+use crate::block::BlockKind;
+use crate::block::payload::{HideReason, HideText, TurnUsage};
+use crate::ids::{Seq, TurnId};
+
+/// How the view at one request follows from the view at the request before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PrefixReport {
+    /// Bytes that both begin with.
+    pub kept_bytes: u64,
+    /// Tokens of the parts within them.
+    pub kept_tokens: u64,
+    /// Tokens that come after them.
+    pub new_tokens: u64,
+    /// Where the earlier view was left, unless it is a prefix of the later one.
+    pub broke: Option<PrefixBreak>,
+}
+
+/// The first place where a view is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PrefixBreak {
+    /// The first byte that differs, from 0.
+    pub byte: u64,
+    /// The block that stood there.
+    pub block_seq: Seq,
+    /// Tokens of the earlier view from there on: a provider must read again what takes their place.
+    pub lost_tokens: u64,
+    /// What changed it.
+    pub cause: Option<BreakCause>,
+}
+
+/// What may change a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BreakCause {
+    /// A `timeline.hide` block.
+    Hide {
+        /// Who asked for it.
+        reason: HideReason,
+        /// The block.
+        seq: Seq,
+    },
+    /// A `conv.range.summary` block.
+    Compaction {
+        /// The block.
+        seq: Seq,
+    },
+}
+
+/// Compares the views at two moments of one conversation, as far as each is stable.
+pub fn compare(earlier: &View, later: &View, layout: Layout) -> PrefixReport {
+    let (before, after) = (stable_parts(earlier, layout), stable_parts(later, layout));
+    let (mut bytes, mut tokens) = (0_u64, 0_u64);
+    let mut same = 0;
+    for (old, new) in before.iter().zip(&after) {
+        if old.text() != new.text() {
+            break;
+        }
+        bytes += old.text().len() as u64;
+        tokens += u64::from(old.tokens);
+        same += 1;
+    }
+    let rest = |parts: &[Part]| parts[same..].iter().map(|part| u64::from(part.tokens)).sum();
+    let broke = before.get(same).map(|old| {
+        let common = after
+            .get(same)
+            .map_or(0, |new| common_bytes(&old.text(), &new.text()));
+        PrefixBreak {
+            byte: bytes + common,
+            block_seq: old.seq,
+            lost_tokens: rest(&before),
+            cause: cause(earlier, later),
+        }
+    });
+    PrefixReport {
+        kept_bytes: broke.as_ref().map_or(bytes, |broke| broke.byte),
+        kept_tokens: tokens,
+        new_tokens: rest(&after),
+        broke,
+    }
+}
+
+/// One request of a conversation, compared with the one before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RequestReport {
+    /// The turn.
+    pub turn_id: TurnId,
+    /// Which model call of it.
+    pub step: u32,
+    /// The last block before the request.
+    pub at: Seq,
+    /// What its view shares with that of the request before.
+    #[serde(flatten)]
+    pub prefix: PrefixReport,
+    /// What the provider counted, if it said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<TurnUsage>,
+}
+
+/// Every request whose answer is on the timeline, oldest first. Folds the conversation once for each.
+pub fn requests(view: &View, layout: Layout) -> Vec<RequestReport> {
+    let mut reports = Vec::new();
+    let mut before = View::default();
+    let mut last: Option<(&TurnId, u32)> = None;
+    for block in view.blocks() {
+        let Some(step) = block
+            .meta()
+            .step
+            .filter(|step| last != Some((&block.turn, *step)))
+        else {
+            continue;
+        };
+        last = Some((&block.turn, step));
+        let Some(at) = block
+            .seq
+            .get()
+            .checked_sub(1)
+            .and_then(|at| Seq::try_new(at).ok())
+        else {
+            continue;
+        };
+        let now = view.at(at);
+        reports.push(RequestReport {
+            turn_id: block.turn.clone(),
+            step,
+            at,
+            prefix: compare(&before, &now, layout),
+            usage: block.meta().usage(),
+        });
+        before = now;
+    }
+    reports
+}
+
+/// Parts up to the first call that has not all its results.
+fn stable_parts(view: &View, layout: Layout) -> Vec<Part> {
+    let slots = &view.slots().list()[..view.slots().stable_end(view)];
+    let parts = slots
+        .iter()
+        .flat_map(|slot| super::template::parts(view, slot, layout));
+    parts.collect()
+}
+
+fn common_bytes(old: &str, new: &str) -> u64 {
+    old.bytes()
+        .zip(new.bytes())
+        .take_while(|(old, new)| old == new)
+        .count() as u64
+}
+
+/// The first block between the two that may change what is before it.
+fn cause(earlier: &View, later: &View) -> Option<BreakCause> {
+    let new = &later.blocks()[earlier.blocks().len().min(later.blocks().len())..];
+    new.iter().find_map(|block| match block.kind {
+        BlockKind::TimelineHide => {
+            let HideText { reason, .. } = block.payload().ok()?;
+            Some(BreakCause::Hide {
+                reason,
+                seq: block.seq,
+            })
+        }
+        BlockKind::RangeSummary => Some(BreakCause::Compaction { seq: block.seq }),
+        _ => None,
+    })
+}
