@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod corners;
 mod crash;
 mod docs;
 mod flags;
@@ -46,6 +47,7 @@ cargo xtask <task>
   hostile                           a thousand hostile files in a row through one process; says what they left behind
   docs [dependencies] [tools] [pictures]
                                     write docs/dependencies.md, docs/tools.md and the pictures of the demo
+  features                          type-check the library with no feature, each alone and all
   tidy                              check what neither rustfmt nor clippy does
   setup                             only install what tests need
   fresh [--as USER] [--target DIR] [--command LINE]… [--keep]
@@ -95,6 +97,7 @@ fn run(task: &str, arguments: &[String]) -> anyhow::Result<()> {
         "crash" => crash::run(arguments),
         "hostile" => hostile::run(arguments),
         "docs" => docs::run(arguments),
+        "features" => corners::check(),
         "tidy" => tidy::run(arguments),
         "setup" => setup::run(arguments),
         "fresh" => fresh::run(arguments),

@@ -12,7 +12,7 @@ use annals_requirements::{LEFT_OUT_FILE, program};
 use crate::flags::Flags;
 use crate::repository::{cargo, target};
 use crate::stage::Stages;
-use crate::{bench, setup, tidy};
+use crate::{bench, corners, setup, tidy};
 
 /// Runs all stages up to the first that fails.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
@@ -28,13 +28,14 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         command.env(LEFT_OUT_FILE, &left_out);
         command
     };
-    let mut stages = Stages::new(6);
+    let mut stages = Stages::new(7);
     stages.stage("tidy", "cargo xtask tidy", tidy::check)?;
     stages.command("fmt", cargo(&["fmt", "--all", "--check"]))?;
     stages.command(
         "clippy",
         cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     )?;
+    stages.stage("features", "cargo xtask features", corners::check)?;
     let tests = match program("cargo-nextest") {
         Some(_) => cargo(&["nextest", "run", "--workspace"]),
         None => cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"]),

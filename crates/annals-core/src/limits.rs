@@ -141,6 +141,10 @@ pub const PLAN_STEP_MAX_CHARS: usize = 500;
 pub const SKILL_MAX_BYTES: usize = 1_000_000;
 /// A skill's description enters the system message up to so many characters.
 pub const SKILL_DESCRIPTION_MAX_CHARS: usize = 1_024;
+/// Descriptions of skills take at most so many characters of the system message together; further skills are named only.
+pub const SKILL_DESCRIPTIONS_MAX_CHARS: usize = 16_384;
+/// The system message names at most so many skills.
+pub const SKILLS_NAMED_MAX_COUNT: usize = 200;
 /// A skill brings at most so many sources.
 pub const SKILL_MAX_SOURCES: usize = 500;
 

@@ -43,6 +43,7 @@ pub struct AgentBuilder {
     sandbox: Option<Arc<dyn Backend>>,
     world: World,
     runtime: Option<Runtime>,
+    in_memory: bool,
 }
 
 impl AgentBuilder {
@@ -107,6 +108,14 @@ impl AgentBuilder {
     #[must_use]
     pub fn home(mut self, home: impl AsRef<Path>) -> Self {
         self.home = Some(home.as_ref().to_owned());
+        self
+    }
+
+    /// Everything in memory, and files in a temporary folder that goes with the agent: for tests, and for programs that
+    /// keep nothing.
+    #[must_use]
+    pub fn in_memory(mut self) -> Self {
+        self.in_memory = true;
         self
     }
 
@@ -202,7 +211,10 @@ impl AgentBuilder {
                     artifacts: self.artifacts,
                     workspaces: self.workspaces,
                 };
-                stores.open(self.world)?
+                match self.in_memory {
+                    true => Runtime::in_memory(self.world)?,
+                    false => stores.open(self.world)?,
+                }
             }
         };
         let skills = self.skills.unwrap_or_else(|| Arc::new(NoSkills));

@@ -1,6 +1,8 @@
 //! What the model is told before everything else. It never changes while an agent lives: a clock or a mode in here would
 //! cost the provider's cache at every request.
 
+use annals_core::limits;
+use annals_core::view::cut;
 use annals_tools::skills::Skills;
 
 const GENERAL: &str = "\
@@ -31,16 +33,66 @@ pub(crate) fn system(purpose: Option<&str>, skills: &dyn Skills) -> String {
         Some(purpose) => format!("{}\n\n{GENERAL}", purpose.trim()),
         None => GENERAL.to_owned(),
     };
-    let listed: Vec<_> = skills
+    let all: Vec<_> = skills
         .names()
         .iter()
         .filter_map(|name| skills.get(name))
         .collect();
-    if !listed.is_empty() {
+    if !all.is_empty() {
         text.push_str("\n\nSkills. Read one with react.read before work it is about:");
-        for skill in listed {
-            text.push_str(&format!("\n- sk:{}: {}", skill.name, skill.description));
+        let mut left = limits::SKILL_DESCRIPTIONS_MAX_CHARS;
+        for skill in all.iter().take(limits::SKILLS_NAMED_MAX_COUNT) {
+            text.push_str(&format!("\n- sk:{}", skill.name));
+            let description = described(&skill.description);
+            let length = description.chars().count();
+            if length <= left {
+                left -= length;
+                text.push_str(&format!(": {description}"));
+            }
+        }
+        let unnamed = all.len().saturating_sub(limits::SKILLS_NAMED_MAX_COUNT);
+        if unnamed > 0 {
+            text.push_str(&format!("\n- and {unnamed} more that are not listed here"));
         }
     }
     text
+}
+
+/// A description on one line and within its cap: a stranger wrote it, and every request pays for it.
+fn described(description: &str) -> String {
+    let words: Vec<&str> = description.split_whitespace().collect();
+    cut::brief(&words.join(" "), limits::SKILL_DESCRIPTION_MAX_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use annals_core::ids::SkillName;
+    use annals_core::skill::Skill;
+
+    use super::*;
+
+    fn skills(count: usize, description: &str) -> BTreeMap<SkillName, Skill> {
+        let skill = |n: usize| {
+            let text = format!("---\nname: skill-{n}\ndescription: {description}\n---\nbody");
+            let skill = Skill::parse(&text, None).unwrap();
+            (skill.name.clone(), skill)
+        };
+        (0..count).map(skill).collect()
+    }
+
+    #[test]
+    fn a_long_description_is_cut_and_says_by_how_much() {
+        let text = system(None, &skills(1, &"word ".repeat(1_000)));
+        assert!(text.ends_with("… [3975 more characters]"), "{text}");
+    }
+
+    #[test]
+    fn many_skills_are_named_then_counted() {
+        let text = system(None, &skills(1_000, &"x".repeat(1_000)));
+        assert_eq!(text.matches("\n- sk:").count(), limits::SKILLS_NAMED_MAX_COUNT);
+        assert!(text.len() < GENERAL.len() + 2 * limits::SKILL_DESCRIPTIONS_MAX_CHARS);
+        assert!(text.ends_with("- and 800 more that are not listed here"));
+    }
 }

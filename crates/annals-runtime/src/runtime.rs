@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use annals_core::ids::{ConversationKey, NodeId};
-use annals_store::{ArtifactStore, Owner, Recall, Store};
+use annals_store::{ArtifactStore, MemoryLog, Owner, Recall, Store};
+use tempfile::TempDir;
 
 use crate::conversation::Conversation;
-use crate::error::RunError;
+use crate::error::{BuildError, RunError};
 use crate::listen::Subscribers;
 use crate::world::World;
 
@@ -31,6 +32,8 @@ pub(crate) struct RuntimeParts {
     /// Names this process among the writers of a conversation.
     pub(crate) owner: Owner,
     open: Mutex<HashMap<ConversationKey, Arc<Slot>>>,
+    /// The folder of a runtime that keeps nothing, removed with it.
+    _temporary: Option<TempDir>,
 }
 
 /// The place of one conversation, whether it is open or only watched.
@@ -42,6 +45,23 @@ pub(crate) struct Slot {
 }
 
 impl Runtime {
+    /// A runtime that keeps nothing: a log in memory, files in a temporary folder that is removed with it.
+    pub fn in_memory(world: World) -> Result<Self, BuildError> {
+        let failed = |what: &str, reason: String| BuildError::Open {
+            what: what.to_owned(),
+            reason,
+        };
+        let folder = tempfile::Builder::new()
+            .prefix("annals-")
+            .tempdir()
+            .map_err(|error| failed("a temporary folder", error.to_string()))?;
+        let artifacts = ArtifactStore::open(folder.path().join("artifacts"))
+            .map_err(|error| failed("a temporary artifact store", error.to_string()))?;
+        let workspaces = folder.path().join("workspace");
+        let log = Arc::new(MemoryLog::default());
+        Ok(Self::made(log, None, artifacts, workspaces, world, Some(folder)))
+    }
+
     /// A runtime on these stores.
     pub fn new(
         log: Arc<dyn Store>,
@@ -49,6 +69,17 @@ impl Runtime {
         artifacts: ArtifactStore,
         workspaces: PathBuf,
         world: World,
+    ) -> Self {
+        Self::made(log, recall, artifacts, workspaces, world, None)
+    }
+
+    fn made(
+        log: Arc<dyn Store>,
+        recall: Option<Arc<dyn Recall>>,
+        artifacts: ArtifactStore,
+        workspaces: PathBuf,
+        world: World,
+        temporary: Option<TempDir>,
     ) -> Self {
         let node = NodeId::made(std::process::id(), world.random());
         let parts = RuntimeParts {
@@ -59,6 +90,7 @@ impl Runtime {
             world,
             owner: Owner::new(node, 1),
             open: Mutex::default(),
+            _temporary: temporary,
         };
         Runtime {
             parts: Arc::new(parts),

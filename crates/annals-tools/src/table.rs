@@ -13,6 +13,11 @@ use crate::name::ToolName;
 use crate::spec::{Listing, SpecError, ToolSpec};
 use crate::tool::Tool;
 
+/// A name that a model sent is compared up to this length.
+const LOOKED_AT_MAX_CHARS: usize = 256;
+/// A name within this edit distance is taken for a misspelling.
+const EDITS_MAX: usize = 2;
+
 /// Why tools cannot be offered together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -146,27 +151,14 @@ impl ToolTable {
     /// The known name nearest to this one, if one is near enough to have been meant.
     pub fn nearest(&self, name: &str) -> Option<&ToolName> {
         let tail = |name: &str| name.rsplit(['.', ':']).next().unwrap_or_default().to_owned();
-        let given = name.replace("__", ".");
-        let near =
-            |known: &&ToolName| tail(known.as_str()) == tail(&given) || distance(known.as_str(), &given) <= 2;
+        // No name is longer, and the edit distance takes the product of the lengths.
+        let given: String = name.chars().take(LOOKED_AT_MAX_CHARS).collect();
+        let given = given.replace("__", ".");
+        let near = |known: &&ToolName| {
+            tail(known.as_str()) == tail(&given) || strsim::levenshtein(known.as_str(), &given) <= EDITS_MAX
+        };
         self.tools.keys().find(near)
     }
-}
-
-/// Edit distance between two short names (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(2 * 64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 impl fmt::Debug for ToolTable {

@@ -1,7 +1,17 @@
 //! Agent runtime with a durable timeline, stable paths and a sandbox.
 //!
-//! A conversation is a log of immutable blocks. Everything else follows from it: what the model sees, what happens
-//! next, what a path means. A custom tool runs in twenty lines:
+//! Five words carry the rest:
+//!
+//! - A **block** is one thing that happened: a prompt, a call, a result, an answer. It is durable before anybody is shown
+//!   it, never changed, and has a path (`tc:turn_1.tc_3.result`) that stays valid.
+//! - A **conversation** is a log of blocks, named by scope and id. What the model sees, what happens next and what is done
+//!   after a crash are folds over it; there is no other state.
+//! - A **turn** is what one prompt leads to. It ends as complete, with a question, at a limit, cancelled, …: [`Turn::end`].
+//! - A **round** is one step of a turn: the model is asked, its calls are written down, run and answered.
+//! - A **session** is the right to write a conversation, with its sandbox. [`Agent::run`] takes it and gives it back in the
+//!   [`Turn`], or in the error.
+//!
+//! A custom tool runs in twenty lines:
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "openai", feature = "sqlite"))] mod program {
