@@ -2,7 +2,7 @@
 
 mod common;
 
-use annals_core::block::{BlockJson, BlockJsonError, BlockKind, FileMeta};
+use annals_core::block::{BlockJson, BlockJsonError, BlockKind, FileMeta, Meta};
 use common::{Scene, hosted};
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -269,4 +269,25 @@ proptest! {
             let _ = common::prompt(&timeline, layout);
         }
     }
+}
+
+/// The first edition wrote where its machine kept the bytes.
+#[test]
+fn a_place_of_a_machine_is_read_as_the_digest_it_names() {
+    let hex = "0123456789abcdef".repeat(4);
+    let read = |uri: &str| {
+        let meta = Meta::from_json(&serde_json::json!({ "hosted_uri": uri }).to_string()).unwrap();
+        meta.file.unwrap().hosted_uri.unwrap()
+    };
+    let expected = format!("annals-artifact:sha256/{hex}");
+    let (fan, rest) = hex.split_at(2);
+    for old in [
+        "file:///home/ann/.annals/artifacts",
+        "s3://bucket/prefix",
+        "memory:///",
+    ] {
+        assert_eq!(read(&format!("{old}/sha256/{fan}/{rest}")), expected);
+    }
+    assert_eq!(read(&expected), expected);
+    assert_eq!(read("https://example.org/x"), "https://example.org/x");
 }

@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
@@ -25,7 +26,42 @@ pub enum Step {
     SyncedFolder(PathBuf),
 }
 
-/// Makes a folder and its parents, each of them durable when this returns.
+/// What a conversation says is nobody else's business: only its owner may enter what is made here.
+const PRIVATE_FOLDER: u32 = 0o700;
+const PRIVATE_FILE: u32 = 0o600;
+
+/// Makes a file that only its owner may read, unless there is one. What SQLite makes beside a database has its mode.
+pub(crate) fn make_private_file(path: &Path) -> io::Result<()> {
+    let made = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(PRIVATE_FILE)
+        .open(path);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the rights of others away from a file or folder of ours, which an earlier version may have made with them. Where
+/// that is not allowed, whoever may set them has decided so.
+pub(crate) fn make_private(path: &Path) {
+    const OTHERS: u32 = 0o077;
+    if let Ok(meta) = fs::metadata(path)
+        && meta.permissions().mode() & OTHERS != 0
+    {
+        let private = fs::Permissions::from_mode(meta.permissions().mode() & 0o777 & !OTHERS);
+        let _ = fs::set_permissions(path, private);
+    }
+}
+
+/// Whether this says that nothing may be written there.
+pub(crate) fn is_read_only(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), ReadOnlyFilesystem | PermissionDenied)
+}
+
+/// Makes a folder and its parents, private, each of them durable when this returns.
 pub(crate) fn make_folders(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -35,7 +71,7 @@ pub(crate) fn make_folders(folder: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     make_folders(parent)?;
-    match fs::create_dir(folder) {
+    match fs::DirBuilder::new().mode(PRIVATE_FOLDER).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => trace(|| Step::MadeFolder(folder.to_path_buf())),
     }

@@ -313,3 +313,123 @@ async fn many_handles_may_open_a_new_file_at_once() {
         }
     }
 }
+
+/// Changes one thing in the file behind the log's back.
+fn tamper(path: &Path, statement: &str) {
+    let changed = rusqlite::Connection::open(path)
+        .unwrap()
+        .execute(statement, [])
+        .unwrap();
+    assert!(changed > 0, "{statement}");
+}
+
+#[tokio::test]
+async fn a_changed_word_conversation_scope_or_post_is_found() {
+    // A word, one of the texts that blocks share; a block that points to another word; and every column of a conversation.
+    let tampered = [
+        "UPDATE word SET text = 'react.tool.resulu' WHERE text = 'react.tool.result'",
+        "UPDATE word SET text = 'turn_2' WHERE text = 'turn_1'",
+        "UPDATE word SET sum = sum + 1",
+        "UPDATE block SET kind = author WHERE seq = 2",
+        "UPDATE block SET conversation = conversation, sum = sum + 1",
+        "UPDATE conversation SET title = 'B'",
+        "UPDATE conversation SET created = created + 1",
+        "UPDATE conversation SET cut = 1",
+        "UPDATE conversation SET lineage = '[]'",
+        "UPDATE scope SET text = 'local/default/mf'",
+        "UPDATE inbox SET body = x'00'",
+    ];
+    for statement in tampered {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("annals.db");
+        {
+            let log = open(&path).unwrap();
+            begin(&log, 3).await;
+            let post = annals_store::Post {
+                client_key: "k".to_owned(),
+                kind: "prompt".to_owned(),
+                body: b"hello".to_vec(),
+            };
+            annals_store::Inbox::post(&log, &conversation("c"), post)
+                .await
+                .unwrap();
+        }
+        tamper(&path, statement);
+        let log = open(&path).unwrap();
+        let key = match statement.contains("scope") {
+            true => annals_core::ids::ConversationKey::parse("local/default/mf/c").unwrap(),
+            false => conversation("c"),
+        };
+        let read = log.read_all(&key).await.map(drop);
+        let pending = annals_store::Inbox::pending(&log, &key).await.map(drop);
+        let found = [read, pending]
+            .into_iter()
+            .any(|outcome| matches!(outcome, Err(LogError::Corrupt { .. })));
+        assert!(found, "{statement}");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_word_under_old_blocks_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("annals.db");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/first-edition/home/annals.db");
+    std::fs::copy(fixture, &path).unwrap();
+    drop(open(&path).unwrap());
+    tamper(
+        &path,
+        "UPDATE word SET text = 'user.prompu' WHERE text = 'user.prompt'",
+    );
+    let key = conversation("conv_fixture");
+    let read = open(&path).unwrap().read_all(&key).await;
+    assert!(matches!(read, Err(LogError::Corrupt { .. })), "{read:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_process_appends_or_posts_is_told_to_followers() {
+    use annals_store::{Inbox as _, Tails as _};
+    use futures::StreamExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("annals.db");
+    // Two handles share the file and nothing in memory, as two processes do.
+    let (here, there) = (open(&path).unwrap(), open(&path).unwrap());
+    let lease = begin(&there, 1).await;
+    let key = conversation("c");
+    let mut tails = here.follow(&key, None);
+    let mut posts = here.posted(&key, None);
+    assert_eq!(tails.next().await.unwrap().unwrap(), Seq::FIRST);
+    let mut slowest = Duration::ZERO;
+    for number in 2..=12 {
+        let begun = std::time::Instant::now();
+        there
+            .append(
+                &lease,
+                after(Seq::try_new(number - 1).ok(), vec![text_block(number, "x")]),
+            )
+            .await
+            .unwrap();
+        assert_eq!(tails.next().await.unwrap().unwrap().get(), number);
+        slowest = slowest.max(begun.elapsed());
+    }
+    assert!(slowest < Duration::from_secs(1), "told after {slowest:?}");
+    let post = annals_store::Post {
+        client_key: "k".to_owned(),
+        kind: "cancel".to_owned(),
+        body: Vec::new(),
+    };
+    let posted = there.post(&key, post).await.unwrap().id();
+    assert_eq!(posts.next().await.unwrap().unwrap(), posted);
+    there.delete(&lease).await.unwrap();
+    assert!(matches!(tails.next().await, Some(Err(LogError::NotFound { .. }))));
+    // The thread that asks ends with the last follower, and begins again with the next.
+    drop((tails, posts));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let lease = begin(&there, 1).await;
+    let mut again = here.follow(&key, Some(Seq::FIRST));
+    let next = tokio::spawn(async move { again.next().await });
+    there
+        .append(&lease, after(Some(Seq::FIRST), vec![text_block(2, "x")]))
+        .await
+        .unwrap();
+    assert_eq!(next.await.unwrap().unwrap().unwrap().get(), 2);
+}

@@ -12,7 +12,7 @@ use annals_store::recall::{Query, Within};
 use annals_store::testing::{after, at, owner, text_block};
 use annals_store::{
     BlockLog, BlockLogExt as _, Home, ImportAs, LogError, MemoryLog, Operator, Recall as _, SqliteLog,
-    SqliteOptions, import_conversation, named_by,
+    SqliteOptions, export_conversation, import_conversation, named_by,
 };
 
 const DEMO: &str = "conv_c8d12b2c7f9d41ab";
@@ -180,6 +180,41 @@ async fn search(log: &SqliteLog) {
         "{hits:?}"
     );
     assert!(hits.iter().all(|(id, _)| *id != "conv_other"), "{hits:?}");
+}
+
+/// The first edition named bytes that it kept in a block's text only; such a conversation can be exported now.
+#[tokio::test]
+async fn every_old_conversation_is_exported_and_comes_back() {
+    let (folder, home) = home();
+    let (log, artifacts) = (open(&home), home.open_artifacts().unwrap());
+    for key in conversations() {
+        let mut file = Vec::new();
+        export_conversation(&log, &artifacts, &key, &mut file)
+            .await
+            .unwrap();
+        let text = String::from_utf8(file.clone()).unwrap();
+        for path in ["file://", "/tmp/", folder.path().to_str().unwrap()] {
+            assert!(
+                !text.contains(path),
+                "a path of a machine is in the export of {key}"
+            );
+        }
+        let elsewhere = tempfile::tempdir().unwrap();
+        let (other, kept) = (
+            MemoryLog::default(),
+            annals_store::ArtifactStore::open(elsewhere.path()).unwrap(),
+        );
+        let import_as = ImportAs {
+            id: None,
+            scope: key.scope.clone(),
+            owner: owner("import"),
+        };
+        import_conversation(&other, &kept, &mut std::io::Cursor::new(file), import_as)
+            .await
+            .unwrap();
+        let blocks = other.read_all(&key).await.unwrap();
+        assert_eq!(blocks, log.read_all(&key).await.unwrap());
+    }
 }
 
 #[tokio::test]

@@ -3,13 +3,14 @@
 use std::io::Cursor;
 use std::time::Duration;
 
-use annals_core::block::{Blob, Block, Body};
+use annals_core::block::{Blob, Block, BlockKind, Body, CutParam, FileMeta, Meta};
 use annals_core::ids::{ConversationKey, Scope, Seq};
 use annals_store::testing::{after, at, conversation, new_conversation, owner, text_block, varied_blocks};
 use annals_store::{
     ArtifactStore, BlockLog, BlockLogExt, ImportAs, ImportError, Imported, LogError, MemoryLog, Operator,
     export_conversation, import_conversation, named_by,
 };
+use proptest::prelude::*;
 
 struct Side {
     log: MemoryLog,
@@ -283,4 +284,116 @@ async fn an_import_that_died_after_its_first_step_can_be_done_again() {
     target.log.create(new).await.unwrap();
     import(&target, &file).await.unwrap();
     assert_eq!(target.log.read_all(&copy()).await.unwrap(), blocks);
+}
+
+/// What a conversation may hold: a block, and the bytes that it names.
+fn any_block() -> impl Strategy<Value = (Block, Vec<Vec<u8>>)> {
+    let kind = prop::sample::select(vec![
+        BlockKind::UserPrompt,
+        BlockKind::ToolCode,
+        BlockKind::ToolResult,
+        BlockKind::Notice,
+        BlockKind::from_tag("x.acme.score"),
+    ]);
+    let bytes = || prop::collection::vec(any::<u8>(), 0..2_000);
+    let body = prop_oneof![
+        Just(None),
+        any::<String>().prop_map(|text| Some(Err(text))),
+        bytes().prop_map(|bytes| Some(Ok(bytes))),
+    ];
+    let file = prop::option::of(bytes());
+    let cut = prop::option::of(bytes());
+    let extra = prop::option::of(any::<String>());
+    (
+        kind,
+        body,
+        file,
+        cut,
+        extra,
+        any::<u32>(),
+        -1_000_000_i64..1_000_000,
+    )
+        .prop_map(|(kind, body, file, cut, extra, tokens, seconds)| {
+            let mut named = Vec::new();
+            let mut meta = Meta::EMPTY;
+            if let Some(text) = extra {
+                meta = meta.with("note", serde_json::Value::String(text));
+            }
+            let body = match body {
+                None => Body::Empty,
+                Some(Err(text)) => Body::Text(text.as_str().into()),
+                Some(Ok(bytes)) => {
+                    let blob = Blob::of(&bytes);
+                    named.push(bytes);
+                    blob.into()
+                }
+            };
+            if let Some(bytes) = file {
+                let digest = Blob::of(&bytes).digest;
+                meta.file = Some(Box::new(FileMeta {
+                    hosted_uri: Some(digest.uri()),
+                    content_digest: Some(digest),
+                    size_bytes: Some(bytes.len() as u64),
+                    ..FileMeta::default()
+                }));
+                named.push(bytes);
+            }
+            if let Some(bytes) = cut {
+                meta.cut.push(CutParam {
+                    name: "content".to_owned(),
+                    blob: Blob::of(&bytes).digest,
+                    size_bytes: bytes.len() as u64,
+                });
+                named.push(bytes);
+            }
+            let meta = (!meta.is_empty()).then(|| Box::new(meta));
+            let block = Block {
+                kind,
+                body,
+                meta,
+                tokens,
+                ts: at(seconds),
+                ..text_block(1, "")
+            };
+            (block, named)
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn an_import_of_an_export_is_the_conversation(
+        title in prop::option::of(any::<String>()),
+        parts in prop::collection::vec(any_block(), 0..12),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (source, target) = (side(), side());
+            let mut new = new_conversation("c");
+            new.title = title.clone();
+            source.log.create(new).await.unwrap();
+            let mut blocks = Vec::new();
+            for (number, (block, named)) in parts.into_iter().enumerate() {
+                for bytes in named {
+                    source.artifacts.put(bytes).await.unwrap();
+                }
+                blocks.push(Block { seq: Seq::try_new(number as u64 + 1).unwrap(), ..block });
+            }
+            if !blocks.is_empty() {
+                let ttl = Duration::from_secs(9);
+                let lease = source.log.acquire(&conversation("c"), &owner("a"), ttl).await.unwrap();
+                source.log.append(&lease, after(None, blocks.clone())).await.unwrap();
+            }
+            let mut file = Vec::new();
+            export_conversation(&source.log, &source.artifacts, &conversation("c"), &mut file).await.unwrap();
+            import(&target, &file).await.unwrap();
+            assert_eq!(target.log.read_all(&copy()).await.unwrap(), blocks);
+            assert_eq!(target.log.get(&copy()).await.unwrap().title, title);
+            for digest in blocks.iter().flat_map(named_by) {
+                let bytes = target.artifacts.get(&digest).await.unwrap();
+                assert_eq!(bytes, source.artifacts.get(&digest).await.unwrap());
+            }
+        });
+    }
 }

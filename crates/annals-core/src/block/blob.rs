@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize as _, Deserializer};
 use sha2::{Digest as _, Sha256};
 
 /// SHA-256 of some bytes; written `sha256:<64 hex>`.
@@ -30,6 +31,30 @@ impl BlobDigest {
         }
         hex
     }
+
+    /// What names these bytes wherever they are kept: `annals-artifact:sha256/<64 hex>`. No place of a machine is in it.
+    pub fn uri(&self) -> String {
+        format!("{URI_SCHEME}sha256/{}", self.hex())
+    }
+}
+
+const URI_SCHEME: &str = "annals-artifact:";
+
+/// Reads where bytes are kept. The first edition wrote a URI of its machine that ended with their key
+/// (`…/sha256/<2 hex>/<62 hex>`): what it says apart from the digest is nobody's business elsewhere.
+pub(super) fn read_uri<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let uri = Option::<String>::deserialize(from)?;
+    Ok(uri.map(|uri| match digest_at(&uri) {
+        Some(digest) => digest.uri(),
+        None => uri,
+    }))
+}
+
+fn digest_at(uri: &str) -> Option<BlobDigest> {
+    let (rest, tail) = uri.rsplit_once('/')?;
+    let (place, fan) = rest.rsplit_once('/')?;
+    let is_key = fan.len() == 2 && place.rsplit('/').next() == Some("sha256");
+    is_key.then(|| format!("sha256:{fan}{tail}").parse().ok())?
 }
 
 impl fmt::Display for BlobDigest {

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use thin_vec::ThinVec;
 
+use super::blob::read_uri;
 use super::{BlobDigest, SafeDigest, ShownError};
 use crate::content;
 use crate::ids::{CallId, Seq, Sid, TurnId};
@@ -51,8 +52,12 @@ pub struct Extra(Option<Box<str>>);
 /// Where a file's bytes are kept. Never shown to a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileMeta {
-    /// Where the artifact store keeps the bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What names the bytes in any artifact store that keeps them: see [`BlobDigest::uri`].
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_uri"
+    )]
     pub hosted_uri: Option<String>,
     /// Resource name `annals:<tenant>:<project>:<user>:<conversation>:<turn>:artifact:<name>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use annals_core::block::{Blob, BlobDigest};
@@ -31,7 +32,11 @@ impl Files {
         disk::make_folders(folder)?;
         let folder = folder.canonicalize()?;
         let tmp = folder.join("tmp");
-        disk::make_folders(&tmp)?;
+        match disk::make_folders(&tmp) {
+            // What is kept can be read all the same; a put says why it fails.
+            Err(error) if !disk::is_read_only(&error) => return Err(error),
+            _ => disk::make_private(&folder),
+        }
         Ok(Files { folder, tmp })
     }
 
@@ -48,6 +53,7 @@ impl Files {
         let file = File::options()
             .create(true)
             .append(true)
+            .mode(0o600)
             .open(self.folder.join(".lock"))?;
         flock(&file, operation)?;
         Ok(file)

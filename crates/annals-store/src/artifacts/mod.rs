@@ -36,8 +36,6 @@ const HASH_INLINE_MAX_BYTES: usize = 64 * 1024;
 #[derive(Clone, Debug)]
 pub struct ArtifactStore {
     objects: Arc<dyn ObjectStore>,
-    /// What goes before a key to make a URI, with its slash.
-    base_uri: Arc<str>,
     /// The durable way to write, when the objects are local files.
     files: Option<Arc<Files>>,
 }
@@ -47,7 +45,7 @@ pub struct ArtifactStore {
 pub struct Stored {
     /// What they hash to and how many they are.
     pub blob: Blob,
-    /// Where they are (`hosted_uri`).
+    /// What names them (`hosted_uri`), the same on every machine.
     pub uri: String,
     /// Their key in the store.
     pub key: String,
@@ -70,11 +68,9 @@ impl ArtifactStore {
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ArtifactError> {
         let files =
             Files::open(folder.as_ref()).map_err(|error| ArtifactError::local(folder.as_ref(), error))?;
-        let base_uri = format!("file://{}/", files.folder().display()).into();
         let objects = LocalFileSystem::new_with_prefix(files.folder()).map_err(ArtifactError::open)?;
         Ok(ArtifactStore {
             objects: Arc::new(objects),
-            base_uri,
             files: Some(Arc::new(files)),
         })
     }
@@ -90,20 +86,16 @@ impl ArtifactStore {
         }
     }
 
-    /// A store over any object store whose puts are durable when they return; `base_uri` ends with a slash.
-    pub fn over(objects: Arc<dyn ObjectStore>, base_uri: &str) -> Self {
-        ArtifactStore {
-            objects,
-            base_uri: base_uri.into(),
-            files: None,
-        }
+    /// A store over any object store whose puts are durable when they return.
+    pub fn over(objects: Arc<dyn ObjectStore>) -> Self {
+        ArtifactStore { objects, files: None }
     }
 
     fn stored(&self, blob: Blob) -> Stored {
         let key = key(&blob.digest);
         Stored {
             blob,
-            uri: format!("{}{key}", self.base_uri),
+            uri: blob.digest.uri(),
             key,
         }
     }

@@ -42,6 +42,19 @@ impl Database {
         }
     }
 
+    /// What this error of a file means for whoever uses the log.
+    pub(super) fn file_error(&self, error: &std::io::Error) -> LogError {
+        let log = self.name.to_string();
+        match error.kind() {
+            std::io::ErrorKind::StorageFull => LogError::DiskFull { log },
+            _ if crate::disk::is_read_only(error) => LogError::ReadOnly { log },
+            _ => LogError::Storage {
+                log,
+                detail: error.to_string(),
+            },
+        }
+    }
+
     /// Stored data that contradict themselves.
     pub(super) fn damaged(&self, detail: impl Into<String>) -> LogError {
         LogError::Corrupt {

@@ -10,6 +10,7 @@ mod head;
 mod inbox;
 mod members;
 mod observer;
+mod place;
 mod poll;
 mod process;
 mod reader;
@@ -35,6 +36,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use self::fault::{Database, Fault};
 use self::observer::LogObserver;
+use self::place::Place;
 use self::poll::Poll;
 use self::reader::Readers;
 use self::writer::{Work, Writer};
@@ -120,6 +122,8 @@ pub struct SqliteLog {
     followers: Arc<Followers>,
     poll: Poll,
     clock: Arc<dyn Clock>,
+    /// What is read instead of a file that may not be written; after everything that has it open.
+    _copy: Option<tempfile::TempDir>,
 }
 
 impl std::fmt::Debug for SqliteLog {
@@ -133,54 +137,40 @@ impl std::fmt::Debug for SqliteLog {
 impl SqliteLog {
     /// Opens the log at `path`, making it and its folders if they are missing.
     ///
-    /// Blocks for a few syncs when the file is new.
+    /// Blocks for a few syncs when the file is new. Where nothing may be written, a copy is read: the log is as it was
+    /// then, and every change fails with [`LogError::ReadOnly`].
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, LogError> {
         let path = path.as_ref();
         let database = Database::new(path);
-        let storage = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::StorageFull => LogError::DiskFull {
-                log: database.name().to_owned(),
-            },
-            std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
-                LogError::ReadOnly {
-                    log: database.name().to_owned(),
+        let failed = |error: std::io::Error| database.file_error(&error);
+        match options.vfs {
+            Some(_) => Self::open_at(path, database.clone(), options, None),
+            None => match place::prepare(path).map_err(failed)? {
+                Place::Writable => Self::open_at(path, database.clone(), options, None),
+                Place::Copied(copy) => {
+                    let beside = copy.path().join("annals.db");
+                    Self::open_at(&beside, database.clone(), options, Some(copy))
                 }
-            }
-            _ => LogError::Storage {
-                log: database.name().to_owned(),
-                detail: error.to_string(),
             },
-        };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            crate::disk::make_folders(folder).map_err(storage)?;
         }
-        let fault = |error| database.error(error);
-        let mut connection = connect(path, options.vfs.as_deref()).map_err(fault)?;
-        schema::prepare(&mut connection, &database)?;
-        // Until the first commit of the writer, which sets what each commit needs.
-        connection
-            .pragma_update(None, "synchronous", "FULL")
-            .map_err(fault)?;
-        connection
-            .pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages)
-            .map_err(fault)?;
-        let mut observers: Vec<Box<dyn LogObserver>> = vec![Box::new(recall::Removal)];
-        if let Some(embedder) = &options.embedder {
-            let indexer = recall::Indexer::new(Arc::clone(embedder));
-            observers.push(Box::new(indexer.lag_max_passages(options.lag_max_passages)));
-        }
-        let tx = connection.transaction().map_err(fault)?;
-        observers
-            .iter_mut()
-            .try_for_each(|observer| observer.prepare(&tx))
-            .map_err(fault)?;
-        tx.commit().map_err(fault)?;
+    }
+
+    fn open_at(
+        path: &Path,
+        database: Database,
+        options: SqliteOptions,
+        copy: Option<tempfile::TempDir>,
+    ) -> Result<Self, LogError> {
+        let mut connection = open_connection(path, &database, &options)?;
+        let observers =
+            prepare_observers(&mut connection, &options).map_err(|error| database.error(error))?;
         // SQLite syncs the folder for its write-ahead log; this holds also when that file was there before.
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            crate::disk::sync_folder(folder).map_err(storage)?;
+            crate::disk::sync_folder(folder).map_err(|error| database.file_error(&error))?;
         }
         let readers = Arc::new(Readers::new(path, &options, database.clone()));
-        let writer = Arc::new(Writer::start(connection, database.clone(), observers).map_err(storage)?);
+        let writer = Writer::start(connection, database.clone(), observers, copy.is_some());
+        let writer = Arc::new(writer.map_err(|error| database.file_error(&error))?);
         let recall = options
             .embedder
             .map(|embedder| SqliteRecall::new(Arc::clone(&writer), Arc::clone(&readers), embedder));
@@ -193,7 +183,13 @@ impl SqliteLog {
             followers,
             poll,
             clock: options.clock,
+            _copy: copy,
         })
+    }
+
+    /// Memory search over this log, if it was opened with it.
+    pub fn recall(&self) -> Option<&SqliteRecall> {
+        self.recall.as_ref()
     }
 
     /// Reads a conversation's mark when it is polled.
@@ -201,11 +197,42 @@ impl SqliteLog {
         let (readers, key) = (Arc::clone(&self.readers), key.clone());
         async move { readers.read(move |_, tx| poll::mark(tx, &key)).await }
     }
+}
 
-    /// Memory search over this log, if it was opened with it.
-    pub fn recall(&self) -> Option<&SqliteRecall> {
-        self.recall.as_ref()
+/// The writer's connection, with the newest schema.
+fn open_connection(
+    path: &Path,
+    database: &Database,
+    options: &SqliteOptions,
+) -> Result<Connection, LogError> {
+    let fault = |error| database.error(error);
+    let mut connection = connect(path, options.vfs.as_deref()).map_err(fault)?;
+    schema::prepare(&mut connection, database)?;
+    // Until the first commit of the writer, which sets what each commit needs.
+    connection
+        .pragma_update(None, "synchronous", "FULL")
+        .map_err(fault)?;
+    connection
+        .pragma_update(None, "wal_autocheckpoint", options.checkpoint_pages)
+        .map_err(fault)?;
+    Ok(connection)
+}
+
+fn prepare_observers(
+    connection: &mut Connection,
+    options: &SqliteOptions,
+) -> rusqlite::Result<Vec<Box<dyn LogObserver>>> {
+    let mut observers: Vec<Box<dyn LogObserver>> = vec![Box::new(recall::Removal)];
+    if let Some(embedder) = &options.embedder {
+        let indexer = recall::Indexer::new(Arc::clone(embedder));
+        observers.push(Box::new(indexer.lag_max_passages(options.lag_max_passages)));
     }
+    let tx = connection.transaction()?;
+    observers
+        .iter_mut()
+        .try_for_each(|observer| observer.prepare(&tx))?;
+    tx.commit()?;
+    Ok(observers)
 }
 
 /// A connection with what both sides need.

@@ -106,6 +106,8 @@ pub(super) struct Writer {
     /// Requests that were sent and not yet answered.
     pending: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
+    /// The log whose changes are refused, because what is open is only a copy of it.
+    read_only: Option<Database>,
 }
 
 impl Writer {
@@ -113,7 +115,9 @@ impl Writer {
         connection: Connection,
         database: Database,
         observers: Vec<Box<dyn LogObserver>>,
+        is_copy: bool,
     ) -> std::io::Result<Self> {
+        let read_only = is_copy.then(|| database.clone());
         let (jobs, queue) = channel();
         let pending = Arc::new(AtomicUsize::new(0));
         let committer = Committer {
@@ -134,6 +138,7 @@ impl Writer {
             jobs: Some(jobs),
             pending,
             thread: Some(thread),
+            read_only,
         })
     }
 
@@ -143,6 +148,10 @@ impl Writer {
         &self,
         work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, LogError> {
+        if let Some(database) = &self.read_only {
+            let log = database.name().to_owned();
+            return Err(LogError::ReadOnly { log });
+        }
         self.request(Durability::Synced, work).await
     }
 

@@ -83,7 +83,7 @@ pub fn varied_blocks() -> Vec<Block> {
         tokens: 0,
     };
     let file = FileMeta {
-        hosted_uri: Some("file:///x".to_owned()),
+        hosted_uri: Some(Blob::of(b"whole").digest.uri()),
         physical_path: Some(PhysicalPath::file(&turn, &rel)),
         content_digest: Some(Blob::of(b"whole").digest),
         size_bytes: Some(5),

@@ -6,6 +6,7 @@ use annals_core::block::{Blob, BlobDigest, Block, BlockJson};
 use annals_core::ids::{ConversationKey, Seq};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::TryStreamExt as _;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -13,7 +14,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::ExportError;
 use super::lines::{About, End, FORMAT, Header, PIECE_BYTES, Piece, Totals};
 use crate::artifacts::{ArtifactError, ArtifactStore};
-use crate::log::{BlockLog, named_by, needed_by};
+use crate::log::{BlockLog, BlockLogExt as _, named_by, needed_by};
 
 /// Blocks are read from the log so many at a time.
 const PAGE_BLOCKS: usize = 1_000;
@@ -46,6 +47,8 @@ pub async fn export_conversation(
         lineage: info.lineage,
     };
     let mut export = Export {
+        log,
+        key,
         artifacts,
         writer,
         hash: Sha256::new(),
@@ -91,6 +94,8 @@ pub async fn export_conversation(
 }
 
 struct Export<'e> {
+    log: &'e dyn BlockLog,
+    key: &'e ConversationKey,
     artifacts: &'e ArtifactStore,
     writer: &'e mut (dyn AsyncWrite + Unpin + Send),
     hash: Sha256,
@@ -119,11 +124,15 @@ impl Export<'_> {
             if inline.is_some_and(|blob| blob.digest == digest) || self.written.contains(&digest) {
                 continue;
             }
-            // What only looks like a digest is no reason to fail.
-            if needed.contains(&digest) || self.artifacts.contains(&digest).await? {
+            if self.artifacts.contains(&digest).await? {
                 self.artifact(digest).await?;
-                self.written.insert(digest);
+            } else if needed.contains(&digest) {
+                self.text(digest).await?;
+            } else {
+                // What only looks like a digest is no reason to fail.
+                continue;
             }
+            self.written.insert(digest);
         }
         let mut json = BlockJson::from(block);
         if let Some(Blob { digest, .. }) = inline {
@@ -131,6 +140,40 @@ impl Export<'_> {
             self.written.insert(digest);
         }
         self.line(&json).await
+    }
+
+    /// The bytes of a digest that the store lacks: the first edition did not keep what a block showed whole.
+    async fn text(&mut self, digest: BlobDigest) -> Result<(), ExportError> {
+        let mut blocks = self.log.blocks(self.key, Seq::FIRST);
+        while let Some(block) = blocks.try_next().await? {
+            let named = block.meta().file.as_ref().and_then(|file| file.content_digest);
+            if let Some(text) = block.text().filter(|_| named == Some(digest))
+                && BlobDigest::of(text.as_bytes()) == digest
+            {
+                return self.pieces(digest, text.as_bytes()).await;
+            }
+        }
+        Err(ArtifactError::Missing { digest }.into())
+    }
+
+    async fn pieces(&mut self, digest: BlobDigest, bytes: &[u8]) -> Result<(), ExportError> {
+        let size_bytes = bytes.len() as u64;
+        let mut offset = 0;
+        for piece in bytes
+            .chunks(PIECE_BYTES)
+            .chain(bytes.is_empty().then_some(&[][..]))
+        {
+            let base64 = STANDARD.encode(piece);
+            self.line(&Piece {
+                artifact: digest,
+                size_bytes,
+                offset,
+                base64,
+            })
+            .await?;
+            offset += piece.len() as u64;
+        }
+        Ok(())
     }
 
     async fn artifact(&mut self, digest: BlobDigest) -> Result<(), ExportError> {

@@ -46,12 +46,7 @@ async fn a_file_is_hosted_and_becomes_a_source() {
         )
         .await;
     let file = &outcome.artifacts[0].file;
-    assert!(
-        file.hosted_uri
-            .as_ref()
-            .unwrap()
-            .ends_with(file.key.as_ref().unwrap())
-    );
+    assert_eq!(file.hosted_uri, file.content_digest.map(|digest| digest.uri()));
     assert_eq!(
         file.rn.as_deref(),
         Some("annals:local:default:me:c1:turn_1:artifact:data.csv")
