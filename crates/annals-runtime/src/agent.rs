@@ -4,9 +4,10 @@ use std::sync::{Arc, RwLock};
 
 use annals_content::Content;
 use annals_core::block::NewBlock;
-use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq};
+use annals_core::ids::{CallId, ConversationId, ConversationKey, Scope, Seq, TurnId};
 use annals_core::settings::Settings;
 use annals_core::turn::TurnEnd;
+use annals_core::turn::round::CutTo;
 use annals_core::view::{Layout, View};
 use annals_model::Model;
 use annals_sandbox::{Backend, LocalTree, SandboxName, SandboxSpec, Target};
@@ -15,7 +16,9 @@ use annals_store::{
     workspace_folder,
 };
 use annals_tools::skills::Skills;
-use annals_tools::{ConversationCx, ToolTable};
+use annals_tools::tool::cut_of;
+use annals_tools::{ConversationCx, Tool, ToolTable};
+use serde_json::Value;
 
 use crate::builder::AgentBuilder;
 use crate::conversation::Conversation;
@@ -60,6 +63,23 @@ impl AgentParts {
 
     pub(crate) fn artifacts(&self) -> &ArtifactStore {
         self.runtime.artifacts()
+    }
+
+    /// Which parameter a call's block shows cut; the whole is kept before any block names its digest.
+    pub(crate) async fn kept_cut(
+        &self,
+        tool: &dyn Tool,
+        turn: &TurnId,
+        call: &CallId,
+        args: &Value,
+    ) -> Option<CutTo> {
+        let to = cut_of(tool, turn, call, args)?;
+        let whole = args.get(&to.param)?.as_str()?;
+        match self.artifacts().put(whole.to_owned().into_bytes()).await {
+            Ok(_) => Some(to),
+            // What the store cannot keep, a block must: code has one of its own, the call's shows the rest.
+            Err(_) => Some(to).filter(|to| to.is_code),
+        }
     }
 }
 

@@ -258,19 +258,10 @@ impl Drive<'_> {
         };
         let params: Map<String, Value> = params;
         let args = Value::Object(params.clone());
-        let mut cut = tool.and_then(|tool| annals_tools::tool::cut_of(&**tool, &self.turn, &id, &args));
-        if let Some(to) = cut.as_ref().filter(|cut| !cut.is_code)
-            && let Some(Value::String(whole)) = params.get(&to.param)
-            && self
-                .agent
-                .artifacts()
-                .put(whole.clone().into_bytes())
-                .await
-                .is_err()
-        {
-            // What the store cannot keep, the call's own block must.
-            cut = None;
-        }
+        let cut = match tool {
+            Some(tool) => self.agent.kept_cut(&**tool, &self.turn, &id, &args).await,
+            None => None,
+        };
         NewCall {
             id,
             tool: name,

@@ -282,7 +282,7 @@ impl Stores {
 }
 
 fn make_dir(dir: &Path) -> Result<(), BuildError> {
-    std::fs::create_dir_all(dir).map_err(|error| BuildError::Open {
+    annals_store::home::make_folder(dir).map_err(|error| BuildError::Open {
         what: dir.display().to_string(),
         reason: error.to_string(),
     })

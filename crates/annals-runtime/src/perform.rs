@@ -172,7 +172,7 @@ impl Opened<'_> {
             tool: tool.spec().name().to_string(),
             params: params.clone(),
             unreadable: None,
-            cut: annals_tools::tool::cut_of(&**tool, &turn, &call, &args),
+            cut: self.agent.kept_cut(&**tool, &turn, &call, &args).await,
         };
         let answer = NewAnswer {
             calls: vec![new],

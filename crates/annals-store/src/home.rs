@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use annals_core::ids::{ConversationKey, Scope};
 
 use crate::artifacts::{ArtifactError, ArtifactStore};
+use crate::disk;
 #[cfg(feature = "sqlite")]
 use crate::log::LogError;
 #[cfg(feature = "sqlite")]
@@ -57,6 +58,14 @@ impl Home {
     /// Opens OUT_DIR of a conversation.
     pub fn open_workspace(&self, key: &ConversationKey) -> Result<Workspace, WorkspaceError> {
         Workspace::open(self.workspace_path(key))
+    }
+}
+
+/// Makes a folder of a home, private. One that may not be written keeps what it lacks to itself: reading it needs less.
+pub fn make_folder(folder: &Path) -> std::io::Result<()> {
+    match disk::make_folders(folder) {
+        Err(error) if disk::is_read_only(&error) => Ok(()),
+        made => made,
     }
 }
 

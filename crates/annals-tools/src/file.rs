@@ -90,6 +90,8 @@ impl Produced<'_> {
             .as_deref()
             .filter(|text| text.len() <= COUNTED_MAX_BYTES)
             .map(tokens::count);
+        // Before any block names their digest.
+        let kept = cx.artifacts().put(self.bytes.to_vec()).await;
         if self.bytes.is_empty() {
             return empty(digest, file);
         }
@@ -98,28 +100,28 @@ impl Produced<'_> {
         let is_shown_whole = matches!(&content, Content::Text(text) if text.as_bytes() == self.bytes);
         let mut notices = Vec::new();
         let mut source = None;
-        if is_hosted || !is_shown_whole {
-            match cx.artifacts().put(self.bytes.to_vec()).await {
-                Ok(stored) if is_hosted => {
-                    file.hosted_uri = Some(stored.uri);
-                    file.key = Some(stored.key);
-                    file.rn = Some(annals_store::resource_name(
-                        cx.scope(),
-                        cx.conversation(),
-                        cx.turn(),
-                        self.path.rel().as_str(),
-                    ));
-                    source = mime::is_source(mime).then(|| self.source_row(mime));
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    notices.push(hosting_failed(tool, self.path, &error));
-                    // Nothing may be lost: what the store does not have, the block must.
-                    content = match (text, content) {
-                        (Some(text), _) => Content::Text(text.into()),
-                        (None, _) => Content::Bare,
-                    };
-                }
+        match kept {
+            Ok(stored) if is_hosted => {
+                file.hosted_uri = Some(stored.uri);
+                file.key = Some(stored.key);
+                file.rn = Some(annals_store::resource_name(
+                    cx.scope(),
+                    cx.conversation(),
+                    cx.turn(),
+                    self.path.rel().as_str(),
+                ));
+                source = mime::is_source(mime).then(|| self.source_row(mime));
+            }
+            Ok(_) => {}
+            // The block has all of it.
+            Err(_) if is_shown_whole && !is_hosted => {}
+            Err(error) => {
+                notices.push(hosting_failed(tool, self.path, &error));
+                // Nothing may be lost: what the store does not have, the block must.
+                content = match (text, content) {
+                    (Some(text), _) => Content::Text(text.into()),
+                    (None, _) => Content::Bare,
+                };
             }
         }
         Recorded {

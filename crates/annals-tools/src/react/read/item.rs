@@ -35,24 +35,25 @@ impl Item {
         digest.size_bytes = Some(blob.size_bytes);
         digest.mime = word(&whole.mime);
         digest.tokens = None;
-        let content = match whole.text() {
-            Some(text) => {
-                let shown = cut::excerpt(text, &path, lines, limits::READ_TEXT_MAX_CHARS)?;
-                if shown != text && cx.artifacts().put(text.to_owned()).await.is_err() {
-                    // Better too long than lost.
-                    Content::Text(text.into())
-                } else {
-                    Content::Text(shown.into())
-                }
-            }
+        let shown = match whole.text() {
+            Some(text) => Some((
+                text,
+                cut::excerpt(text, &path, lines, limits::READ_TEXT_MAX_CHARS)?,
+            )),
             None if lines.is_some() => return Err(format!("it is {}: only text has lines", whole.mime)),
-            None if mime::is_media(&whole.mime) && cx.artifacts().put(whole.bytes.clone()).await.is_ok() => {
-                Content::Blob(blob)
-            }
+            None => None,
+        };
+        // Before any block names their digest.
+        let is_kept = cx.artifacts().put(whole.bytes.clone()).await.is_ok();
+        let content = match shown {
+            // Better too long than lost.
+            Some((text, _)) if !is_kept => Content::Text(text.into()),
+            Some((_, shown)) => Content::Text(shown.into()),
+            None if is_kept && mime::is_media(&whole.mime) => Content::Blob(blob),
             None => Content::Bare,
         };
         file = file.measured(&whole.bytes);
-        file.content_digest = Some(blob.digest);
+        file.content_digest = (is_kept || whole.text().is_some()).then_some(blob.digest);
         file.size_bytes = Some(blob.size_bytes);
         Ok(Artifact {
             digest,
