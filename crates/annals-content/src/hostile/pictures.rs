@@ -52,7 +52,7 @@ pub(super) const ALL: &[Mechanism] = &[
         png(900, 900, 6, &packed(&[0; 1 << 16], 9))[..90].to_vec()
     }),
     mechanism("png-one-pixel-wide", PNG, Aim::Memory, || {
-        png(1, 2_000_000, 0, &packed(&[0, 0], 2_000_000))
+        png(1, 2_000_000, 0, &packed(&[0; 40_000], 100))
     }),
     mechanism("gif-claims-a-large-screen", GIF, Aim::Memory, || {
         gif(65_535, 65_535, 1)
