@@ -90,6 +90,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Go on with the turn that a crash or Ctrl-C left open.
     Resume(ResumeArgs),
+    /// Say something to the turn that runs, in this or another process.
+    Steer(SteerArgs),
+    /// End the turn that runs or waits, in this or another process.
+    Cancel(CancelArgs),
     /// List conversations, the newest first, or delete one.
     Conversations(ConversationsArgs),
     /// Find what was said in earlier turns.
@@ -349,6 +353,23 @@ pub(crate) struct CallArgs {
     /// The turn's id, for scripts.
     #[arg(long, value_name = "T")]
     pub(crate) turn_id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SteerArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// What to say; taken in after the results of the present answer.
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! One command, one file.
 
+mod cancel;
 mod chat;
 mod completions;
 mod conversations;
@@ -11,6 +12,7 @@ mod memory;
 mod read;
 mod resume;
 mod run;
+mod steer;
 mod timeline;
 mod tool;
 
@@ -28,6 +30,8 @@ pub(crate) async fn run(
         Command::Chat(args) => chat::run(args, config()?).await,
         Command::Run(args) => run::run(args, config()?).await,
         Command::Resume(args) => resume::run(args, config()?).await,
+        Command::Steer(args) => steer::run(args, config()?).await,
+        Command::Cancel(args) => cancel::run(args, config()?).await,
         Command::Conversations(args) => conversations::run(args, config()?).await,
         Command::Memory(command) => memory::run(command, config()?).await,
         Command::Timeline(command) => timeline::run(command, config()?).await,

@@ -15,6 +15,7 @@ mod cli {
     pub(crate) mod pty;
     mod run;
     mod screen;
+    mod steering;
     mod timeline;
     mod tool;
 }

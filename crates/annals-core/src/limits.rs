@@ -221,6 +221,8 @@ pub const COMPACTION_ARTIFACT_MAX_LINES: usize = 100;
 /// Characters shown of an answer that was not understood.
 pub const DECISION_RAW_MAX_CHARS: usize = 8_000;
 
+/// Bytes of pictures and documents that a running turn keeps between two model calls; more are read again.
+pub const MEDIA_HELD_MAX_BYTES: usize = 64_000_000;
 /// Updates that wait for a slow subscriber before the oldest are left out.
 pub const SUBSCRIBER_QUEUE_UPDATES: usize = 1_024;
 

@@ -153,8 +153,32 @@ fn the_same_violation_twice_in_a_row_ends_the_turn() {
     refused(&mut scene, &[("e", protocol::TOOL_SIGNATURE_RED)]);
     assert_eq!(
         next(&scene.timeline, &budget),
+        asks(6, Offer::AnswerOnly),
+        "asked once for an answer"
+    );
+    scene.completes("This is what I have");
+    assert_eq!(
+        next(&scene.timeline, &budget),
         Next::Done(TurnEnd::ProtocolViolation)
     );
+}
+
+#[test]
+fn violations_of_different_tools_are_not_one_streak() {
+    let mut scene = Scene::asked("go");
+    for (id, tool) in [("a", "web.search"), ("b", "react.write")] {
+        scene.says("", vec![new_call(id, tool, &[])]);
+        let mut outcome = recovery::failed("refused", "no".into());
+        outcome
+            .notices
+            .push(Notice::new(protocol::TOOL_SIGNATURE_RED, "no"));
+        scene.returns(id, outcome);
+    }
+    let budget = Budget {
+        max_iterations: 15,
+        ..BUDGET
+    };
+    assert_eq!(next(&scene.timeline, &budget), asks(3, Offer::Tools));
 }
 
 #[test]
@@ -175,10 +199,7 @@ fn two_kinds_of_violation_in_each_answer_are_both_repeated() {
             ("d", protocol::INVALID_TOOL_ARGUMENTS),
         ],
     );
-    assert_eq!(
-        next(&scene.timeline, &BUDGET),
-        Next::Done(TurnEnd::ProtocolViolation)
-    );
+    assert_eq!(next(&scene.timeline, &BUDGET), asks(3, Offer::AnswerOnly));
 }
 
 #[test]

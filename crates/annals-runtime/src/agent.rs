@@ -24,7 +24,7 @@ use crate::builder::AgentBuilder;
 use crate::conversation::Conversation;
 use crate::error::RunError;
 use crate::hooks::{Hooks, may_contribute};
-use crate::journal::{Journal, LEASE_TTL};
+use crate::journal::Journal;
 use crate::listen::Subscribers;
 use crate::request::TurnRequest;
 use crate::runtime::Runtime;
@@ -219,7 +219,10 @@ impl Agent {
     async fn take(&self, id: &ConversationId, subscribers: Subscribers) -> Result<Conversation, RunError> {
         let (parts, runtime) = (&self.parts, &self.parts.runtime.parts);
         let key = self.key(id);
-        let lease = parts.log().acquire(&key, &runtime.owner, LEASE_TTL).await?;
+        let lease = parts
+            .log()
+            .acquire(&key, &runtime.owner, runtime.lease_ttl)
+            .await?;
         let timeline = Arc::new(RwLock::new(Arc::new(self.timeline(id).await?)));
         let dir = workspace_folder(&runtime.workspaces, &key);
         let workspace = Workspace::at(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;

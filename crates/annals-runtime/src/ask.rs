@@ -145,8 +145,8 @@ impl Drive<'_> {
         let text = match (answer.text.trim().is_empty(), call.offer) {
             (false, _) => answer.text.clone(),
             (true, Offer::AnswerOnly) => format!(
-                "This turn reached its limit of {} model calls before there was an answer. What was done so far is \
-                 on the timeline; ask again to go on.",
+                "This turn ended after {} model calls without an answer. What was done so far is on the timeline; ask \
+                 again to go on.",
                 call.step - 1
             ),
             (true, Offer::Tools) => return self.record_nothing(call.step, &answer, thinking).await,

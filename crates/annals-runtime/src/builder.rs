@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use annals_content::Content;
 use annals_core::ids::Scope;
@@ -44,6 +45,7 @@ pub struct AgentBuilder {
     world: World,
     runtime: Option<Runtime>,
     in_memory: bool,
+    lease_ttl: Option<Duration>,
 }
 
 impl AgentBuilder {
@@ -189,6 +191,14 @@ impl AgentBuilder {
         self
     }
 
+    /// How long a lease lasts without being renewed: a process that dies keeps others waiting for as long. One minute,
+    /// unless the runtime is shared.
+    #[must_use]
+    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
+        self.lease_ttl = Some(ttl);
+        self
+    }
+
     /// The runtime of another agent, to share its stores, its clock and its open conversations.
     #[must_use]
     pub fn runtime(mut self, runtime: Runtime) -> Self {
@@ -211,9 +221,13 @@ impl AgentBuilder {
                     artifacts: self.artifacts,
                     workspaces: self.workspaces,
                 };
-                match self.in_memory {
+                let runtime = match self.in_memory {
                     true => Runtime::in_memory(self.world)?,
                     false => stores.open(self.world)?,
+                };
+                match self.lease_ttl {
+                    Some(ttl) => runtime.lease_ttl(ttl),
+                    None => runtime,
                 }
             }
         };

@@ -28,6 +28,7 @@ use crate::error::{ErrorClass, RunError};
 use crate::journal::Journal;
 use crate::listen::{Listen, Nobody};
 use crate::mail::{Letter, Mail};
+use crate::media::Media;
 use crate::perform;
 use crate::request::{TurnRequest, Work};
 use crate::turn::Ended;
@@ -51,6 +52,8 @@ pub(crate) struct Writer {
     pub(crate) journal: Journal,
     /// What was rendered so far; given up when the conversation rests.
     pub(crate) renderer: Option<Renderer>,
+    /// What the last prompt showed; given up too.
+    pub(crate) media: Media,
     /// What people have allowed for the rest of the conversation.
     pub(crate) grants: Grants,
 }
@@ -103,6 +106,7 @@ impl Conversation {
             writer: tokio::sync::Mutex::new(Writer {
                 journal,
                 renderer: None,
+                media: Media::default(),
                 grants: Grants::default(),
             }),
             queue: Mutex::default(),
@@ -213,6 +217,19 @@ impl Conversation {
         Ok(())
     }
 
+    fn has_open_turn(&self) -> bool {
+        let timeline = self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
+        timeline.current_turn().is_some_and(|turn| turn.end.is_none())
+    }
+
+    /// Waits until nothing is left to do here.
+    pub(crate) async fn settled(&self) {
+        while self.queue().is_working {
+            drop(self.writer().await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     fn is_waiting(&self) -> bool {
         let timeline = self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
         timeline.current_turn().is_some_and(|turn| turn.end.is_none()) && timeline.waiting().next().is_some()
@@ -238,6 +255,8 @@ impl Conversation {
             return match queue.waiting.pop_front() {
                 Some(queued) => Some(Job::Run(queued)),
                 None if queue.letters.is_empty() => None,
+                // Nobody runs the turn that is to end: its process is gone.
+                None if self.has_open_turn() && queue.letters.iter().any(Letter::wakes) => Some(Job::GoOn),
                 None => Some(Job::Discard(std::mem::take(&mut queue.letters))),
             };
         }
@@ -402,6 +421,7 @@ impl Writer {
     pub(crate) fn rest(&mut self) {
         self.journal.set_listener(Arc::new(Nobody));
         self.renderer = None;
+        self.media = Media::default();
     }
 }
 

@@ -92,9 +92,12 @@ impl ConversationHandle {
     /// Says something to the turn that runs. It is taken in after the results of the present answer; if the model was
     /// done, the turn goes round once more.
     pub async fn steer(&self, text: impl Into<String>) -> Result<(), RunError> {
-        let turn = self.unfinished_turn().await?;
+        let unfinished = self.unfinished_turn().await?;
+        if !unfinished.is_owned {
+            return Err(RunError::TurnEnded(self.id.clone()));
+        }
         let mail = Mail::Steer {
-            turn: Some(turn),
+            turn: Some(unfinished.turn),
             text: text.into(),
         };
         self.send(&mail, self.new_key()).await
@@ -102,7 +105,7 @@ impl ConversationHandle {
 
     /// Ends the turn that runs or waits.
     pub async fn cancel(&self) -> Result<(), RunError> {
-        let turn = self.unfinished_turn().await?;
+        let turn = self.unfinished_turn().await?.turn;
         self.send(&Mail::Cancel { turn: Some(turn) }, self.new_key())
             .await
     }
@@ -136,6 +139,13 @@ impl ConversationHandle {
         self.agent.subscribe(&self.id, after).await
     }
 
+    /// Waits until this process has done what was posted, if it is the owner. Before a program that only posts ends.
+    pub async fn settled(&self) {
+        if let Some(session) = self.agent.open_here(&self.id).await {
+            session.conversation.settled().await;
+        }
+    }
+
     /// Posts, and sees to it that somebody looks.
     async fn send(&self, mail: &Mail, client_key: String) -> Result<(), RunError> {
         let key = self.agent.key(&self.id);
@@ -151,14 +161,21 @@ impl ConversationHandle {
         }
     }
 
-    async fn unfinished_turn(&self) -> Result<TurnId, RunError> {
-        let open = |timeline: &View| {
+    /// The turn that runs or waits, and whether any process has it.
+    async fn unfinished_turn(&self) -> Result<Unfinished, RunError> {
+        let open = |timeline: &View, is_owned: bool| {
             let turn = timeline.current_turn().filter(|turn| turn.end.is_none())?;
-            Some(turn.id.clone())
+            Some(Unfinished {
+                turn: turn.id.clone(),
+                is_owned: is_owned || timeline.waiting().next().is_some(),
+            })
         };
         let turn = match self.agent.open_here(&self.id).await {
-            Some(session) => session.timeline(open),
-            None => open(&self.agent.timeline(&self.id).await?),
+            Some(session) => session.timeline(|timeline| open(timeline, true)),
+            None => {
+                let info = self.agent.log().get(&self.agent.key(&self.id)).await?;
+                open(&self.agent.timeline(&self.id).await?, info.holding.is_some())
+            }
         };
         turn.ok_or_else(|| RunError::TurnEnded(self.id.clone()))
     }
@@ -167,6 +184,13 @@ impl ConversationHandle {
         let world = self.agent.world();
         format!("{:016x}{:016x}", world.random(), world.random())
     }
+}
+
+/// A turn that has not ended.
+struct Unfinished {
+    turn: TurnId,
+    /// Whether somebody goes on with it.
+    is_owned: bool,
 }
 
 fn pending(timeline: &Timeline) -> impl Iterator<Item = ApprovalRequest> {

@@ -16,16 +16,17 @@ use crate::error::RunError;
 use crate::listen::{Audience, Listen, Subscribers, Update};
 use crate::world::World;
 
-/// How long a writer may be silent before another may take its place.
+/// How long a writer may be silent before another may take its place, unless the runtime is told otherwise.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(60);
-/// A writer that could not renew its lease stops this long before others may take it.
-const LEASE_MARGIN: Duration = Duration::from_secs(10);
+/// A writer that could not renew its lease stops this share of its time before others may take it.
+const LEASE_MARGIN: u32 = 6;
 
 /// Writes one conversation: seals drafts, makes them durable, folds them in, shows them. In this order.
 pub(crate) struct Journal {
     key: ConversationKey,
     log: Arc<dyn Store>,
     owner: Owner,
+    ttl: Duration,
     /// None once it was lost to another writer.
     lease: Option<Lease>,
     /// Whether the log may hold blocks that are not folded in: an append whose end nobody saw, or a lost lease.
@@ -46,6 +47,7 @@ impl Journal {
         Journal {
             key: lease.key().clone(),
             owner: lease.owner().clone(),
+            ttl: lease.ttl(),
             log,
             lease: Some(lease),
             is_behind: false,
@@ -70,7 +72,7 @@ impl Journal {
     /// Takes the lease again if it was lost, and folds in what others, or an append that nobody waited for, have written.
     pub(crate) async fn ready(&mut self) -> Result<(), RunError> {
         if self.lease.is_none() {
-            let lease = self.log.acquire(&self.key, &self.owner, LEASE_TTL).await?;
+            let lease = self.log.acquire(&self.key, &self.owner, self.ttl).await?;
             self.lease = Some(lease);
             self.is_behind = true;
         }
@@ -178,12 +180,12 @@ impl Journal {
             stop.cancel();
             return KeepAlive { is_lost, task: None };
         };
-        let (log, lost) = (self.log.clone(), is_lost.clone());
+        let (log, lost, ttl) = (self.log.clone(), is_lost.clone(), self.ttl);
         let task = tokio::spawn(async move {
             let mut last_renewed = Instant::now();
             loop {
-                let deadline = last_renewed + LEASE_TTL - LEASE_MARGIN;
-                tokio::time::sleep_until((last_renewed + LEASE_TTL / 3).min(deadline)).await;
+                let deadline = last_renewed + ttl - ttl / LEASE_MARGIN;
+                tokio::time::sleep_until((last_renewed + ttl / 3).min(deadline)).await;
                 let asked = Instant::now();
                 let renewed = tokio::time::timeout_at(deadline, renew(&*log, &lease, deadline)).await;
                 match renewed {
@@ -218,15 +220,15 @@ impl Journal {
 
 /// Renews until it works, it is certain that it never will, or the deadline has passed.
 async fn renew(log: &dyn Store, lease: &Lease, deadline: Instant) -> Result<(), LogError> {
-    const PAUSE: Duration = Duration::from_secs(1);
+    let pause = lease.ttl() / 60;
     loop {
         match log.renew(lease).await {
             Ok(()) => return Ok(()),
             Err(error @ (LogError::Conflict { .. } | LogError::NotFound { .. } | LogError::Closed)) => {
                 return Err(error);
             }
-            Err(error) if Instant::now() + PAUSE >= deadline => return Err(error),
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(error) if Instant::now() + pause >= deadline => return Err(error),
+            Err(_) => tokio::time::sleep(pause).await,
         }
     }
 }

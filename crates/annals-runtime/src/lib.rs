@@ -10,7 +10,7 @@
 //! 4. [`perform`] and [`driver`]: one request, and the loop, one screen;
 //! 5. [`step`], [`ask`], [`gate`], [`calls`]: one model request, its answer, its calls checked, its calls run;
 //! 6. [`journal`]: append before act, append before show;
-//! 7. [`compaction`], [`attach`]: context care, files that come with a prompt;
+//! 7. [`compaction`], [`attach`], [`media`]: context care, files that come with a prompt, what prompts show;
 //! 8. [`listen`], [`subscription`] and [`hooks`]: who watches and who may interfere.
 
 pub mod agent;
@@ -38,6 +38,7 @@ mod gate;
 mod instructions;
 mod journal;
 mod mail;
+mod media;
 mod partial;
 mod perform;
 mod step;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use annals_core::ids::{ConversationKey, NodeId};
 use annals_store::{ArtifactStore, MemoryLog, Owner, Recall, Store};
@@ -11,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::conversation::Conversation;
 use crate::error::{BuildError, RunError};
+use crate::journal::LEASE_TTL;
 use crate::listen::Subscribers;
 use crate::world::World;
 
@@ -31,6 +33,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) world: World,
     /// Names this process among the writers of a conversation.
     pub(crate) owner: Owner,
+    pub(crate) lease_ttl: Duration,
     open: Mutex<HashMap<ConversationKey, Arc<Slot>>>,
     /// The folder of a runtime that keeps nothing, removed with it.
     _temporary: Option<TempDir>,
@@ -89,12 +92,22 @@ impl Runtime {
             workspaces,
             world,
             owner: Owner::new(node, 1),
+            lease_ttl: LEASE_TTL,
             open: Mutex::default(),
             _temporary: temporary,
         };
         Runtime {
             parts: Arc::new(parts),
         }
+    }
+
+    /// With leases that last this long without being renewed: a process that dies keeps others waiting for as long.
+    #[must_use]
+    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
+        if let Some(parts) = Arc::get_mut(&mut self.parts) {
+            parts.lease_ttl = ttl;
+        }
+        self
     }
 
     /// The log it writes to.

@@ -1,11 +1,8 @@
 //! One frozen step: what one model request is made of, captured once, so that the prompt, the tools on offer and the
 //! calls they lead to agree.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use annals_core::block::{Blob, BlobDigest};
 use annals_core::tokens;
 use annals_core::turn::{Budget, CallModel, Offer, WindowTooSmall, text_call};
 use annals_core::view::prompt::{Message, Piece, Prompt};
@@ -117,7 +114,7 @@ pub(crate) async fn request(
         });
         (prompt, rendered)
     });
-    let media = load_media(agent, renderer.media()).await?;
+    let media = writer.media.load(agent.artifacts(), renderer.media()).await?;
     Ok(Request {
         prompt: Arc::new(prompt),
         media,
@@ -139,20 +136,4 @@ fn ask_for_an_answer(prompt: &mut Prompt) {
         Some(Message::User(pieces)) => pieces.push(word),
         _ => prompt.messages.push(Message::User(vec![word])),
     }
-}
-
-/// The bytes of every image and document that the prompt shows.
-async fn load_media(
-    agent: &AgentParts,
-    shown: impl Iterator<Item = &Blob>,
-) -> Result<HashMap<BlobDigest, Arc<[u8]>>, RunError> {
-    let mut media = HashMap::new();
-    for blob in shown {
-        if let Entry::Vacant(place) = media.entry(blob.digest) {
-            let bytes = agent.artifacts().get(&blob.digest).await;
-            let bytes = bytes.map_err(|error| RunError::Artifact(error.to_string()))?;
-            place.insert(Arc::from(&bytes[..]));
-        }
-    }
-    Ok(media)
 }

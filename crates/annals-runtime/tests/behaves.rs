@@ -147,12 +147,17 @@ async fn broken_arguments_get_a_notice_and_twice_in_a_row_end_the_turn() {
     let bench = Bench::new();
     let agent = bench
         .agent_with(
-            json!([broken("a"), broken("b"), {"text": "never"}]),
+            json!([broken("a"), broken("b"), {"text": "This is what I have"}]),
             vec![add_one()],
         )
         .await;
     let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Go").await;
     assert_eq!(session.outcome(), Some(TurnEnd::ProtocolViolation));
+    assert_eq!(
+        session.answer(),
+        "This is what I have",
+        "asked once before the end"
+    );
     insta::assert_snapshot!(shape(&session));
 }
 

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use annals_core::turn::TurnEnd;
+use annals_model::{Event, EventStream, Model, ModelError, Request, StopReason, Usage, Window};
 use annals_runtime::{CancellationToken, HookCx, Hooks, TurnRequest, Verdict};
 use annals_tools::{DynamicTool, Effect, Tool, ToolSpec, Uses};
 use common::{Bench, shape, texts, turn};
+use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 /// What the cell holds after `x` was put into it: it tells every order of puts from every other.
@@ -53,31 +55,70 @@ impl Cell {
     }
 }
 
+const TURNS: usize = 2;
+const ANSWERS: usize = 500;
+
+/// Answers with the same five calls so many times in each turn, then with a word.
+#[derive(Default)]
+struct Puts {
+    asked: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl Model for Puts {
+    fn name(&self) -> &str {
+        "puts"
+    }
+
+    fn window(&self) -> Window {
+        Window {
+            context_tokens: 100_000_000,
+            max_output_tokens: 8_000,
+        }
+    }
+
+    async fn stream(&self, _: Request, _: &CancellationToken) -> Result<EventStream, ModelError> {
+        let n = self.asked.fetch_add(1, Ordering::SeqCst);
+        let finished = |stop| Event::Finished {
+            stop,
+            usage: Usage::default(),
+        };
+        let calls = [("put", 1), ("get", 1), ("put", 2), ("get", 2), ("get", 3)];
+        let mut events = Vec::new();
+        if n % (ANSWERS + 1) == ANSWERS {
+            events.extend([Event::Text("done".into()), finished(StopReason::EndTurn)]);
+        } else {
+            for (index, (tool, x)) in calls.into_iter().enumerate() {
+                events.push(Event::CallStarted {
+                    index,
+                    id: Some(format!("c{n}_{index}")),
+                    tool: tool.into(),
+                });
+                events.push(Event::CallArguments {
+                    index,
+                    json: json!({"x": x}).to_string().into(),
+                });
+            }
+            events.push(finished(StopReason::ToolUse));
+        }
+        Ok(stream::iter(events.into_iter().map(Ok)).boxed())
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn conflicting_calls_are_right_a_thousand_times_of_a_thousand() {
-    const TURNS: usize = 2;
-    const ANSWERS: usize = 500;
-    let call = |tool: &str, n: usize, x: usize| json!({"id": format!("c{n}_{tool}{x}"), "tool": tool, "params": {"x": x}});
-    let answer = |n: usize| json!({"tool_calls": [call("put", n, 1), call("get", n, 1), call("put", n, 2), call("get", n, 2), call("get", n, 3)]});
-    let turn = |turn: usize| {
-        let answers = (turn * ANSWERS..(turn + 1) * ANSWERS).map(answer);
-        answers.chain([json!({"text": "done"})])
-    };
-    let steps: Vec<Value> = (0..TURNS).flat_map(turn).collect();
     let settings = annals_core::settings::Settings {
         max_iterations: 1_000,
         ..Default::default()
     };
     let cell = Cell::default();
     let home = tempfile::tempdir().unwrap();
-    let script = annals_model::script::Script::parse(&json!({ "steps": steps }).to_string()).unwrap();
     let agent = annals_runtime::Agent::builder()
-        .model(annals_model::ScriptModel::new("order", script))
+        .model(Puts::default())
         .tools(cell.tools())
         .log(Arc::new(annals_store::MemoryLog::default()))
         .artifacts(annals_store::ArtifactStore::open(home.path().join("artifacts")).unwrap())
         .workspaces(home.path().join("workspace"))
-        .context_tokens(100_000_000)
         .settings(settings)
         .build()
         .await

@@ -436,3 +436,85 @@ async fn merging_takes_two_conversations_of_one_scope_and_records_both() {
     assert_eq!(texts(&session, "assistant.completion"), ["a", "b"]);
     assert_eq!(agent.run(session, "<<on>>").await.unwrap().answer(), "on");
 }
+
+/// Another process takes the conversation while a tool of this one runs: the tool is stopped, and nothing more is written.
+#[tokio::test]
+async fn a_lost_lease_stops_what_runs() {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_unix_millis(1_770_000_000_000)));
+    let log = Arc::new(MemoryLog::with_clock(clock.clone()));
+    let home = tempfile::tempdir().unwrap();
+    let (started, stopped) = (
+        Arc::new(tokio::sync::Notify::new()),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let tool = {
+        let (started, stopped) = (started.clone(), stopped.clone());
+        let schema = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
+        DynamicTool::new("add_one", "never ends", schema, move |cx, _| {
+            let (started, stopped) = (started.clone(), stopped.clone());
+            async move {
+                started.notify_one();
+                cx.cancel().cancelled().await;
+                stopped.fetch_add(1, Ordering::SeqCst);
+                Ok(json!(2))
+            }
+        })
+    };
+    let process = |tool: DynamicTool| {
+        let artifacts = ArtifactStore::open(home.path().join("artifacts")).unwrap();
+        let builder = Agent::builder()
+            .model(Echo::default())
+            .tool(tool)
+            .log(log.clone());
+        let builder = builder
+            .artifacts(artifacts)
+            .workspaces(home.path().join("workspace"));
+        builder.lease_ttl(Duration::from_millis(300)).build()
+    };
+    let first = process(tool.unwrap()).await.unwrap();
+    let second = process(add_one()).await.unwrap();
+    let session = first.session("c").await.unwrap();
+    let (failed, other) = tokio::join!(first.run(session, "<<a>>"), async {
+        started.notified().await;
+        clock.advance(Duration::from_secs(1));
+        second
+            .run(second.session("c").await.unwrap(), "<<b>>")
+            .await
+            .unwrap()
+    });
+    let failed = failed.unwrap_err();
+    assert!(
+        matches!(
+            failed.error,
+            RunError::LeaseLost(_) | RunError::Log(LogError::Conflict { .. })
+        ),
+        "{failed}"
+    );
+    assert_eq!((other.answer(), stopped.load(Ordering::SeqCst)), ("b", 1));
+    let results = texts(other.session(), "react.tool.result");
+    assert!(results[0].contains("interrupted"), "{results:?}");
+}
+
+#[tokio::test]
+async fn a_picture_is_read_once_in_a_turn() {
+    let bench = Bench::new();
+    let artifacts = bench.home.path().join("artifacts");
+    let schema = json!({"type": "object", "properties": {}});
+    let lose = DynamicTool::new("lose", "loses the artifacts", schema, move |_, _| {
+        std::fs::remove_dir_all(&artifacts).unwrap();
+        async { Ok(json!("lost")) }
+    });
+    let steps = json!([{"tool_calls": [{"id": "l", "tool": "lose", "params": {}}]}, {"text": "still here"}]);
+    let agent = bench.agent_with(steps, vec![Arc::new(lose.unwrap())]).await;
+    let png = [
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89".as_slice(),
+        b"\0\0\0\nIDATx\x9cc\0\x01\0\0\x05\0\x01\r\n-\xb4\0\0\0\0IEND\xaeB`\x82".as_slice(),
+    ]
+    .concat();
+    let request = TurnRequest::new("Look").attach(annals_runtime::Attachment::new("a.png", png));
+    let turn = agent
+        .run(agent.session("c").await.unwrap(), request)
+        .await
+        .unwrap();
+    assert_eq!((turn.answer(), turn.end()), ("still here", TurnEnd::Complete));
+}

@@ -1,6 +1,7 @@
 //! The index by turn: where each begins, how far it got, and how it ended.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::Ix;
 use super::calls::Calls;
@@ -43,11 +44,13 @@ pub struct Turn {
     pub context_limit: Option<Seq>,
 }
 
-/// A protocol violation that keeps coming back.
+/// A protocol violation that keeps coming back, of one tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streak {
     /// The notice's code.
     pub code: String,
+    /// The tool whose call committed it; none when the answer had no call.
+    pub tool: Option<Arc<str>>,
     /// The last model call that committed it.
     pub step: u32,
     /// How many model calls in a row did.
@@ -160,13 +163,15 @@ impl Turn {
             .step
             .or(call.map(|call| call.step))
             .unwrap_or(self.steps);
+        let tool = call.map(|call| call.tool.clone());
         let at = self
             .streaks
             .iter()
-            .position(|streak| streak.code == code)
+            .position(|streak| streak.code == code && streak.tool == tool)
             .unwrap_or_else(|| {
                 self.streaks.push(Streak {
                     code,
+                    tool,
                     step,
                     length: 0,
                 });

@@ -51,20 +51,20 @@ pub fn next(view: &View, budget: &Budget) -> Next {
     if let Some(next) = calls(view) {
         return next;
     }
+    let stuck_at = turn
+        .streak
+        .as_ref()
+        .filter(|streak| streak.length >= limits::VIOLATIONS_IN_A_ROW_MAX)
+        .map(|streak| streak.step);
     if turn.answer.is_some() {
-        let late = turn.steps > budget.max_iterations;
-        return Next::Done(if late {
-            TurnEnd::MaxIterations
-        } else {
-            TurnEnd::Complete
+        return Next::Done(match turn.steps {
+            steps if stuck_at == steps.checked_sub(1) => TurnEnd::ProtocolViolation,
+            steps if steps > budget.max_iterations => TurnEnd::MaxIterations,
+            _ => TurnEnd::Complete,
         });
     }
     if turn.clarified {
         return Next::Done(TurnEnd::Clarify);
-    }
-    let streak = turn.streak.as_ref().filter(|streak| streak.step == turn.steps);
-    if streak.is_some_and(|streak| streak.length >= limits::VIOLATIONS_IN_A_ROW_MAX) {
-        return Next::Done(TurnEnd::ProtocolViolation);
     }
     if let Some(plan) = compaction(view, budget) {
         return Next::Compact(Box::new(plan));
@@ -75,7 +75,8 @@ pub fn next(view: &View, budget: &Budget) -> Next {
             Next::Done(TurnEnd::MaxIterations)
         }
         steps => {
-            let offer = if steps >= budget.max_iterations {
+            // A model that keeps getting a call wrong is asked once for what it has.
+            let offer = if steps >= budget.max_iterations || stuck_at == Some(steps) {
                 Offer::AnswerOnly
             } else {
                 Offer::Tools
