@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Calls the tool until the turn has had so many rounds, then answers.
+/// Calls the tool for `rounds` rounds of each turn, then answers.
 #[derive(Default)]
 struct Instantly {
     rounds: usize,

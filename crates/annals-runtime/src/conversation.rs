@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use annals_core::ids::ConversationKey;
-use annals_core::view::Renderer;
+use annals_core::view::{Renderer, View};
 use annals_store::{InboxId, Store};
 use annals_tools::ConversationCx;
 use annals_tools::execute::panic_text;
@@ -136,7 +136,11 @@ impl Conversation {
         match running {
             Some(cancel) => {
                 let rows = self.log.pending(&self.key).await.unwrap_or_default();
-                if rows.iter().any(|row| row.post.kind == "cancel") {
+                let turn = self.read(|timeline| timeline.current_turn().map(|turn| turn.id.clone()));
+                if rows
+                    .into_iter()
+                    .any(|row| Letter::from(row).cancels(turn.as_ref()))
+                {
                     cancel.cancel();
                 }
             }
@@ -217,9 +221,12 @@ impl Conversation {
         Ok(())
     }
 
+    fn read<T>(&self, ask: impl FnOnce(&View) -> T) -> T {
+        ask(&self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn has_open_turn(&self) -> bool {
-        let timeline = self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
-        timeline.current_turn().is_some_and(|turn| turn.end.is_none())
+        self.read(|timeline| timeline.current_turn().is_some_and(|turn| turn.end.is_none()))
     }
 
     /// Waits until nothing is left to do here.
@@ -231,8 +238,7 @@ impl Conversation {
     }
 
     fn is_waiting(&self) -> bool {
-        let timeline = self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
-        timeline.current_turn().is_some_and(|turn| turn.end.is_none()) && timeline.waiting().next().is_some()
+        self.has_open_turn() && self.read(|timeline| timeline.waiting().next().is_some())
     }
 
     /// What to do next; none when there is nothing, and then nobody works any more.
@@ -330,8 +336,7 @@ impl Conversation {
     /// How long the first of the requests that wait still has.
     fn lapses_in(&self) -> Option<Duration> {
         let now = self.agent.world().now();
-        let timeline = self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner);
-        let first = timeline.waiting().filter_map(|request| request.expires).min()?;
+        let first = self.read(|timeline| timeline.waiting().filter_map(|request| request.expires).min())?;
         Some(Duration::from_micros(first.micros_since(now)))
     }
 
@@ -351,7 +356,7 @@ impl Conversation {
         ended.unwrap_or_else(|panic| Err(RunError::Panicked(panic_text(&*panic).to_owned())))
     }
 
-    /// Goes on with the turn that waited, and tells whoever waited with it.
+    /// Goes on with the turn that waited, and tells the callers that waited with it.
     async fn go_on(self: &Arc<Self>) {
         let parked = std::mem::take(&mut self.queue().parked);
         let (agent, listener, cancel) = match parked.first() {

@@ -16,7 +16,7 @@ use crate::error::RunError;
 use crate::mail::{Mail, StoredAttachment};
 use crate::subscription::Subscription;
 
-/// A conversation, whoever owns it. Cheap to clone.
+/// A conversation that any process may own. Cheap to clone.
 #[derive(Clone)]
 pub struct ConversationHandle {
     agent: Agent,

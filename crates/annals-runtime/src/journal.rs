@@ -172,7 +172,7 @@ impl Journal {
     }
 
     /// Keeps the lease while a turn runs; ends when dropped. When the lease is lost, or might be because it could not be
-    /// renewed in time, `stop` fires: whoever takes the conversation next must not meet a tool of this turn.
+    /// renewed in time, `stop` fires: the next owner must not meet a tool of this turn.
     pub(crate) fn keep_alive(&self, stop: CancellationToken) -> KeepAlive {
         let is_lost = Arc::new(AtomicBool::new(false));
         let Some(lease) = self.lease.clone() else {

@@ -85,6 +85,14 @@ impl Letter {
         }
     }
 
+    /// Whether it ends this turn.
+    pub(crate) fn cancels(&self, running: Option<&TurnId>) -> bool {
+        match &self.mail {
+            Some(Mail::Cancel { turn }) => turn.is_none() || turn.as_ref() == running,
+            _ => false,
+        }
+    }
+
     /// Whether a turn that waits has to go on because of it.
     pub(crate) fn wakes(&self) -> bool {
         matches!(

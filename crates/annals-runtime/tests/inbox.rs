@@ -9,7 +9,7 @@ use annals_core::ids::ConversationId;
 use annals_core::time::Timestamp;
 use annals_core::turn::TurnEnd;
 use annals_runtime::{Agent, Prompt, RunError, Session, World};
-use annals_store::{ManualClock, MemoryLog};
+use annals_store::{ManualClock, MemoryLog, Post};
 use annals_tools::{DynamicTool, Tool, ToolSpec};
 use common::{Bench, shape, texts};
 use serde_json::{Value, json};
@@ -115,6 +115,34 @@ async fn a_cancel_reaches_a_tool_that_runs() {
     assert_eq!(turn.end(), TurnEnd::Cancelled);
     let left = agent.log().pending(&agent.key(&conversation())).await.unwrap();
     assert!(left.is_empty(), "the cancel was not consumed: {left:?}");
+}
+
+/// The turn ended while its cancel was on the way, and the next one runs already.
+#[tokio::test]
+async fn a_cancel_for_a_turn_that_has_ended_does_not_end_the_next() {
+    let gate = Gate::new();
+    let bench = Bench::new();
+    let agent = bench
+        .agent_with(json!([wait("a"), {"text": "done"}]), vec![gate.tool()])
+        .await;
+    let session = agent.session("c").await.unwrap();
+    let key = agent.key(&conversation());
+    let (turn, ()) = tokio::join!(agent.run(session, "Go"), async {
+        gate.begun.notified().await;
+        let late = Post {
+            client_key: "late".into(),
+            kind: "cancel".into(),
+            body: json!({"kind": "cancel", "turn": "turn_before"})
+                .to_string()
+                .into_bytes(),
+        };
+        agent.log().post(&key, late).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        gate.go.add_permits(1);
+    });
+    let turn = turn.unwrap();
+    assert_eq!((turn.answer(), turn.end()), ("done", TurnEnd::Complete));
+    assert!(agent.log().pending(&key).await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ impl Cell {
 const TURNS: usize = 2;
 const ANSWERS: usize = 500;
 
-/// Answers with the same five calls so many times in each turn, then with a word.
+/// Answers with the same five calls [`ANSWERS`] times in each turn, then with a word.
 #[derive(Default)]
 struct Puts {
     asked: AtomicUsize,

@@ -18,9 +18,9 @@ use crate::spec::{Family, ToolSpec};
 use crate::table::ToolTable;
 use crate::tool::Tool;
 
-/// A call that says nothing else ends after so many seconds. Tools with limits of their own end before.
+/// A call whose tool declares no limit ends after this. Tools with limits of their own end before.
 pub const CALL_TIMEOUT_DEFAULT_SECONDS: u64 = 900;
-/// A call that was told to stop has so many seconds to end its processes and say what it had done.
+/// A call that was told to stop has this long to end its processes and say what it had done.
 const GRACE_SECONDS: u64 = 5;
 
 /// Runs a call with arguments that were checked before, to its end or to its limit.
