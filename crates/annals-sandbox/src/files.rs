@@ -108,6 +108,7 @@ impl FileOps {
 
     /// Replaces or creates a file: all of the new content appears at once, or none of it.
     pub(crate) fn write(&self, op: &FilesWrite) -> Result<FileWriteResult, Failure> {
+        self.check_writable(&op.path, &self.relative(&op.path)?)?;
         let mut draft = self.draft(&op.path, op.mode)?;
         draft
             .file
@@ -119,10 +120,9 @@ impl FileOps {
         })
     }
 
-    /// A draft of a file that may be written.
+    /// A draft of a file, in a read-only part as well: what programs inside may not write, the caller still brings.
     pub(crate) fn draft(&self, path: &str, mode: u32) -> Result<Draft, Failure> {
         let relative = self.relative(path)?;
-        self.check_writable(path, &relative)?;
         if relative.file_name().is_none() {
             let message = format!("`{path}` names no file");
             return Err(Failure::new(FailureKind::PathViolation, message));

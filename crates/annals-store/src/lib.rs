@@ -41,7 +41,7 @@ pub mod disk;
 #[doc(hidden)]
 pub mod failpoint;
 
-pub use artifacts::{ArtifactError, ArtifactStore, Stored, Swept, resource_name};
+pub use artifacts::{ArtifactError, ArtifactStore, Stored, Swept, hash as hash_file, resource_name};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use home::{Home, workspace_folder};
 pub use log::{
@@ -56,4 +56,4 @@ pub use sqlite::{Progress, ReindexError, SqliteLog, SqliteOptions, SqliteRecall}
 pub use transfer::{
     ExportError, Exported, ImportAs, ImportError, Imported, export_conversation, import_conversation,
 };
-pub use workspace::{FileEntry, Materialised, Workspace, WorkspaceError};
+pub use workspace::{FileEntry, Materialised, TreeEntry, Workspace, WorkspaceError};

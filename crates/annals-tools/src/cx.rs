@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::CallPlace;
 use crate::failure::ToolFailure;
 use crate::skills::{NoSkills, Skills};
+use crate::tree::Restored;
 
 /// The timeline of an open conversation. Appending changes it in place; a clone of the inner `Arc` is the timeline as
 /// it was at that moment, for as long as somebody holds it.
@@ -40,6 +41,8 @@ pub struct ConversationCx {
     pub recall: Option<Arc<dyn Recall>>,
     /// What the user set.
     pub settings: Arc<Settings>,
+    /// Whether the tree is what history says.
+    pub restored: Arc<Restored>,
 }
 
 impl ConversationCx {
@@ -61,6 +64,7 @@ impl ConversationCx {
             skills: Arc::new(NoSkills),
             recall: None,
             settings: Arc::default(),
+            restored: Arc::default(),
         }
     }
 }

@@ -98,7 +98,7 @@ pub(crate) async fn is_text(mut body: ByteStream) -> bool {
     begun.is_empty()
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         // Neither happens while a call runs: these closures do not panic, and nobody aborts them.

@@ -19,6 +19,7 @@ mod output;
 pub mod spec;
 mod state;
 pub mod tool;
+pub mod tree;
 
 mod dynamic;
 pub mod table;

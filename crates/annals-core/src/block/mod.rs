@@ -13,6 +13,7 @@ mod kind;
 mod meta;
 pub mod payload;
 mod word;
+mod workspace;
 
 pub use blob::{Blob, BlobDigest, DigestError};
 pub use digest::{ArtifactKind, Channel, SafeDigest, ShownError, Visibility};
@@ -21,6 +22,7 @@ pub use json::{BlockJson, BlockJsonError};
 pub use kind::BlockKind;
 pub use meta::{CutParam, Extra, FileMeta, Meta, SummaryMeta};
 pub use word::word;
+pub use workspace::WorkspaceChange;
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use crate::block::payload::{HideItem, Notice};
-use crate::block::{Blob, FileMeta, NewBlock, SafeDigest, ShownError};
+use crate::block::{Blob, FileMeta, NewBlock, SafeDigest, ShownError, WorkspaceChange};
 use crate::sources::SourceRow;
 
 /// Everything a finished tool call wants on the timeline.
@@ -21,6 +21,8 @@ pub struct Outcome {
     pub closing: Option<Payload>,
     /// Rows that enter the sources pool before the results are written.
     pub sources: Vec<SourceRow>,
+    /// Files of the working tree that the call wrote or removed, hosted already.
+    pub workspace: Vec<WorkspaceChange>,
     /// Why it failed; shown in the status line.
     pub error: Option<ShownError>,
     /// Paths to hide from here on.

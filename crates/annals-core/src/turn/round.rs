@@ -8,7 +8,7 @@ use super::outcome::{
 };
 use crate::block::{
     ArtifactKind, Blob, BlockKind, Channel, CutParam, FileMeta, Meta, NewBlock, SafeDigest, ShownError,
-    Visibility,
+    Visibility, WorkspaceChange,
 };
 use crate::ids::{CallId, Sid, TurnId};
 use crate::limits;
@@ -195,7 +195,7 @@ pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome
         .into_iter()
         .for_each(|artifact| writer.artifact(artifact));
     outcome.closing.iter().for_each(|payload| writer.payload(payload));
-    blocks.extend(writer.finish(outcome.error));
+    blocks.extend(writer.finish(outcome.error, &outcome.workspace));
     blocks.extend(hide_block(timeline, turn, HideReason::Hide, outcome.hides));
     blocks.extend(outcome.beside);
     blocks
@@ -355,12 +355,13 @@ impl Results<'_> {
     }
 
     /// Marks the first block with what holds for all of them.
-    fn finish(mut self, error: Option<ShownError>) -> Vec<NewBlock> {
+    fn finish(mut self, error: Option<ShownError>, workspace: &[WorkspaceChange]) -> Vec<NewBlock> {
         let count = self.blocks.len() as u32;
         if let Some(first) = self.blocks.first_mut() {
             first.meta.result_count = Some(count);
             first.meta.error = error.map(Box::new);
             first.meta.sources = self.sources.into();
+            first.meta = std::mem::take(&mut first.meta).with_workspace(workspace);
         }
         self.blocks
     }

@@ -232,6 +232,11 @@ async fn only_writable_parts_can_be_written(backend: &dyn Backend) {
     // Made if it was missing, and nothing in it.
     assert_eq!(fixture.shell("ls -A turn_2/files").await.exit_code, 0);
     assert_eq!(fixture.shell("echo x > turn_2/files/x").await.exit_code, 0);
+    // The caller brings files to any place.
+    let tree = manifest(&[("turn_1/files/old", file(b"old"))]);
+    let put = fixture.sandbox.put_tree(&tree, &Source::of(&[b"old"])).await;
+    assert_eq!(put.map(|put| put.written), Ok(1));
+    assert_eq!(fixture.shell("cat turn_1/files/old").await.stdout.text(), "old");
     if fixture.sandbox.capabilities().read_only_parts {
         assert_ne!(fixture.shell("echo x > x").await.exit_code, 0);
     }

@@ -181,7 +181,7 @@ fn parent(path: &Path) -> &Path {
 }
 
 /// What the whole content of a file hashes to.
-pub(crate) fn hash(file: &mut File) -> io::Result<Blob> {
+pub fn hash(file: &mut File) -> io::Result<Blob> {
     file.seek(SeekFrom::Start(0))?;
     let mut hash = Sha256::new();
     let mut piece = vec![0; PIECE_BYTES];

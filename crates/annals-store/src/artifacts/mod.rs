@@ -10,7 +10,7 @@ mod gc;
 mod name;
 
 pub use error::ArtifactError;
-pub(crate) use files::hash;
+pub use files::hash;
 pub use gc::Swept;
 pub use name::resource_name;
 

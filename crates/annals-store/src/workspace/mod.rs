@@ -12,12 +12,12 @@ mod error;
 pub use error::WorkspaceError;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use annals_core::block::BlobDigest;
-use annals_core::path::PhysicalPath;
+use annals_core::path::{PhysicalPath, RelPath};
 use annals_files::{Draft, Links, OpenError, ReadError, Root as FilesRoot, Walk, read_at_most};
 use futures::TryStreamExt;
 use rustix::fs::Mode;
@@ -47,6 +47,15 @@ pub struct FileEntry {
     pub size_bytes: u64,
     /// When it was last written, in microseconds since 1970.
     pub modified_micros: i64,
+}
+
+/// A file at any safe path below the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeEntry {
+    /// Where it lies.
+    pub path: RelPath,
+    /// Whether it may be executed.
+    pub executable: bool,
 }
 
 /// What [`Workspace::materialise`] had to do.
@@ -186,6 +195,50 @@ impl Workspace {
             .collect();
         found.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
+    }
+
+    /// Everything that lies here, by any safe path, with whether it may be executed.
+    pub fn tree(&self) -> Result<Vec<TreeEntry>, WorkspaceError> {
+        let files = Walk::new(self.folder()?).filter(annals_files::Entry::is_file);
+        let entries = files.filter_map(|entry| {
+            Some(TreeEntry {
+                path: RelPath::parse(entry.path.to_str()?).ok()?,
+                executable: entry.stat.st_mode & 0o100 != 0,
+            })
+        });
+        Ok(entries.collect())
+    }
+
+    /// Opens a regular file at any safe path.
+    pub fn open_at(&self, path: &RelPath) -> io::Result<File> {
+        match self
+            .root_handle()?
+            .open_file(Path::new(path.as_str()), Links::Inside)
+        {
+            Ok((file, _)) => Ok(file),
+            Err(OpenError::Os(errno)) => Err(errno.into()),
+            Err(OpenError::Directory | OpenError::Special) => Err(io::Error::other("it is not a file")),
+        }
+    }
+
+    /// A draft of a file at any safe path; it appears when it is published.
+    pub fn draft_at(&self, path: &RelPath, executable: bool) -> io::Result<Draft> {
+        let mode = if executable { 0o755 } else { 0o644 };
+        Ok(Draft::new(
+            self.root_handle()?,
+            Path::new(path.as_str()),
+            mode,
+            Links::Never,
+        )?)
+    }
+
+    /// Removes what is at any safe path.
+    pub fn remove_at(&self, path: &RelPath) -> io::Result<()> {
+        Ok(self.root_handle()?.remove(Path::new(path.as_str()))?)
+    }
+
+    fn root_handle(&self) -> io::Result<&FilesRoot> {
+        self.folder().map_err(io::Error::other)
     }
 
     /// Makes sure that the file has exactly the bytes of `digest`, bringing them from the store when it is absent

@@ -19,6 +19,7 @@ use annals_sandbox::{Language, interpreters};
 pub use execute_code_bash::execute_code_bash;
 pub use execute_code_javascript::execute_code_javascript;
 pub use execute_code_python::execute_code_python;
+pub(crate) use produced::FILE_MAX_BYTES;
 pub use tool::ExecuteCode;
 
 use crate::tool::Tool;

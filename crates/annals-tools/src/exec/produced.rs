@@ -11,7 +11,7 @@ use crate::cx::ToolCx;
 use crate::file::{Produced, Recorded, TextShown};
 
 /// A larger file stays in OUT_DIR but is neither shown nor hosted.
-const FILE_MAX_BYTES: u64 = 100_000_000;
+pub(crate) const FILE_MAX_BYTES: u64 = 100_000_000;
 
 /// One version of a file on disk, to see whether a run has written it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

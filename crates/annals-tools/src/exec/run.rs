@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use annals_core::block::ShownError;
 use annals_core::limits;
+use annals_core::turn::outcome::Notice;
 use annals_sandbox::{Captured, CodeRun, Failure, FailureKind, Language, Op, OpResult, Target};
 
 use super::context::Conversation;
 use crate::cx::ToolCx;
 use crate::mentioned;
+use crate::tree::{self, Visit};
 
 /// How a run ended.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +22,8 @@ pub(super) struct Ran {
     pub(super) stdout: Captured,
     /// What it printed as errors.
     pub(super) stderr: Captured,
+    /// What the model should know of the working tree.
+    pub(super) notice: Option<Notice>,
 }
 
 impl Ran {
@@ -39,12 +43,14 @@ pub(super) async fn run(cx: &ToolCx, language: Language, code: &str, timeout: Du
             "this session has no sandbox, and no code runs without one: start it with a sandbox target",
         );
     };
+    let notice = tree::restore(cx).await;
     // What the code names but nobody has is the code's to find out.
     mentioned::bring(cx, code).await;
     match inside(cx, target, language, code, timeout).await {
-        Ok(ran) => ran,
+        Ok(ran) => Ran { notice, ..ran },
         Err(error) => Ran {
             error: Some(error),
+            notice,
             ..Ran::default()
         },
     }
@@ -74,7 +80,20 @@ async fn inside(
     op.env
         .insert("FILES_DIR".into(), format!("{out_dir}/{}/files", cx.turn()));
     op.env.insert("OUT_DIR".into(), out_dir);
+    // In OUT_DIR itself there is nothing to bring and nothing to fetch, and no walk is paid for.
+    let is_elsewhere = !sandbox.capabilities().works_in_place;
+    let visit = match is_elsewhere {
+        true => Some(
+            Visit::begin(cx, &sandbox)
+                .await
+                .map_err(|failure| unavailable(&failure))?,
+        ),
+        false => None,
+    };
     let result = sandbox.dispatch(Op::CodeRun(op), cx.cancel()).await;
+    if let Some(visit) = visit {
+        visit.fetch(cx).await.map_err(|failure| unavailable(&failure))?;
+    }
     sandbox.close().await;
     Ok(ended(result, timeout))
 }
@@ -93,6 +112,7 @@ fn ended(result: Result<OpResult, Failure>, timeout: Duration) -> Ran {
                 error,
                 stdout: result.stdout,
                 stderr: result.stderr,
+                notice: None,
             }
         }
         Ok(_) => Ran::not(
@@ -120,5 +140,6 @@ fn stopped(failure: Failure, timeout: Duration) -> Ran {
         error,
         stdout: partial.stdout,
         stderr: partial.stderr,
+        notice: None,
     }
 }

@@ -79,6 +79,7 @@ impl ExecuteCode {
             error,
             stdout,
             stderr,
+            notice,
         } = run::run(cx, self.language, &args.code, timeout).await;
         let (stdout, stderr) = (stdout.text().into_owned(), stderr.text().into_owned());
         let mut report = Report {
@@ -104,10 +105,9 @@ impl ExecuteCode {
             }
         }
         let outcome = outcome(cx, report, artifacts, sources).await;
-        Outcome {
-            notices: contract.notices,
-            ..outcome
-        }
+        let mut notices = contract.notices;
+        notices.extend(notice);
+        Outcome { notices, ..outcome }
     }
 }
 

@@ -26,6 +26,7 @@ use crate::failure::ToolFailure;
 use crate::serialise;
 use crate::spec::ToolSpec;
 use crate::tool::Tool;
+use crate::tree::Visit;
 
 /// All system tools.
 pub fn all() -> Vec<Arc<dyn Tool>> {
@@ -41,10 +42,21 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
 
 /// Performs an operation in the session's sandbox and serialises what came back.
 async fn perform(cx: &ToolCx, spec: &ToolSpec, op: Op) -> Outcome {
-    match cx.dispatch(op).await {
-        Ok(result) => serialise::answer_op(cx, spec, result).await,
-        Err(failure) => serialise::answer(cx, spec, Err(failure)).await,
+    let sandbox = match cx.sandbox().await {
+        Ok(sandbox) => sandbox,
+        Err(failure) => return serialise::answer(cx, spec, Err(failure)).await,
+    };
+    let visit = match Visit::begin(cx, &sandbox).await {
+        Ok(visit) => visit,
+        Err(failure) => return serialise::answer_op(cx, spec, Err(failure)).await,
+    };
+    let changes = matches!(op, Op::CommandRun(_) | Op::CodeRun(_) | Op::FilesWrite(_));
+    let result = sandbox.dispatch(op, cx.cancel()).await;
+    let mut outcome = serialise::answer_op(cx, spec, result).await;
+    if changes {
+        visit.host(cx, &mut outcome).await;
     }
+    outcome
 }
 
 /// The call ends by its own timeout; this bound only catches a sandbox that does not keep it.

@@ -71,6 +71,29 @@ impl Stage {
         stage
     }
 
+    /// The same conversation with an empty OUT_DIR of its own: what a fork, or another machine, starts with.
+    pub(crate) fn elsewhere(&self, backend: Arc<dyn Backend>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path().join("out")).unwrap();
+        let timeline = self.cx.timeline.read().unwrap().clone();
+        let mut cx = ConversationCx::new(
+            self.cx.conversation.clone(),
+            self.cx.scope.clone(),
+            Arc::new(std::sync::RwLock::new(timeline)),
+            Arc::new(workspace.clone()),
+            self.cx.artifacts.clone(),
+        );
+        cx.sandbox = Some(Arc::new(target(backend, &workspace)));
+        Stage {
+            dir,
+            cx: Arc::new(cx),
+            turn: self.turn.clone(),
+            table: self.table.clone(),
+            cancel: self.cancel.clone(),
+            calls: self.calls,
+        }
+    }
+
     /// Begins another turn.
     pub(crate) fn begin(&mut self, turn: &str) {
         self.turn = TurnId::parse(turn).unwrap();

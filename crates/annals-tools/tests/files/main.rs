@@ -11,6 +11,8 @@ annals_sandbox::helpers_in_tests!(annals_content::init);
 
 mod exec;
 mod exec_context;
+mod large;
 #[cfg(feature = "documents")]
 mod rendering;
+mod tree;
 mod web;
