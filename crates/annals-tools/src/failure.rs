@@ -199,7 +199,8 @@ mod tests {
         }
         fn boxed() -> ToolResult<()> {
             let boxed: Result<(), Box<dyn Error + Send + Sync>> = Err("boxed".into());
-            Ok(boxed?)
+            boxed?;
+            Ok(())
         }
         let tool_error = |message: &str| (TOOL_ERROR.to_owned(), message.to_owned());
         assert_eq!(

@@ -41,7 +41,7 @@ fn unanswered(tree: &Tree, [question, word, answer]: [&str; 3]) -> Option<String
         .filter(|file| file.text.to_lowercase().contains(&wanted))
         .map(|file| &*file.name)
         .collect();
-    let complaint = match found.iter().any(|name| *name == answer) {
+    let complaint = match found.contains(&answer) {
         false => format!("`{word}` is not found in `{answer}`"),
         true if found.len() > FILES_MAX => format!("`{word}` is found in {} files", found.len()),
         true => return None,

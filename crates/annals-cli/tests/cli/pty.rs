@@ -14,7 +14,7 @@ pub(crate) struct OnTerminal {
 /// Opens both ends of a pseudo-terminal of 200 columns.
 fn open() -> (File, OwnedFd) {
     let (mut master, mut slave) = (0, 0);
-    let mut size = libc::winsize {
+    let size = libc::winsize {
         ws_row: 50,
         ws_col: 200,
         ws_xpixel: 0,
@@ -27,7 +27,7 @@ fn open() -> (File, OwnedFd) {
             &mut slave,
             std::ptr::null_mut(),
             std::ptr::null_mut(),
-            &mut size,
+            &size,
         )
     };
     assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());

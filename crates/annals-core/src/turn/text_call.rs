@@ -189,7 +189,7 @@ mod tests {
         let broken = "{\"tool\": \"react.read\", \"params\": {paths: a}}";
         for (text, tool) in [
             (format!("```tool_call\n{broken}\n```"), "react.read"),
-            (format!("```tool_call\n{{\"tool\": \"t\", \"params\": {{"), "t"),
+            ("```tool_call\n{\"tool\": \"t\", \"params\": {".into(), "t"),
             ("```tool_call\nreact.read(a)\n```".into(), ""),
             (
                 "Now:\n[TOOL CALL tc_1].call react.read\ntc:turn_1.tc_1.call\nParams:\n{}".into(),
