@@ -173,15 +173,12 @@ impl Config {
         let skills = Resolved::or_default(file.text("skills")?.map(|dir| dir.map(PathBuf::from)), || {
             home.value.join("skills")
         });
-        let layout = file
-            .text("layout")?
-            .map(|layout| layout.try_map(|word| parse_layout(&word)));
-        let layout = flag("--layout", args.layout.map(layout_of))
-            .map(Ok)
-            .or(layout)
-            .transpose()?;
-        let scope = flag("--scope", args.scope.clone()).or(file.text("scope")?);
-        let scope = scope
+        let in_layout = file.text("layout")?;
+        let in_layout = in_layout.map(|layout| layout.try_map(|word| parse_layout(&word)));
+        let layout = flag("--layout", args.layout.map(layout_of)).map(Ok).or(in_layout);
+        let layout = layout.transpose()?;
+        let scope = flag("--scope", args.scope.clone())
+            .or(file.text("scope")?)
             .map(|scope| scope.try_map(|text| Ok(Scope::parse(&text)?)))
             .transpose()?;
         let web = WebConfig::resolve(&env, &mut file)?;
@@ -192,8 +189,8 @@ impl Config {
             value: settings.max_iterations,
             origin: Origin::File("max_iterations"),
         });
-        let max_iterations = flag("--max-iterations", args.max_iterations).or(in_file);
-        let max_iterations = Resolved::or_default(max_iterations, || settings.max_iterations);
+        let asked = flag("--max-iterations", args.max_iterations).or(in_file);
+        let max_iterations = Resolved::or_default(asked, || settings.max_iterations);
         settings.max_iterations = max_iterations.value;
         settings.validate().context("the settings cannot be used")?;
         Ok(Config {

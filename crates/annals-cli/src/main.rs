@@ -1,5 +1,7 @@
 //! The `annals` binary: what was typed, what it means, what comes of it.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod citations;
 mod commands;

@@ -11,6 +11,8 @@
 //! 6. [`turn`]: what happens next;
 //! 7. [`limits`], [`settings`], [`tokens`]: numbers.
 
+#![forbid(unsafe_code)]
+
 pub mod block;
 pub mod content;
 pub mod ids;

@@ -21,6 +21,7 @@ fn written(block: &annals_core::block::Block) -> Value {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one list of cases")]
 fn a_file_block_as_it_is_exported() {
     let mut scene = Scene::asked("write");
     scene.says("", vec![scene.write_call("abc", "report.md", "# Report")]);

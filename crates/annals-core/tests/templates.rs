@@ -291,6 +291,7 @@ fn a_search_shows_its_rows_with_their_numbers() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one list of cases")]
 fn notices_notes_plans_and_stages_have_their_heads() {
     let mut scene = Scene::asked("go");
     scene.says(

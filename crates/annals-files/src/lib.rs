@@ -8,6 +8,8 @@
 //!
 //! This crate knows relative paths and bytes: no blocks, no sandboxes. Its functions block as long as the disk does.
 
+#![forbid(unsafe_code)]
+
 mod draft;
 mod read;
 mod resolve;

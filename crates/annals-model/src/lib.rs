@@ -14,6 +14,8 @@
 //! 7. [`spec`]: from `anthropic:NAME` to a model ready to be asked;
 //! 8. `embeddings` (with `openai` or `ollama`): vectors of texts, from any server that speaks OpenAI's form.
 
+#![forbid(unsafe_code)]
+
 pub mod answer;
 #[cfg(feature = "anthropic")]
 pub mod anthropic;

@@ -40,13 +40,8 @@ pub(crate) fn write(
 ) -> Result<Vec<u8>, RenderError> {
     let (width_pt, height_pt) = page.size_pt();
     let mut relations = Relations::default();
-    for (kind, target) in [
-        ("styles", "styles.xml"),
-        ("numbering", "numbering.xml"),
-        ("settings", "settings.xml"),
-        ("footnotes", "footnotes.xml"),
-    ] {
-        relations.part(kind, target);
+    for kind in ["styles", "numbering", "settings", "footnotes"] {
+        relations.part(kind, &format!("{kind}.xml"));
     }
     let footer = relations.part("footer", "footer1.xml");
     let picture_ids = (0..office.len())

@@ -13,6 +13,8 @@
 //! 7. [`compaction`], [`attach`], [`media`]: context care, files that come with a prompt, what prompts show;
 //! 8. [`listen`], [`subscription`] and [`hooks`]: who watches and who may interfere.
 
+#![forbid(unsafe_code)]
+
 pub mod agent;
 pub mod attach;
 pub mod builder;

@@ -12,6 +12,8 @@
 //! 6. [`home`]: where all of this lies on one machine;
 //! 7. `testing` (feature `testing`): the contract as functions that every backend must pass.
 
+#![forbid(unsafe_code)]
+
 pub mod clock;
 pub mod log;
 pub mod memory;

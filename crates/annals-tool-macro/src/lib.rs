@@ -3,6 +3,8 @@
 //! Keeps the translation of a function into a struct that implements `Tool`. It must not decide how a tool behaves: the
 //! generated code only names types of `annals-tools`, where the behaviour is.
 
+#![forbid(unsafe_code)]
+
 mod attributes;
 mod expand;
 mod signature;

@@ -9,6 +9,8 @@
 //! 5. [`react`], [`system`], [`exec`], `web` (feature `web`), `rendering` (feature `documents`): the tools themselves, one file each;
 //!    [`patch`] is the diff engine of `react.patch`.
 
+#![forbid(unsafe_code)]
+
 pub mod access;
 #[doc(hidden)]
 pub mod arguments;

@@ -44,6 +44,7 @@
 //! 5. [`runtime`]: agent, session, listeners, hooks;
 //! 6. [`core`], [`embed`], [`store`], [`sandbox`], [`content`], `render` (feature `documents`): the parts below.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod launcher;

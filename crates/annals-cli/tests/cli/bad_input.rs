@@ -8,6 +8,7 @@ use serde_json::json;
 use super::annals::Annals;
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one list of cases")]
 fn what_was_typed_wrongly_ends_with_code_two_and_one_sentence() {
     let annals = Annals::new();
     let model = annals.script(&json!({"steps": []}));

@@ -35,7 +35,9 @@ pub(super) fn count(text: &str) -> u32 {
         if class == run.0 {
             run.1 = run.1.saturating_add(1);
         } else {
-            total = total.saturating_add(cost(run.0, run.1));
+            // A vocabulary joins a blank to the word or sign behind it, but not to digits.
+            let own_blank = u32::from(run.0 == Class::Blanks && run.1 > 0 && class == Class::Digits);
+            total = total.saturating_add(cost(run.0, run.1)).saturating_add(own_blank);
             run = (class, 1);
         }
     }

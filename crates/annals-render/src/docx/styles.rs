@@ -28,6 +28,51 @@ pub(super) const BULLETS: usize = 1;
 
 const HEADING_HALF_POINTS: [usize; 6] = [36, 29, 25, 22, 21, 20];
 
+/// Everything behind the headings, up to the end of the part.
+const NAMED_STYLES: &str = "<w:style w:type=\"paragraph\" w:styleId=\"Title\"><w:name w:val=\"Title\"/><w:basedOn w:val=\"Normal\"/>\
+     <w:next w:val=\"Normal\"/><w:qFormat/><w:pPr><w:pBdr><w:bottom w:val=\"single\" w:sz=\"10\" w:space=\"6\" \
+     w:color=\"0B5CAD\"/></w:pBdr><w:spacing w:after=\"280\" w:line=\"240\" w:lineRule=\"auto\"/></w:pPr><w:rPr>\
+     <w:b/><w:bCs/><w:sz w:val=\"46\"/><w:szCs w:val=\"46\"/></w:rPr></w:style>\
+     <w:style w:type=\"paragraph\" w:styleId=\"Quote\"><w:name w:val=\"Quote\"/><w:basedOn w:val=\"Normal\"/>\
+     <w:qFormat/><w:pPr><w:pBdr><w:left w:val=\"single\" w:sz=\"20\" w:space=\"10\" w:color=\"B8C4D2\"/></w:pBdr>\
+     <w:ind w:left=\"300\"/></w:pPr><w:rPr><w:color w:val=\"5C6470\"/></w:rPr></w:style>\
+     <w:style w:type=\"paragraph\" w:styleId=\"ListParagraph\"><w:name w:val=\"List Paragraph\"/>\
+     <w:basedOn w:val=\"Normal\"/><w:qFormat/><w:pPr><w:spacing w:after=\"60\"/></w:pPr></w:style>\
+     <w:style w:type=\"paragraph\" w:styleId=\"Code\"><w:name w:val=\"Code\"/><w:basedOn w:val=\"Normal\"/>\
+     <w:qFormat/><w:pPr><w:pBdr><w:top w:val=\"single\" w:sz=\"4\" w:space=\"5\" w:color=\"D5DAE1\"/>\
+     <w:left w:val=\"single\" w:sz=\"4\" w:space=\"5\" w:color=\"D5DAE1\"/><w:bottom w:val=\"single\" w:sz=\"4\" \
+     w:space=\"5\" w:color=\"D5DAE1\"/><w:right w:val=\"single\" w:sz=\"4\" w:space=\"5\" w:color=\"D5DAE1\"/>\
+     </w:pBdr><w:shd w:val=\"clear\" w:color=\"auto\" w:fill=\"F5F7F9\"/><w:spacing w:before=\"160\" \
+     w:after=\"200\" w:line=\"240\" w:lineRule=\"auto\"/><w:ind w:left=\"113\" w:right=\"113\"/></w:pPr><w:rPr>\
+     <w:rFonts w:ascii=\"Consolas\" w:hAnsi=\"Consolas\" w:cs=\"Consolas\"/><w:sz w:val=\"17\"/>\
+     <w:szCs w:val=\"17\"/></w:rPr></w:style>\
+     <w:style w:type=\"character\" w:styleId=\"CodeChar\"><w:name w:val=\"Code Char\"/><w:qFormat/><w:rPr>\
+     <w:rFonts w:ascii=\"Consolas\" w:hAnsi=\"Consolas\" w:cs=\"Consolas\"/><w:sz w:val=\"18\"/>\
+     <w:szCs w:val=\"18\"/><w:shd w:val=\"clear\" w:color=\"auto\" w:fill=\"EEF1F4\"/></w:rPr></w:style>\
+     <w:style w:type=\"character\" w:styleId=\"Hyperlink\"><w:name w:val=\"Hyperlink\"/>\
+     <w:uiPriority w:val=\"99\"/><w:rPr><w:color w:val=\"0B5CAD\"/><w:u w:val=\"single\"/></w:rPr></w:style>\
+     <w:style w:type=\"paragraph\" w:styleId=\"Caption\"><w:name w:val=\"caption\"/><w:basedOn w:val=\"Normal\"/>\
+     <w:qFormat/><w:pPr><w:jc w:val=\"center\"/></w:pPr><w:rPr><w:color w:val=\"5C6470\"/><w:sz w:val=\"18\"/>\
+     <w:szCs w:val=\"18\"/></w:rPr></w:style>\
+     <w:style w:type=\"paragraph\" w:styleId=\"TableText\"><w:name w:val=\"Table Text\"/>\
+     <w:basedOn w:val=\"Normal\"/><w:pPr><w:spacing w:before=\"40\" w:after=\"40\" w:line=\"240\" \
+     w:lineRule=\"auto\"/></w:pPr></w:style>\
+     <w:style w:type=\"paragraph\" w:styleId=\"FootnoteText\"><w:name w:val=\"footnote text\"/>\
+     <w:basedOn w:val=\"Normal\"/><w:pPr><w:spacing w:after=\"0\" w:line=\"240\" w:lineRule=\"auto\"/></w:pPr>\
+     <w:rPr><w:sz w:val=\"18\"/><w:szCs w:val=\"18\"/></w:rPr></w:style>\
+     <w:style w:type=\"character\" w:styleId=\"FootnoteReference\"><w:name w:val=\"footnote reference\"/><w:rPr>\
+     <w:vertAlign w:val=\"superscript\"/></w:rPr></w:style>\
+     <w:style w:type=\"paragraph\" w:styleId=\"Footer\"><w:name w:val=\"footer\"/><w:basedOn w:val=\"Normal\"/>\
+     <w:pPr><w:jc w:val=\"right\"/></w:pPr><w:rPr><w:color w:val=\"5C6470\"/><w:sz w:val=\"16\"/>\
+     <w:szCs w:val=\"16\"/></w:rPr></w:style>\
+     <w:style w:type=\"table\" w:styleId=\"ReportTable\"><w:name w:val=\"Report Table\"/>\
+     <w:basedOn w:val=\"TableNormal\"/><w:tblPr><w:tblStyleRowBandSize w:val=\"1\"/><w:tblBorders>\
+     <w:top w:val=\"single\" w:sz=\"8\" w:space=\"0\" w:color=\"9AA5B1\"/>\
+     <w:bottom w:val=\"single\" w:sz=\"4\" w:space=\"0\" w:color=\"9AA5B1\"/>\
+     <w:insideH w:val=\"single\" w:sz=\"4\" w:space=\"0\" w:color=\"D5DAE1\"/></w:tblBorders></w:tblPr>\
+     <w:tblStylePr w:type=\"firstRow\"><w:rPr><w:b/><w:bCs/></w:rPr><w:tcPr><w:shd w:val=\"clear\" \
+     w:color=\"auto\" w:fill=\"E9EEF4\"/></w:tcPr></w:tblStylePr></w:style></w:styles>";
+
 /// `word/styles.xml`.
 pub(super) fn styles() -> String {
     let mut xml = format!(
@@ -58,52 +103,7 @@ pub(super) fn styles() -> String {
              <w:sz w:val=\"{size}\"/><w:szCs w:val=\"{size}\"/></w:rPr></w:style>"
         );
     }
-    xml.push_str(
-        "<w:style w:type=\"paragraph\" w:styleId=\"Title\"><w:name w:val=\"Title\"/><w:basedOn w:val=\"Normal\"/>\
-         <w:next w:val=\"Normal\"/><w:qFormat/><w:pPr><w:pBdr><w:bottom w:val=\"single\" w:sz=\"10\" w:space=\"6\" \
-         w:color=\"0B5CAD\"/></w:pBdr><w:spacing w:after=\"280\" w:line=\"240\" w:lineRule=\"auto\"/></w:pPr><w:rPr>\
-         <w:b/><w:bCs/><w:sz w:val=\"46\"/><w:szCs w:val=\"46\"/></w:rPr></w:style>\
-         <w:style w:type=\"paragraph\" w:styleId=\"Quote\"><w:name w:val=\"Quote\"/><w:basedOn w:val=\"Normal\"/>\
-         <w:qFormat/><w:pPr><w:pBdr><w:left w:val=\"single\" w:sz=\"20\" w:space=\"10\" w:color=\"B8C4D2\"/></w:pBdr>\
-         <w:ind w:left=\"300\"/></w:pPr><w:rPr><w:color w:val=\"5C6470\"/></w:rPr></w:style>\
-         <w:style w:type=\"paragraph\" w:styleId=\"ListParagraph\"><w:name w:val=\"List Paragraph\"/>\
-         <w:basedOn w:val=\"Normal\"/><w:qFormat/><w:pPr><w:spacing w:after=\"60\"/></w:pPr></w:style>\
-         <w:style w:type=\"paragraph\" w:styleId=\"Code\"><w:name w:val=\"Code\"/><w:basedOn w:val=\"Normal\"/>\
-         <w:qFormat/><w:pPr><w:pBdr><w:top w:val=\"single\" w:sz=\"4\" w:space=\"5\" w:color=\"D5DAE1\"/>\
-         <w:left w:val=\"single\" w:sz=\"4\" w:space=\"5\" w:color=\"D5DAE1\"/><w:bottom w:val=\"single\" w:sz=\"4\" \
-         w:space=\"5\" w:color=\"D5DAE1\"/><w:right w:val=\"single\" w:sz=\"4\" w:space=\"5\" w:color=\"D5DAE1\"/>\
-         </w:pBdr><w:shd w:val=\"clear\" w:color=\"auto\" w:fill=\"F5F7F9\"/><w:spacing w:before=\"160\" \
-         w:after=\"200\" w:line=\"240\" w:lineRule=\"auto\"/><w:ind w:left=\"113\" w:right=\"113\"/></w:pPr><w:rPr>\
-         <w:rFonts w:ascii=\"Consolas\" w:hAnsi=\"Consolas\" w:cs=\"Consolas\"/><w:sz w:val=\"17\"/>\
-         <w:szCs w:val=\"17\"/></w:rPr></w:style>\
-         <w:style w:type=\"character\" w:styleId=\"CodeChar\"><w:name w:val=\"Code Char\"/><w:qFormat/><w:rPr>\
-         <w:rFonts w:ascii=\"Consolas\" w:hAnsi=\"Consolas\" w:cs=\"Consolas\"/><w:sz w:val=\"18\"/>\
-         <w:szCs w:val=\"18\"/><w:shd w:val=\"clear\" w:color=\"auto\" w:fill=\"EEF1F4\"/></w:rPr></w:style>\
-         <w:style w:type=\"character\" w:styleId=\"Hyperlink\"><w:name w:val=\"Hyperlink\"/>\
-         <w:uiPriority w:val=\"99\"/><w:rPr><w:color w:val=\"0B5CAD\"/><w:u w:val=\"single\"/></w:rPr></w:style>\
-         <w:style w:type=\"paragraph\" w:styleId=\"Caption\"><w:name w:val=\"caption\"/><w:basedOn w:val=\"Normal\"/>\
-         <w:qFormat/><w:pPr><w:jc w:val=\"center\"/></w:pPr><w:rPr><w:color w:val=\"5C6470\"/><w:sz w:val=\"18\"/>\
-         <w:szCs w:val=\"18\"/></w:rPr></w:style>\
-         <w:style w:type=\"paragraph\" w:styleId=\"TableText\"><w:name w:val=\"Table Text\"/>\
-         <w:basedOn w:val=\"Normal\"/><w:pPr><w:spacing w:before=\"40\" w:after=\"40\" w:line=\"240\" \
-         w:lineRule=\"auto\"/></w:pPr></w:style>\
-         <w:style w:type=\"paragraph\" w:styleId=\"FootnoteText\"><w:name w:val=\"footnote text\"/>\
-         <w:basedOn w:val=\"Normal\"/><w:pPr><w:spacing w:after=\"0\" w:line=\"240\" w:lineRule=\"auto\"/></w:pPr>\
-         <w:rPr><w:sz w:val=\"18\"/><w:szCs w:val=\"18\"/></w:rPr></w:style>\
-         <w:style w:type=\"character\" w:styleId=\"FootnoteReference\"><w:name w:val=\"footnote reference\"/><w:rPr>\
-         <w:vertAlign w:val=\"superscript\"/></w:rPr></w:style>\
-         <w:style w:type=\"paragraph\" w:styleId=\"Footer\"><w:name w:val=\"footer\"/><w:basedOn w:val=\"Normal\"/>\
-         <w:pPr><w:jc w:val=\"right\"/></w:pPr><w:rPr><w:color w:val=\"5C6470\"/><w:sz w:val=\"16\"/>\
-         <w:szCs w:val=\"16\"/></w:rPr></w:style>\
-         <w:style w:type=\"table\" w:styleId=\"ReportTable\"><w:name w:val=\"Report Table\"/>\
-         <w:basedOn w:val=\"TableNormal\"/><w:tblPr><w:tblStyleRowBandSize w:val=\"1\"/><w:tblBorders>\
-         <w:top w:val=\"single\" w:sz=\"8\" w:space=\"0\" w:color=\"9AA5B1\"/>\
-         <w:bottom w:val=\"single\" w:sz=\"4\" w:space=\"0\" w:color=\"9AA5B1\"/>\
-         <w:insideH w:val=\"single\" w:sz=\"4\" w:space=\"0\" w:color=\"D5DAE1\"/></w:tblBorders></w:tblPr>\
-         <w:tblStylePr w:type=\"firstRow\"><w:rPr><w:b/><w:bCs/></w:rPr><w:tcPr><w:shd w:val=\"clear\" \
-         w:color=\"auto\" w:fill=\"E9EEF4\"/></w:tcPr></w:tblStylePr></w:style></w:styles>",
-    );
-    xml
+    xml + NAMED_STYLES
 }
 
 /// A list with numbers: its level and its first number.

@@ -162,13 +162,7 @@ impl<'a> Reader<'a> {
             }
             "ul" | "ol" | "menu" => self.boxed(&computed, flow, |reader| vec![reader.list(node)]),
             "table" => {
-                let full = matches!(computed.width, Some(Length::Percent(percent)) if percent > 90.0)
-                    || attr(node, "width").is_some_and(|width| width.trim() == "100%");
-                let width = if full {
-                    TableWidth::Full
-                } else {
-                    TableWidth::Natural
-                };
+                let width = table_width(node, &computed);
                 self.boxed(&computed, flow, |reader| reader.table(node, width));
             }
             "pre" => self.boxed(
@@ -494,6 +488,14 @@ fn list_item(mut blocks: Vec<Block>) -> ListItem {
         }
     }
     ListItem { checked, blocks }
+}
+
+fn table_width(node: &Handle, computed: &Computed) -> TableWidth {
+    let is_wide = matches!(computed.width, Some(Length::Percent(percent)) if percent > 90.0);
+    match is_wide || attr(node, "width").is_some_and(|width| width.trim() == "100%") {
+        true => TableWidth::Full,
+        false => TableWidth::Natural,
+    }
 }
 
 fn checkbox(node: &Handle, flow: &mut Flow) {

@@ -183,9 +183,12 @@ impl Writer<'_> {
             },
         );
         self.out.push_str("</a:p></p:txBody></p:sp>");
-        let Some(lines) = slide.opening.as_ref().filter(|lines| !lines.is_empty()) else {
-            return;
-        };
+        if let Some(lines) = slide.opening.as_ref().filter(|lines| !lines.is_empty()) {
+            self.subtitle(lines);
+        }
+    }
+
+    fn subtitle(&mut self, lines: &[Vec<Inline>]) {
         let id = self.id();
         let frame = Frame {
             x: 84.0,
@@ -403,6 +406,10 @@ impl Writer<'_> {
     }
 
     fn inline(&mut self, inline: &Inline, look: Look<'_>) {
+        let raised = Look {
+            baseline: 30_000,
+            ..look
+        };
         match inline {
             Inline::Text(text) => self.run(text, look),
             Inline::Strong(inner) => self.inlines(inner, Look { bold: true, ..look }),
@@ -422,13 +429,7 @@ impl Writer<'_> {
                     ..look
                 },
             ),
-            Inline::Sup(inner) => self.inlines(
-                inner,
-                Look {
-                    baseline: 30_000,
-                    ..look
-                },
-            ),
+            Inline::Sup(inner) => self.inlines(inner, raised),
             Inline::Math { tex, .. } if let Some(formula) = crate::math::parse(tex) => {
                 self.inlines(&formula.inlines(), look);
             }
@@ -456,24 +457,10 @@ impl Writer<'_> {
             Inline::Image(image) => self.run(&format!("[{}]", image.alt), look),
             Inline::Cite(sids) => {
                 let marks: Vec<String> = sids.iter().map(u32::to_string).collect();
-                self.run(
-                    &format!("[{}]", marks.join(", ")),
-                    Look {
-                        baseline: 30_000,
-                        ..look
-                    },
-                );
+                self.run(&format!("[{}]", marks.join(", ")), raised);
             }
             Inline::LineBreak => self.out.push_str("<a:br/>"),
-            Inline::FootnoteRef(index) => {
-                self.run(
-                    &(index + 1).to_string(),
-                    Look {
-                        baseline: 30_000,
-                        ..look
-                    },
-                );
-            }
+            Inline::FootnoteRef(index) => self.run(&(index + 1).to_string(), raised),
             Inline::Span { style, inlines } => {
                 let look = Look {
                     bold: style.bold.unwrap_or(look.bold),

@@ -116,20 +116,10 @@ impl Supervisor {
             proc.map_self(host_ids.0, host_ids.1)
                 .map_err(|error| Refusal::of(Layer::User, "could not map ids", error))?;
         }
-        let mut context = None;
-        if request.has(Layer::Mount) {
-            let ids = staged
-                .then(|| identity::mount_ids(&proc, request.owner))
-                .transpose()
-                .map_err(|error| {
-                    Refusal::of(
-                        Layer::UnprivilegedUid,
-                        "could not describe id-mapped mounts",
-                        error,
-                    )
-                })?;
-            context = rootfs::enter(&request, ids.as_ref())?;
-        }
+        let mut context = match request.has(Layer::Mount) {
+            true => enter_root(&request, &proc, staged)?,
+            false => None,
+        };
         if staged {
             identity::become_nobody(&request, &proc)?;
         }
@@ -312,6 +302,23 @@ impl Supervisor {
             let _ = std::fs::remove_dir_all(&self.scratch);
         }
     }
+}
+
+/// Enters the sandbox's own root; what it shows of the host is id-mapped where this process is root.
+fn enter_root(
+    request: &OpenRequest,
+    proc: &HostProc,
+    is_staged: bool,
+) -> Result<Option<ContextSocket>, Refusal> {
+    let ids = is_staged.then(|| identity::mount_ids(proc, request.owner));
+    let ids = ids.transpose().map_err(|error| {
+        Refusal::of(
+            Layer::UnprivilegedUid,
+            "could not describe id-mapped mounts",
+            error,
+        )
+    })?;
+    rootfs::enter(request, ids.as_ref())
 }
 
 /// A directory of its own in the host's temporary directory.

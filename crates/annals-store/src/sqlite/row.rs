@@ -204,19 +204,8 @@ impl<'c> RowReader<'c> {
             Some(stored) => Some(self.call(stored).ok_or_else(|| damaged("call"))?),
         };
         let step = step.map(u32::try_from).transpose().map_err(|_| damaged("step"))?;
-        let meta = match text(meta).map_err(|_| damaged("meta"))? {
-            None if call.is_none() && step.is_none() => None,
-            None => Some(Box::new(Meta {
-                call,
-                step,
-                ..Meta::EMPTY
-            })),
-            Some(json) => {
-                let meta = Meta::from_json(json).map_err(|_| damaged("meta"))?;
-                let (call, step) = (call.or(meta.call.clone()), step.or(meta.step));
-                Some(Box::new(Meta { call, step, ..meta }))
-            }
-        };
+        let meta = text(meta).ok().and_then(|json| meta_of(json, call, step));
+        let meta = meta.ok_or_else(|| damaged("meta"))?;
         Ok(Block {
             seq: u64::try_from(seq)
                 .ok()
@@ -260,6 +249,28 @@ fn text(value: ValueRef<'_>) -> Result<Option<&str>, ()> {
         ValueRef::Text(bytes) => std::str::from_utf8(bytes).map(Some).map_err(|_| ()),
         _ => Err(()),
     }
+}
+
+/// The metadata of a row's own columns and of its JSON; `None` if the latter is malformed.
+#[allow(
+    clippy::option_option,
+    reason = "malformed, absent and present are three things"
+)]
+fn meta_of(json: Option<&str>, call: Option<CallId>, step: Option<u32>) -> Option<Option<Box<Meta>>> {
+    let meta = match json {
+        None if call.is_none() && step.is_none() => return Some(None),
+        None => Meta {
+            call,
+            step,
+            ..Meta::EMPTY
+        },
+        Some(json) => {
+            let meta = Meta::from_json(json).ok()?;
+            let (call, step) = (call.or(meta.call.clone()), step.or(meta.step));
+            Meta { call, step, ..meta }
+        }
+    };
+    Some(Some(Box::new(meta)))
 }
 
 fn body_of(value: ValueRef<'_>) -> Option<Body> {
