@@ -9,7 +9,7 @@ use annals_core::block::{BlobDigest, BlockKind, Meta, NewBlock};
 use annals_core::ids::RequestId;
 use annals_core::path::LogicalPath;
 use annals_core::turn::opening;
-use annals_core::turn::outcome::{Notice, Outcome, Then};
+use annals_core::turn::outcome::{Notice, Outcome};
 use annals_core::turn::{Budget, CallModel, Next, Offer, TurnEnd, next, protocol, recovery};
 use annals_core::view::View;
 use annals_core::view::compact::Force;
@@ -240,7 +240,6 @@ fn a_question_to_the_person_ends_the_turn() {
         "q",
         Outcome {
             beside: vec![question],
-            then: Then::Clarify,
             ..payload("asked")
         },
     );
@@ -328,14 +327,6 @@ fn an_unfinished_turn_goes_on_where_it_stood() {
     assert_eq!(
         next(&reopened, &BUDGET),
         Next::CallTools(vec![call("r"), call("x")])
-    );
-    let plan = recovery::plan(&reopened, |tool| tool.starts_with("react."));
-    assert_eq!(
-        plan,
-        [
-            recovery::Recovery::RunAgain(call("r")),
-            recovery::Recovery::Interrupted(call("x"))
-        ]
     );
 }
 

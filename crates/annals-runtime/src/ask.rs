@@ -8,7 +8,7 @@ use annals_core::sources::citation;
 use annals_core::turn::opening::answer_block;
 use annals_core::turn::outcome::Notice;
 use annals_core::turn::round::{self, NewAnswer, NewCall};
-use annals_core::turn::{CallModel, Offer, TurnUsage, protocol, text_call};
+use annals_core::turn::{CallModel, Offer, SentPrompt, TurnUsage, protocol, text_call};
 use annals_core::view::Layout;
 use annals_core::{block::BlockKind, limits};
 use annals_model::{Answer, Assembler, Event, ModelError, RawCall, Request, Usage};
@@ -37,7 +37,7 @@ impl Drive<'_> {
         if let Some(reason) = self.agent.frame.overflow(view_tokens) {
             return Ok(Asked::Failed(reason));
         }
-        let request = step::request(self.agent, self.writer, call).await?;
+        let (request, sent) = step::request(self.agent, self.writer, call).await?;
         let cx = self.hook_cx(None);
         let _ = guarded(
             "before_model",
@@ -66,7 +66,7 @@ impl Drive<'_> {
             Layout::Timeline => with_text_calls(answer),
         };
         let _ = guarded("after_model", self.agent.hooks.after_model(&cx, &answer)).await;
-        self.record(call, answer).await?;
+        self.record(call, answer, &sent).await?;
         Ok(Asked::Answered)
     }
 
@@ -134,12 +134,17 @@ impl Drive<'_> {
         }
     }
 
-    async fn record(&mut self, call: CallModel, mut answer: Answer) -> Result<(), RunError> {
+    async fn record(
+        &mut self,
+        call: CallModel,
+        mut answer: Answer,
+        sent: &SentPrompt,
+    ) -> Result<(), RunError> {
         if call.offer == Offer::AnswerOnly {
             answer.calls.clear();
         }
         if !answer.calls.is_empty() {
-            return self.record_calls(call.step, answer).await;
+            return self.record_calls(call.step, answer, sent).await;
         }
         let thinking = round::thinking_block(&self.turn, call.step, &thoughts(&answer));
         let text = match (answer.text.trim().is_empty(), call.offer) {
@@ -149,7 +154,7 @@ impl Drive<'_> {
                  again to go on.",
                 call.step - 1
             ),
-            (true, Offer::Tools) => return self.record_nothing(call.step, &answer, thinking).await,
+            (true, Offer::Tools) => return self.record_nothing(call.step, &answer, thinking, sent).await,
         };
         let mut blocks: Vec<NewBlock> = thinking.into_iter().collect();
         blocks.push(answer_block(
@@ -159,7 +164,7 @@ impl Drive<'_> {
             citation::extract(&text),
         ));
         blocks.extend(self.plan_blocks(&text, None, call.step));
-        with_usage(&mut blocks, answer.usage);
+        with_request(&mut blocks, answer.usage, sent);
         self.writer.journal.append(blocks).await
     }
 
@@ -169,6 +174,7 @@ impl Drive<'_> {
         step: u32,
         answer: &Answer,
         thinking: Option<NewBlock>,
+        sent: &SentPrompt,
     ) -> Result<(), RunError> {
         let id = self.unused_id(None, &[]).0;
         let raw = NewBlock::new(
@@ -194,11 +200,11 @@ impl Drive<'_> {
             ..Meta::EMPTY
         };
         let mut blocks: Vec<NewBlock> = thinking.into_iter().chain([raw, notice]).collect();
-        with_usage(&mut blocks, answer.usage);
+        with_request(&mut blocks, answer.usage, sent);
         self.writer.journal.append(blocks).await
     }
 
-    async fn record_calls(&mut self, step: u32, answer: Answer) -> Result<(), RunError> {
+    async fn record_calls(&mut self, step: u32, answer: Answer, sent: &SentPrompt) -> Result<(), RunError> {
         let mut new = thoughts(&answer);
         new.notes.clone_from(&answer.text);
         let mut notices = Vec::new();
@@ -218,7 +224,7 @@ impl Drive<'_> {
         let mut blocks = round::answer_blocks(&self.turn, step, self.agent.world().now(), &new);
         blocks.extend(self.plan_blocks(&answer.text, new.calls.first().map(|call| &call.id), step));
         blocks.extend(notices);
-        with_usage(&mut blocks, answer.usage);
+        with_request(&mut blocks, answer.usage, sent);
         self.writer.journal.append(blocks).await?;
         self.fresh
             .extend(new.calls.into_iter().map(|call| (call.id, Some(call.params))));
@@ -345,8 +351,9 @@ fn thoughts(answer: &Answer) -> NewAnswer {
     }
 }
 
-/// The tokens of a model call, kept with the first block it wrote, so that they survive a crash.
-fn with_usage(blocks: &mut [NewBlock], usage: Usage) {
+/// The tokens of a model call and what its prompt was made from, kept with the first block it wrote, so that they survive
+/// a crash.
+fn with_request(blocks: &mut [NewBlock], usage: Usage, sent: &SentPrompt) {
     let usage = TurnUsage {
         input_tokens: usage.input_tokens,
         cache_read_tokens: usage.cache_read_tokens,
@@ -354,6 +361,8 @@ fn with_usage(blocks: &mut [NewBlock], usage: Usage) {
         output_tokens: usage.output_tokens,
     };
     if let Some(first) = blocks.first_mut() {
-        first.meta = std::mem::take(&mut first.meta).with_usage(&usage);
+        first.meta = std::mem::take(&mut first.meta)
+            .with_usage(&usage)
+            .with_prompt(sent);
     }
 }

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use annals_core::tokens;
-use annals_core::turn::{Budget, CallModel, Offer, WindowTooSmall, text_call};
-use annals_core::view::prompt::{Message, Piece, Prompt};
+use annals_core::turn::{Budget, CallModel, SentPrompt, WindowTooSmall, sent, text_call};
 use annals_core::view::{Announce, Layout, Renderer, Tail, ToolSchema};
 use annals_model::{Purpose, Request, Window};
 
@@ -82,11 +81,11 @@ pub(crate) async fn request(
     agent: &AgentParts,
     writer: &mut Writer,
     call: CallModel,
-) -> Result<Request, RunError> {
+) -> Result<(Request, SentPrompt), RunError> {
     let renderer = writer.renderer.get_or_insert_with(|| Renderer::new(agent.layout));
     let now = agent.world().now();
     let frame = &agent.frame;
-    let (prompt, rendered) = writer.journal.read(|timeline| {
+    let (prompt, rendered, sent) = writer.journal.read(|timeline| {
         let announce = Announce {
             iteration: call.step,
             max_iterations: frame.budget.max_iterations,
@@ -97,43 +96,30 @@ pub(crate) async fn request(
         };
         let tail = Tail::of(timeline, &announce);
         let cache = &agent.settings.cache;
-        let mut prompt = renderer.prompt(
+        let prompt = renderer.prompt(
             timeline,
             cache,
             frame.system.clone(),
             frame.tools.clone(),
             Some(&tail),
         );
-        if call.offer == Offer::AnswerOnly {
-            ask_for_an_answer(&mut prompt);
-        }
+        let prompt = sent::offered(prompt, call.offer);
+        let sent = SentPrompt::of(&prompt, agent.layout, &announce, call.offer);
         let rendered = agent.model_reads_text.then(|| {
             let mut plain = Renderer::new(Layout::Timeline);
             let plain = plain.prompt(timeline, cache, "".into(), [].into(), Some(&tail));
             annals_core::view::render::as_text(&plain.messages)
         });
-        (prompt, rendered)
+        (prompt, rendered, sent)
     });
     let media = writer.media.load(agent.artifacts(), renderer.media()).await?;
-    Ok(Request {
+    let request = Request {
         prompt: Arc::new(prompt),
         media,
         max_tokens: frame.window.max_output_tokens,
         layout: agent.layout,
         purpose: Purpose::Turn,
         rendered: rendered.map(Into::into),
-    })
-}
-
-/// At the limit of model calls: no tools, and a word about it.
-fn ask_for_an_answer(prompt: &mut Prompt) {
-    prompt.tools = [].into();
-    let word = Piece::text(
-        "\n\n[SYSTEM MESSAGE]\nThis is the last model call of this turn and no tools are on offer. Answer now with what \
-         you have, and say what is missing.",
-    );
-    match prompt.messages.last_mut() {
-        Some(Message::User(pieces)) => pieces.push(word),
-        _ => prompt.messages.push(Message::User(vec![word])),
-    }
+    };
+    Ok((request, sent))
 }

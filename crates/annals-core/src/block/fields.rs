@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::payload::TurnUsage;
-use super::{BlobDigest, Channel, Meta};
+use super::{Channel, Meta};
 use crate::path::LogicalPath;
 
 const ATTACHMENT_PATH: &str = "attachment_path";
 const CHANNEL: &str = "channel";
 const HIDDEN: &str = "hidden";
 const KIND: &str = "kind";
-const PROMPT_DIGEST: &str = "prompt_digest";
+const PROMPT: &str = "prompt";
 const SIGNATURE: &str = "signature";
 const SUMMARY: &str = "summary";
-const SYSTEM_DIGEST: &str = "system_digest";
 const USAGE: &str = "usage";
 
 /// What a `system.message` is about.
@@ -86,24 +86,14 @@ impl Meta {
         self.with(USAGE, super::meta::to_value(usage))
     }
 
-    /// SHA-256 of the prompt, as it was sent, that this block answers.
-    pub fn prompt_digest(&self) -> Option<BlobDigest> {
-        self.field(PROMPT_DIGEST)
+    /// What the prompt that this block answers first was made from, such as a `SentPrompt` of the view.
+    pub fn prompt<T: DeserializeOwned>(&self) -> Option<T> {
+        self.field(PROMPT)
     }
 
-    /// With the digest of the prompt that this block answers.
-    pub fn with_prompt_digest(self, digest: &BlobDigest) -> Self {
-        self.with(PROMPT_DIGEST, digest.to_string())
-    }
-
-    /// SHA-256 of the system text; the text is in the artifact store.
-    pub fn system_digest(&self) -> Option<BlobDigest> {
-        self.field(SYSTEM_DIGEST)
-    }
-
-    /// With the digest of the system text.
-    pub fn with_system_digest(self, digest: &BlobDigest) -> Self {
-        self.with(SYSTEM_DIGEST, digest.to_string())
+    /// With what the prompt that this block answers first was made from.
+    pub fn with_prompt(self, sent: &impl Serialize) -> Self {
+        self.with(PROMPT, super::meta::to_value(sent))
     }
 
     /// Where the text of a note appears.

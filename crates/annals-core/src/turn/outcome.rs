@@ -29,18 +29,6 @@ pub struct Outcome {
     pub hides: Vec<HideItem>,
     /// Further blocks: `react.note`, `react.plan`, `stage.clarification`; written after the results.
     pub beside: Vec<NewBlock>,
-    /// Whether the turn goes on.
-    pub then: Then,
-}
-
-/// Whether the turn goes on after a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Then {
-    /// The model is asked again.
-    #[default]
-    Continue,
-    /// The turn ends with outcome `clarify`.
-    Clarify,
 }
 
 /// What a call itself answers, beside its artifacts.

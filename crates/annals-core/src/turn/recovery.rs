@@ -1,27 +1,7 @@
-//! What to do with calls that a crash left without a result.
+//! Results of calls that did not come to an end, or were not allowed to begin.
 
 use crate::block::ShownError;
-use crate::ids::CallId;
-use crate::timeline::Timeline;
 use crate::turn::outcome::{Outcome, Output, Payload};
-
-/// What becomes of one open call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    /// The tool may run again: its effect is the same once or twice.
-    RunAgain(CallId),
-    /// It may have had its effect; the model is told and decides.
-    Interrupted(CallId),
-}
-
-/// What to do with each open call, in order.
-pub fn plan(timeline: &Timeline, is_replayable: impl Fn(&str) -> bool) -> Vec<Recovery> {
-    let decide = |call: &crate::timeline::CallRecord| match is_replayable(&call.tool) {
-        true => Recovery::RunAgain(call.id.clone()),
-        false => Recovery::Interrupted(call.id.clone()),
-    };
-    timeline.open_calls().map(decide).collect()
-}
 
 /// The result of a call whose process died.
 pub fn interrupted(tool: &str) -> Outcome {

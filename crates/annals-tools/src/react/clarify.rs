@@ -2,7 +2,7 @@
 
 use annals_core::block::{BlockKind, Meta, NewBlock, ShownError};
 use annals_core::path::LogicalPath;
-use annals_core::turn::outcome::{Outcome, Output, Payload, Then};
+use annals_core::turn::outcome::{Outcome, Output, Payload};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -89,7 +89,6 @@ impl Tool for Clarify {
         Outcome {
             output: Output::Payload(Payload::json(&json!({"status": "asked", "questions": questions}))),
             beside: vec![stage],
-            then: Then::Clarify,
             ..Outcome::default()
         }
     }
