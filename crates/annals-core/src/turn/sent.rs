@@ -1,0 +1,93 @@
+//! The prompt as it was sent: what it takes to make it again, and the digest by which that proves to be the same.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::next::Offer;
+use crate::block::BlobDigest;
+use crate::settings::CacheSettings;
+use crate::time::{Timestamp, Zone};
+use crate::view::prompt::{Message, Piece, Prompt, ToolSchema};
+use crate::view::{Announce, Layout, Renderer, Tail, View};
+
+/// What a request was made from beside the blocks before it. Kept with the first block that answers it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SentPrompt {
+    /// SHA-256 of the prompt, see [`Prompt::digest`].
+    pub digest: BlobDigest,
+    /// How parts became messages.
+    pub layout: Layout,
+    /// The time that the announcement told.
+    pub asked_at: Timestamp,
+    /// The zone it told it in.
+    pub timezone: Zone,
+    /// Tokens of the system message and the tools.
+    pub fixed_tokens: u32,
+    /// The window that was announced.
+    pub window_tokens: u32,
+    /// Model calls that the turn might make.
+    pub max_iterations: u32,
+    /// Whether the model had to answer without tools.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answer_only: bool,
+}
+
+impl SentPrompt {
+    /// What the prompt of this call was made from.
+    pub fn of(prompt: &Prompt, layout: Layout, announce: &Announce, offer: Offer) -> Self {
+        SentPrompt {
+            digest: prompt.digest(),
+            layout,
+            asked_at: announce.now,
+            timezone: announce.timezone.clone(),
+            fixed_tokens: announce.fixed_tokens,
+            window_tokens: announce.window_tokens,
+            max_iterations: announce.max_iterations,
+            answer_only: offer == Offer::AnswerOnly,
+        }
+    }
+
+    /// The prompt of the model call `step` again, from the view as it was before that call was answered.
+    pub fn again(
+        &self,
+        view: &View,
+        step: u32,
+        cache: &CacheSettings,
+        system: Arc<str>,
+        tools: Arc<[ToolSchema]>,
+    ) -> Prompt {
+        let announce = Announce {
+            iteration: step,
+            max_iterations: self.max_iterations,
+            fixed_tokens: self.fixed_tokens,
+            window_tokens: self.window_tokens,
+            now: self.asked_at,
+            timezone: self.timezone.clone(),
+        };
+        let offer = if self.answer_only {
+            Offer::AnswerOnly
+        } else {
+            Offer::Tools
+        };
+        let tail = Tail::of(view, &announce);
+        let prompt = Renderer::new(self.layout).prompt(view, cache, system, tools, Some(&tail));
+        offered(prompt, offer)
+    }
+}
+
+/// The prompt as it is offered: without tools, and with a word about that, when the model must answer.
+pub fn offered(mut prompt: Prompt, offer: Offer) -> Prompt {
+    if offer == Offer::AnswerOnly {
+        prompt.tools = [].into();
+        let word = Piece::text(LAST_CALL);
+        match prompt.messages.last_mut() {
+            Some(Message::User(pieces)) => pieces.push(word),
+            _ => prompt.messages.push(Message::User(vec![word])),
+        }
+    }
+    prompt
+}
+
+const LAST_CALL: &str = "\n\n[SYSTEM MESSAGE]\nThis is the last model call of this turn and no tools are on offer. Answer now \
+     with what you have, and say what is missing.";
