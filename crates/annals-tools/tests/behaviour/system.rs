@@ -142,7 +142,10 @@ async fn a_long_file_is_cut_and_many_entries_are_counted() {
         .call("read_workspace_file", json!({"path": "log.txt"}))
         .await;
     let data = answer(&outcome)["data"].as_str().unwrap().to_owned();
-    assert!(data.chars().count() < 12_200 && data.contains("go on with react.read(paths=[\"tc:turn_1.c2.result#L"));
+    assert!(
+        data.chars().count() < 12_200
+            && data.contains("go on with react.read(paths=[\"tc:turn_1.c2.result#L")
+    );
     assert_eq!(stage.whole("tc:turn_1.c2.result").await, text);
     stage
         .call(
