@@ -42,6 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     };
     stages.command("tests", listing(tests))?;
     stages.command("doc tests", cargo(&["test", "--workspace", "--doc"]))?;
+    stages.command("outside", outside()?)?;
     let budgets = ["--check-budgets".to_owned()];
     stages.stage("budgets", "cargo xtask bench --check-budgets", || {
         bench::run(&budgets)
@@ -53,4 +54,12 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     }
     println!("all stages passed");
     Ok(())
+}
+
+/// The port as a stranger implements it: a package outside the workspace must pass the suite. It shares the target
+/// directory, so that what both need is built once.
+fn outside() -> anyhow::Result<Command> {
+    let mut command = cargo(&["test", "--locked", "--manifest-path", "examples/file-log/Cargo.toml"]);
+    command.env("CARGO_TARGET_DIR", target()?);
+    Ok(command)
 }

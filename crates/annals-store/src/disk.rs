@@ -4,7 +4,9 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+#[cfg(feature = "sqlite")]
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
@@ -28,9 +30,11 @@ pub enum Step {
 
 /// What a conversation says is nobody else's business: only its owner may enter what is made here.
 const PRIVATE_FOLDER: u32 = 0o700;
+#[cfg(feature = "sqlite")]
 const PRIVATE_FILE: u32 = 0o600;
 
 /// Makes a file that only its owner may read, unless there is one. What SQLite makes beside a database has its mode.
+#[cfg(feature = "sqlite")]
 pub(crate) fn make_private_file(path: &Path) -> io::Result<()> {
     let made = File::options()
         .write(true)

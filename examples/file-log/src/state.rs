@@ -1,0 +1,521 @@
+//! What the commands so far have come to. A function of them and of their times: it reads no clock.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals_core::block::{BlobDigest, Block};
+use annals_core::ids::{ConversationId, ConversationKey, NodeId, Scope, Seq};
+use annals_core::time::Timestamp;
+use annals_store::log::{CLIENT_KEY_KEPT, Mark, expiry, named_by};
+use annals_store::{
+    Append, BatchId, Claimed, ConversationInfo, Cursor, Holding, InboxId, Lease, Listing, LogError, Member,
+    NewConversation, Owner, Pending, Post, Posted, Stale, Work,
+};
+
+use crate::command::{Command, LeaseLine, WorkLine};
+
+#[derive(Default)]
+pub(crate) struct State {
+    conversations: BTreeMap<ConversationKey, Conversation>,
+    members: BTreeMap<NodeId, Membership>,
+    made: u64,
+    posts: u64,
+}
+
+struct Conversation {
+    number: u64,
+    new: NewConversation,
+    /// Appends, one after the other. A fork takes those of its parent, which are shared; only one that it is cut within is
+    /// copied.
+    appends: Vec<Arc<[Block]>>,
+    token: u64,
+    holding: Option<Holding>,
+    last: Option<(BatchId, Option<Seq>)>,
+    inbox: BTreeMap<InboxId, Pending>,
+    posted: HashMap<String, (InboxId, Post, Timestamp)>,
+    last_post: Option<InboxId>,
+    due: Option<Timestamp>,
+    attempts: u32,
+}
+
+struct Membership {
+    owner: Owner,
+    address: Option<String>,
+    ttl: Duration,
+    /// None once it left.
+    until: Option<Timestamp>,
+}
+
+/// What a command gives.
+pub(crate) enum Answer {
+    Done,
+    Lease(Lease),
+    Tail(Option<Seq>),
+    Posted(Posted),
+    Claimed(Vec<Claimed>),
+    Owner(Owner),
+}
+
+impl Answer {
+    pub(crate) fn lease(self) -> Result<Lease, LogError> {
+        match self {
+            Answer::Lease(lease) => Ok(lease),
+            _ => Err(LogError::Closed),
+        }
+    }
+
+    pub(crate) fn tail(self) -> Option<Seq> {
+        match self {
+            Answer::Tail(tail) => tail,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn posted(self) -> Result<Posted, LogError> {
+        match self {
+            Answer::Posted(posted) => Ok(posted),
+            _ => Err(LogError::Closed),
+        }
+    }
+
+    pub(crate) fn claimed(self) -> Vec<Claimed> {
+        match self {
+            Answer::Claimed(claimed) => claimed,
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn owner(self) -> Result<Owner, LogError> {
+        match self {
+            Answer::Owner(owner) => Ok(owner),
+            _ => Err(LogError::Closed),
+        }
+    }
+}
+
+fn damaged(detail: impl ToString) -> LogError {
+    LogError::Corrupt {
+        log: "file-log".to_owned(),
+        detail: detail.to_string(),
+    }
+}
+
+fn read_key(text: &str) -> Result<ConversationKey, LogError> {
+    ConversationKey::parse(text).map_err(damaged)
+}
+
+fn conflict(key: &ConversationKey, stale: Stale) -> LogError {
+    LogError::Conflict {
+        id: key.id.clone(),
+        stale,
+    }
+}
+
+impl State {
+    /// Carries a command out, wholly or not at all.
+    pub(crate) fn apply(&mut self, command: Command, now: Timestamp) -> Result<Answer, LogError> {
+        match command {
+            Command::Create {
+                key,
+                title,
+                created,
+                lineage,
+                fork,
+            } => {
+                let mut new = NewConversation::new(read_key(&key)?, Timestamp::from_unix_micros(created));
+                (new.title, new.lineage) = (title, lineage);
+                self.create(new, fork)
+            }
+            Command::Acquire { key, owner, ttl } => self.acquire(&read_key(&key)?, owner.into(), ttl, now),
+            Command::Renew(lease) => {
+                let ttl = lease.ttl;
+                self.held(&lease)?.1.keep(expiry(now, ttl));
+                Ok(Answer::Done)
+            }
+            Command::Release(lease) => {
+                match self.held(&lease) {
+                    Ok((_, conversation)) => {
+                        conversation.holding = None;
+                        conversation.token += 1;
+                    }
+                    Err(LogError::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+                Ok(Answer::Done)
+            }
+            Command::Append {
+                lease,
+                expected_tail,
+                blocks,
+                batch,
+                consumes,
+                work,
+            } => {
+                let blocks = blocks.into_iter().map(|json| json.into_block().map(|(block, _)| block));
+                let append = Append {
+                    expected_tail,
+                    blocks: blocks.collect::<Result<_, _>>().map_err(damaged)?,
+                    batch: BatchId::new(batch),
+                    consumes: consumes.into_iter().map(InboxId::new).collect(),
+                    work: match work {
+                        WorkLine::Keep => Work::Keep,
+                        WorkLine::DueIn(wait) => Work::DueIn(wait),
+                        WorkLine::Done => Work::Done,
+                    },
+                };
+                let ttl = lease.ttl;
+                let (key, conversation) = self.held(&lease)?;
+                conversation.append(&key, append, ttl, now)
+            }
+            Command::Delete(lease) => {
+                let (key, _) = self.held(&lease)?;
+                self.conversations.remove(&key);
+                Ok(Answer::Done)
+            }
+            Command::Post {
+                key,
+                client_key,
+                kind,
+                body,
+            } => {
+                let post = Post {
+                    client_key,
+                    kind,
+                    body,
+                };
+                let id = InboxId::new(self.posts + 1);
+                let posted = self.find(&read_key(&key)?)?.post(id, post, now)?;
+                self.posts += 1;
+                Ok(Answer::Posted(posted))
+            }
+            Command::Claim { owner, ttl, limit } => self.claim(owner.into(), ttl, limit, now),
+            Command::Join { node, address, ttl } => Ok(self.join(node, address, ttl, now)),
+            Command::Beat(owner) => self.beat(owner.into(), now),
+            Command::Leave(owner) => {
+                let owner = Owner::from(owner);
+                if let Some(member) = self.members.get_mut(&owner.node).filter(|m| m.owner == owner) {
+                    member.until = None;
+                }
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    fn find(&mut self, key: &ConversationKey) -> Result<&mut Conversation, LogError> {
+        self.conversations
+            .get_mut(key)
+            .ok_or_else(|| LogError::NotFound { id: key.id.clone() })
+    }
+
+    fn seen(&self, key: &ConversationKey) -> Result<&Conversation, LogError> {
+        self.conversations
+            .get(key)
+            .ok_or_else(|| LogError::NotFound { id: key.id.clone() })
+    }
+
+    fn create(
+        &mut self,
+        new: NewConversation,
+        fork: Option<(ConversationId, Seq)>,
+    ) -> Result<Answer, LogError> {
+        let appends = match fork {
+            None => Vec::new(),
+            Some((id, at)) => {
+                let parent = ConversationKey::new(new.key.scope.clone(), id);
+                self.seen(&parent)?.shared(at)?
+            }
+        };
+        if self.conversations.contains_key(&new.key) {
+            return Err(LogError::Exists { id: new.key.id });
+        }
+        self.made += 1;
+        let conversation = Conversation {
+            number: self.made,
+            new: new.clone(),
+            appends,
+            token: 0,
+            holding: None,
+            last: None,
+            inbox: BTreeMap::new(),
+            posted: HashMap::new(),
+            last_post: None,
+            due: None,
+            attempts: 0,
+        };
+        self.conversations.insert(new.key, conversation);
+        Ok(Answer::Done)
+    }
+
+    fn held(&mut self, lease: &LeaseLine) -> Result<(ConversationKey, &mut Conversation), LogError> {
+        let key = read_key(&lease.key)?;
+        let conversation = self.find(&key)?;
+        if (conversation.number, conversation.token) != (lease.incarnation, lease.token) {
+            let stale = Stale::Lease {
+                token: lease.token,
+                current: conversation.token,
+            };
+            return Err(conflict(&key, stale));
+        }
+        Ok((key, conversation))
+    }
+
+    /// Who keeps others from taking a conversation.
+    fn holder<'c>(&self, conversation: &'c Conversation, now: Timestamp) -> Option<&'c Holding> {
+        let is_gone = |owner: &Owner| {
+            self.members.get(&owner.node).is_some_and(|member| {
+                member.owner.epoch > owner.epoch || member.owner == *owner && !member.is_alive(now)
+            })
+        };
+        conversation
+            .holding
+            .as_ref()
+            .filter(|holding| holding.until > now && !is_gone(&holding.by))
+    }
+
+    fn acquire(
+        &mut self,
+        key: &ConversationKey,
+        owner: Owner,
+        ttl: Duration,
+        now: Timestamp,
+    ) -> Result<Answer, LogError> {
+        if let Some(holding) = self.holder(self.seen(key)?, now).filter(|holding| holding.by != owner) {
+            return Err(LogError::Held {
+                id: key.id.clone(),
+                by: holding.by.clone(),
+                until: holding.until,
+            });
+        }
+        Ok(Answer::Lease(self.find(key)?.give(key, owner, ttl, now)))
+    }
+
+    fn claim(
+        &mut self,
+        owner: Owner,
+        ttl: Duration,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Answer, LogError> {
+        let free = |c: &&Conversation| self.holder(c, now).is_none();
+        let mut due: Vec<_> = self
+            .conversations
+            .values()
+            .filter(free)
+            .filter_map(|c| Some((c.due.filter(|due| *due <= now)?, c.number, c.new.key.clone())))
+            .collect();
+        due.sort();
+        let mut claimed = Vec::new();
+        for (_, _, key) in due.into_iter().take(limit) {
+            let conversation = self.find(&key)?;
+            conversation.attempts += 1;
+            let attempts = conversation.attempts;
+            let lease = conversation.give(&key, owner.clone(), ttl, now);
+            claimed.push(Claimed { lease, attempts });
+        }
+        Ok(Answer::Claimed(claimed))
+    }
+
+    fn join(&mut self, node: NodeId, address: Option<String>, ttl: Duration, now: Timestamp) -> Answer {
+        let epoch = self.members.get(&node).map_or(0, |member| member.owner.epoch) + 1;
+        let owner = Owner::new(node.clone(), epoch);
+        let membership = Membership {
+            owner: owner.clone(),
+            address,
+            ttl,
+            until: Some(expiry(now, ttl)),
+        };
+        self.members.insert(node, membership);
+        Answer::Owner(owner)
+    }
+
+    fn beat(&mut self, owner: Owner, now: Timestamp) -> Result<Answer, LogError> {
+        match self.members.get_mut(&owner.node) {
+            Some(member) if member.owner == owner && member.is_alive(now) => {
+                member.until = member.until.max(Some(expiry(now, member.ttl)));
+                Ok(Answer::Done)
+            }
+            _ => Err(LogError::NotAMember { owner }),
+        }
+    }
+
+    pub(crate) fn info(&self, key: &ConversationKey) -> Result<ConversationInfo, LogError> {
+        Ok(self.seen(key)?.info())
+    }
+
+    pub(crate) fn list(&self, scope: &Scope, before: Option<u64>, limit: usize) -> Result<Listing, LogError> {
+        let mut found: Vec<&Conversation> = self
+            .conversations
+            .values()
+            .filter(|c| c.new.key.scope == *scope && before.is_none_or(|before| c.number < before))
+            .collect();
+        found.sort_by_key(|c| std::cmp::Reverse(c.number));
+        let is_last = found.len() <= limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| !is_last).map(|c| Cursor::of_number(c.number));
+        Ok(Listing {
+            items: found.into_iter().map(Conversation::info).collect(),
+            next,
+        })
+    }
+
+    pub(crate) fn read(&self, key: &ConversationKey, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
+        let after_first = self.seen(key)?.blocks().skip_while(|block| block.seq < from);
+        Ok(after_first.take(limit).cloned().collect())
+    }
+
+    pub(crate) fn mark(&self, key: &ConversationKey) -> Result<Mark, LogError> {
+        let conversation = self.seen(key)?;
+        Ok(Mark {
+            tail: conversation.tail(),
+            posted: conversation.last_post,
+        })
+    }
+
+    pub(crate) fn pending(&self, key: &ConversationKey) -> Result<Vec<Pending>, LogError> {
+        Ok(self.seen(key)?.inbox.values().cloned().collect())
+    }
+
+    pub(crate) fn named_blobs(&self, after: Option<BlobDigest>, limit: usize) -> Vec<BlobDigest> {
+        let blocks = self.conversations.values().flat_map(Conversation::blocks);
+        let named: BTreeSet<BlobDigest> = blocks.flat_map(named_by).collect();
+        let rest = named.into_iter().filter(|digest| after.is_none_or(|after| *digest > after));
+        rest.take(limit).collect()
+    }
+
+    pub(crate) fn alive(&self, now: Timestamp) -> Vec<Member> {
+        let there = self.members.values().filter(|member| member.is_alive(now));
+        let shown = |member: &Membership| {
+            Some(Member {
+                owner: member.owner.clone(),
+                address: member.address.clone(),
+                until: member.until?,
+            })
+        };
+        there.filter_map(shown).collect()
+    }
+}
+
+impl Membership {
+    fn is_alive(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until > now)
+    }
+}
+
+impl Conversation {
+    fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.appends.iter().flat_map(|append| append.iter())
+    }
+
+    fn tail(&self) -> Option<Seq> {
+        self.appends.last().and_then(|append| append.last()).map(|block| block.seq)
+    }
+
+    fn info(&self) -> ConversationInfo {
+        ConversationInfo {
+            key: self.new.key.clone(),
+            title: self.new.title.clone(),
+            created: self.new.created,
+            updated: self.appends.last().and_then(|append| append.last()).map(|block| block.ts),
+            tail: self.tail(),
+            lineage: self.new.lineage.clone(),
+            holding: self.holding.clone(),
+        }
+    }
+
+    /// The appends up to a block.
+    fn shared(&self, at: Seq) -> Result<Vec<Arc<[Block]>>, LogError> {
+        if self.tail().is_none_or(|tail| tail < at) {
+            return Err(LogError::NoSuchBlock {
+                id: self.new.key.id.clone(),
+                at,
+                tail: self.tail(),
+            });
+        }
+        let mut shared = Vec::new();
+        for append in &self.appends {
+            let kept = append.partition_point(|block| block.seq <= at);
+            match kept {
+                0 => break,
+                kept if kept == append.len() => shared.push(Arc::clone(append)),
+                kept => shared.push(append[..kept].into()),
+            }
+        }
+        Ok(shared)
+    }
+
+    fn give(&mut self, key: &ConversationKey, owner: Owner, ttl: Duration, now: Timestamp) -> Lease {
+        let own = self.holding.as_ref().filter(|holding| holding.by == owner);
+        let until = own.map_or(expiry(now, ttl), |holding| holding.until.max(expiry(now, ttl)));
+        self.token += 1;
+        self.holding = Some(Holding {
+            by: owner.clone(),
+            until,
+        });
+        Lease::new(key.clone(), owner, self.token, ttl, self.number)
+    }
+
+    fn keep(&mut self, until: Timestamp) {
+        if let Some(holding) = &mut self.holding {
+            holding.until = holding.until.max(until);
+        }
+    }
+
+    fn append(
+        &mut self,
+        key: &ConversationKey,
+        append: Append,
+        ttl: Duration,
+        now: Timestamp,
+    ) -> Result<Answer, LogError> {
+        let actual = self.tail();
+        if self.last == Some((append.batch, append.expected_tail)) {
+            return Ok(Answer::Tail(actual));
+        }
+        if actual != append.expected_tail {
+            let stale = Stale::Tail {
+                expected: append.expected_tail,
+                actual,
+            };
+            return Err(conflict(key, stale));
+        }
+        append.check(key)?;
+        if let Some(row) = append.consumes.iter().find(|row| !self.inbox.contains_key(row)) {
+            return Err(conflict(key, Stale::Inbox { row: *row }));
+        }
+        self.inbox.retain(|row, _| !append.consumes.contains(row));
+        self.last = Some((append.batch, append.expected_tail));
+        self.attempts = 0;
+        self.due = match append.work {
+            Work::Keep => self.due,
+            _ if !self.inbox.is_empty() => Some(now),
+            Work::DueIn(wait) => Some(expiry(now, wait)),
+            Work::Done => None,
+        };
+        self.keep(expiry(now, ttl));
+        if !append.blocks.is_empty() {
+            self.appends.push(append.blocks.into());
+        }
+        Ok(Answer::Tail(self.tail()))
+    }
+
+    fn post(&mut self, id: InboxId, post: Post, now: Timestamp) -> Result<Posted, LogError> {
+        let waiting = &self.inbox;
+        self.posted
+            .retain(|_, (id, _, at)| expiry(*at, CLIENT_KEY_KEPT) > now || waiting.contains_key(id));
+        if let Some((id, before, _)) = self.posted.get(&post.client_key) {
+            return match *before == post {
+                true => Ok(Posted::Duplicate(*id)),
+                false => Err(LogError::KeyReused {
+                    id: self.new.key.id.clone(),
+                    client_key: post.client_key,
+                }),
+            };
+        }
+        self.posted.insert(post.client_key.clone(), (id, post.clone(), now));
+        self.inbox.insert(id, Pending { id, post, posted: now });
+        self.last_post = Some(id);
+        self.due = Some(self.due.map_or(now, |due| due.min(now)));
+        Ok(Posted::New(id))
+    }
+}
