@@ -1,4 +1,4 @@
-//! The tail: what the model should know right now. It comes after everything else and is never cached, because it
+//! The uncached tail: what the model should know right now. It comes after everything else and is never cached, because it
 //! changes with every request; a clock anywhere earlier would cost the whole prefix. It is small whatever the
 //! conversation holds: [`Tail::budget_tokens`] bounds the sources, the announcement and the plan together.
 
