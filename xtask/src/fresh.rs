@@ -21,6 +21,8 @@ const LIMIT: Duration = Duration::from_secs(2 * 3_600);
 const ENTER: &str = include_str!("fresh/enter.sh");
 /// What the README says is needed besides Rust, and certificates for the registry.
 const PACKAGES: &str = "--include=gcc,libc6-dev,ca-certificates";
+/// For `unshare`: what is mounted from here on is gone with the command.
+const PRIVATE_MOUNTS: [&str; 3] = ["--mount", "--propagation", "private"];
 const USERS: [User; 2] = [
     User { name: "root", id: 0 },
     User {
@@ -116,9 +118,11 @@ impl Machine {
             .lines()
             .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
             .context("`/etc/os-release` names no Debian release: this task needs Debian")?;
-        let mut command = Command::new("mmdebstrap");
+        // mmdebstrap mounts too, and does not get to clean up when it is interrupted.
+        let mut command = Command::new("unshare");
         command
-            .args(["--variant=minbase", PACKAGES, suite])
+            .args(PRIVATE_MOUNTS)
+            .args(["mmdebstrap", "--variant=minbase", PACKAGES, suite])
             .arg(&self.folder)
             .args(apt_sources());
         process::succeed(command, LIMIT)?;
@@ -164,14 +168,8 @@ impl Machine {
     fn enter(&self, user: &User, line: &str) -> anyhow::Result<()> {
         let mut command = Command::new("unshare");
         command
-            .args([
-                "--mount",
-                "--propagation",
-                "private",
-                "--pid",
-                "--fork",
-                "--kill-child",
-            ])
+            .args(PRIVATE_MOUNTS)
+            .args(["--pid", "--fork", "--kill-child"])
             .args(["sh", "-c", ENTER, "enter"])
             .arg(&self.folder)
             .arg(toolchain()?)
