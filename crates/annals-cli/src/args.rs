@@ -48,6 +48,10 @@ pub(crate) struct GlobalArgs {
     /// How prompts are laid out.
     #[arg(long, global = true, value_enum)]
     pub(crate) layout: Option<LayoutArg>,
+    /// Which of OpenAI's protocols an `openai:` model is asked with [default: what the catalog says of the model at
+    /// OpenAI itself, chat elsewhere].
+    #[arg(long, global = true, value_enum)]
+    pub(crate) wire: Option<WireArg>,
     /// Whose conversations: `TENANT/PROJECT/USER`.
     #[arg(long, global = true, value_name = "SCOPE")]
     pub(crate) scope: Option<String>,
@@ -66,6 +70,15 @@ pub(crate) enum LayoutArg {
     Chat,
     /// One user message with everything as text.
     Timeline,
+}
+
+/// Which of OpenAI's protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WireArg {
+    /// Chat completions.
+    Chat,
+    /// Responses.
+    Responses,
 }
 
 /// When to use colours.

@@ -7,12 +7,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use annals::core::ids::Scope;
+use annals::core::redact::Secrets;
 use annals::core::settings::Settings;
 use annals::core::view::Layout;
+use annals::model::Wire;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
-use crate::args::{GlobalArgs, LayoutArg};
+use crate::args::{GlobalArgs, LayoutArg, WireArg};
+use crate::secrets;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -84,12 +87,14 @@ pub(crate) struct Config {
     pub(crate) base_url: Option<Resolved<String>>,
     pub(crate) context_tokens: Option<Resolved<u32>>,
     pub(crate) layout: Resolved<Layout>,
+    pub(crate) wire: Option<Resolved<Wire>>,
     pub(crate) scope: Resolved<Scope>,
     pub(crate) skills: Resolved<PathBuf>,
     pub(crate) max_iterations: Resolved<u32>,
     pub(crate) settings: Settings,
     pub(crate) web: WebConfig,
     pub(crate) embeddings: EmbeddingsConfig,
+    pub(crate) secrets: Secrets,
 }
 
 /// Who makes the vectors of memory search.
@@ -173,24 +178,31 @@ impl Config {
         let skills = Resolved::or_default(file.text("skills")?.map(|dir| dir.map(PathBuf::from)), || {
             home.value.join("skills")
         });
-        let in_layout = file.text("layout")?;
-        let in_layout = in_layout.map(|layout| layout.try_map(|word| parse_layout(&word)));
-        let layout = flag("--layout", args.layout.map(layout_of)).map(Ok).or(in_layout);
-        let layout = layout.transpose()?;
-        let scope = flag("--scope", args.scope.clone())
-            .or(file.text("scope")?)
+        let layout = flag("--layout", args.layout.map(layout_of)).or(file.parsed("layout", parse_layout)?);
+        let wire = flag("--wire", args.wire.map(wire_of)).or(file.parsed("wire", parse_wire)?);
+        let scope = flag("--scope", args.scope.clone()).or(file.text("scope")?);
+        let scope = scope
             .map(|scope| scope.try_map(|text| Ok(Scope::parse(&text)?)))
             .transpose()?;
         let web = WebConfig::resolve(&env, &mut file)?;
         let embeddings = EmbeddingsConfig::resolve(&env, &mut file)?;
+        let secrets = secrets::configured(file.table.remove("secrets"), &env)?;
+        let addresses = [&base_url, &web.searxng_url, &embeddings.url]
+            .into_iter()
+            .flatten()
+            .chain([&store, &artifacts])
+            .map(|address| address.value.as_str());
+        let secrets = secrets::with_own(secrets, &env, addresses);
         let in_file = file.has("max_iterations");
         let mut settings = file.settings(&config_file.value)?;
-        let in_file = in_file.then_some(Resolved {
-            value: settings.max_iterations,
-            origin: Origin::File("max_iterations"),
-        });
-        let asked = flag("--max-iterations", args.max_iterations).or(in_file);
-        let max_iterations = Resolved::or_default(asked, || settings.max_iterations);
+        let max_iterations = Resolved {
+            value: args.max_iterations.unwrap_or(settings.max_iterations),
+            origin: match (args.max_iterations, in_file) {
+                (Some(_), _) => Origin::Flag("--max-iterations"),
+                (None, true) => Origin::File("max_iterations"),
+                (None, false) => Origin::Default,
+            },
+        };
         settings.max_iterations = max_iterations.value;
         settings.validate().context("the settings cannot be used")?;
         Ok(Config {
@@ -203,12 +215,14 @@ impl Config {
             base_url,
             context_tokens,
             layout: Resolved::or_default(layout, Layout::default),
+            wire,
             scope: Resolved::or_default(scope, Scope::default),
             skills,
             max_iterations,
             settings,
             web,
             embeddings,
+            secrets,
         })
     }
 }
@@ -237,6 +251,21 @@ fn layout_of(layout: LayoutArg) -> Layout {
     match layout {
         LayoutArg::Chat => Layout::Chat,
         LayoutArg::Timeline => Layout::Timeline,
+    }
+}
+
+fn wire_of(wire: WireArg) -> Wire {
+    match wire {
+        WireArg::Chat => Wire::Chat,
+        WireArg::Responses => Wire::Responses,
+    }
+}
+
+fn parse_wire(word: &str) -> anyhow::Result<Wire> {
+    match word {
+        "chat" => Ok(Wire::Chat),
+        "responses" => Ok(Wire::Responses),
+        other => bail!("`wire` is `{other}`: give `chat` or `responses`"),
     }
 }
 
@@ -291,6 +320,15 @@ impl ConfigFile {
                 other.type_str()
             ),
         }
+    }
+
+    fn parsed<T>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Option<Resolved<T>>> {
+        let found = self.text(name)?;
+        found.map(|found| found.try_map(|word| parse(&word))).transpose()
     }
 
     fn number(&mut self, name: &'static str) -> anyhow::Result<Option<Resolved<u32>>> {

@@ -12,6 +12,7 @@ mod output;
 mod paint;
 mod screen;
 mod screen_text;
+mod secrets;
 mod setup;
 mod turn;
 
@@ -57,10 +58,12 @@ async fn act(cli: Cli) -> Result<Ended, Failure> {
 
 /// A file that was named must be readable; one that nobody named is part of the home.
 fn configuration(global: &GlobalArgs) -> Result<Config, Failure> {
-    Config::resolve(global).map_err(|error| match error.downcast_ref::<std::io::Error>() {
+    let config = Config::resolve(global).map_err(|error| match error.downcast_ref::<std::io::Error>() {
         Some(_) if global.config.is_none() => Failure::environment(error),
         _ => Failure::usage(error),
-    })
+    })?;
+    screen_text::hide(&config.secrets);
+    Ok(config)
 }
 
 fn choose_colours(color: ColorArg) {

@@ -1,12 +1,14 @@
 //! Text that may be sent to a terminal, and the only way to make it.
 //!
-//! What a model, a tool, a page, a file or an error says is foreign. Foreign text enters by [`From`], which shows the
-//! characters that steer a terminal, reorder a line or hide in it instead of sending them. [`ScreenText`] has no
+//! What a model, a tool, a page, a file or an error says is foreign. Foreign text enters by [`From`], which takes secrets
+//! out of it and shows the characters that steer a terminal, reorder a line or hide in it instead of sending them. [`ScreenText`] has no
 //! `Display` on purpose: it cannot get into a format string, so whatever was formatted is foreign again. Start at
 //! [`shown!`](crate::shown).
 
 use std::fmt::Display;
+use std::sync::{LazyLock, OnceLock};
 
+use annals::core::redact::{Redactor, Secrets};
 use anstyle::Style;
 
 /// Text that may be sent to a terminal.
@@ -23,7 +25,7 @@ macro_rules! shown {
 
 impl<T: Display> From<T> for ScreenText {
     fn from(foreign: T) -> Self {
-        ScreenText(escaped(&foreign.to_string()))
+        ScreenText(escaped(&redactor().redact(&foreign.to_string())))
     }
 }
 
@@ -109,6 +111,19 @@ impl ScreenText {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+static CONFIGURED: OnceLock<Redactor> = OnceLock::new();
+
+/// From now on these secrets are not shown.
+pub(crate) fn hide(secrets: &Secrets) {
+    // A process has one configuration.
+    let _ = CONFIGURED.set(Redactor::new(secrets));
+}
+
+fn redactor() -> &'static Redactor {
+    static UNCONFIGURED: LazyLock<Redactor> = LazyLock::new(Redactor::default);
+    CONFIGURED.get().unwrap_or(&UNCONFIGURED)
 }
 
 /// A foreign text with what must not reach a terminal made visible.

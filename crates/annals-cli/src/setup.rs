@@ -12,8 +12,8 @@ use annals::core::skill::Skill;
 use annals::core::view::View;
 use annals::embed::{Embedder, StaticTable};
 use annals::model::{
-    self, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, Model, ModelError, ModelName, OpenError, Provider,
-    Request, Window,
+    self, CacheLife, Catalog, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, Known, Model, ModelError,
+    ModelName, OpenError, Provider, Request, Window,
 };
 use annals::sandbox::{Backend, Registry};
 use annals::store::{
@@ -73,6 +73,7 @@ impl Setup {
             .content(content)
             .sandbox(backend(&config.sandbox.value)?)
             .skills(skills.clone())
+            .secrets(config.secrets.clone())
             .settings(config.settings.clone())
             .layout(config.layout.value)
             .scope(config.scope.value.clone());
@@ -141,9 +142,43 @@ fn named_model(config: &Config) -> Result<Arc<dyn Model>, Failure> {
     };
     let mut spec = model::spec_from_env(name.value.parse().map_err(Failure::usage)?);
     spec.base_url = config.base_url.as_ref().map(|url| url.value.clone());
+    spec.wire = config.wire.as_ref().map(|wire| wire.value);
+    spec.cache_life = CacheLife::of(&config.settings.session);
+    spec.catalog = read_catalog(&config.home.value.join(CATALOG_FILE))?;
     model::open(&spec).map_err(|error| match error {
         OpenError::Script(_) => Failure::usage(sentence(&error)),
         error => Failure::environment(error),
+    })
+}
+
+/// What the user knows of models, in the home.
+const CATALOG_FILE: &str = "catalog.toml";
+
+/// The catalog with the user's entries, which win over those of the program.
+pub(crate) fn read_catalog(file: &Path) -> Result<Catalog, Failure> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct CatalogFile {
+        #[serde(default)]
+        model: Vec<Known>,
+    }
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Catalog::default()),
+        Err(error) => {
+            return Err(Failure::environment(format!(
+                "cannot read the catalog `{}`: {error}",
+                file.display()
+            )));
+        }
+    };
+    let read: Result<CatalogFile, _> = toml::from_str(&text);
+    read.map(|read| Catalog::with(read.model)).map_err(|error| {
+        Failure::usage(format!(
+            "the catalog `{}` cannot be used: {}",
+            file.display(),
+            error.message()
+        ))
     })
 }
 

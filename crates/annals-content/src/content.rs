@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annals_sandbox::Isolation;
-use annals_store::preflight::{self, AttachmentRefused, Checked};
+use annals_store::preflight::{self, AttachmentRefused, Checked, Described};
 
 use crate::error::ContentError;
 use crate::limits::Limits;
@@ -99,6 +99,31 @@ impl Content {
         };
         match self.read(task, bytes).await? {
             (Answer::Attachment(checked), _) => Ok(checked),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
+    /// What is in a file that may come in: one line, and the text inside a PDF or an office file.
+    pub async fn describe_attachment(
+        &self,
+        checked: &Checked,
+        bytes: &[u8],
+    ) -> Result<Described, ContentError> {
+        if !preflight::needs_parser(bytes) {
+            let pixels = annals_core::content::pixels(bytes);
+            return Ok(preflight::describe(checked, bytes, pixels));
+        }
+        let task = Task::Describe {
+            checked: checked.clone(),
+        };
+        match self.read(task, bytes).await? {
+            (Answer::Described { summary }, parts) => {
+                let text = text(parts);
+                Ok(Described {
+                    summary,
+                    text: (!text.is_empty()).then_some(text),
+                })
+            }
             (other, _) => Err(unexpected(other)),
         }
     }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use annals_sandbox::launcher::{self, Role};
+use annals_store::preflight::{self, Checked, Described};
 
 use crate::limits::INPUT_MAX_BYTES;
 use crate::task::{Answer, FromHelper, Order, Task};
@@ -90,12 +91,25 @@ impl Readers {
                 let checked = annals_store::preflight::check_attachment(&name, &content);
                 (Answer::Attachment(checked), None)
             }
+            Task::Describe { checked } => describe(&checked, &content),
             #[cfg(feature = "documents")]
             Task::Render { form, head } => self.render(form, &head, content, socket),
             #[cfg(feature = "documents")]
             Task::Facts => (Answer::Facts(self.renderer().facts()), None),
         }
     }
+}
+
+fn describe(checked: &Checked, content: &[u8]) -> Answered {
+    let mut described = preflight::describe(checked, content, annals_core::content::pixels(content));
+    #[cfg(feature = "web")]
+    if checked.kind == preflight::AttachmentKind::Pdf
+        && let Ok(pdf) = crate::pdf::text(content)
+    {
+        described = described.with_text_of_pages(pdf.text);
+    }
+    let Described { summary, text } = described;
+    (Answer::Described { summary }, text.map(String::into_bytes))
 }
 
 #[cfg(feature = "web")]

@@ -20,6 +20,8 @@ pub(crate) enum Task {
     PdfText,
     /// Whether a file of this name may come in.
     Attachment { name: String },
+    /// What is in a file that may.
+    Describe { checked: Checked },
     /// A document as a file.
     #[cfg(feature = "documents")]
     Render { form: Form, head: DocumentHead },
@@ -70,6 +72,10 @@ pub(crate) enum Answer {
         title: Option<String>,
     },
     Attachment(Result<Checked, AttachmentRefused>),
+    /// Part: the text inside, if there is any.
+    Described {
+        summary: Option<String>,
+    },
     /// Part: the file.
     #[cfg(feature = "documents")]
     Rendered {

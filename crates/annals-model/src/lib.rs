@@ -40,6 +40,7 @@ pub mod usage;
 pub mod wire;
 
 pub use answer::{Answer, Assembler, RawCall, Thinking};
+pub use catalog::{Catalog, Known, Wire};
 #[cfg(any(feature = "openai", feature = "ollama"))]
 pub use embeddings::{EmbeddingsEndpoint, EmbeddingsSpec};
 pub use error::{ModelError, StallPhase};
@@ -47,7 +48,7 @@ pub use event::{Event, StopReason};
 pub use model::{EventStream, Layout, Model, Purpose, Request, Window};
 pub use retry::{Jitter, MidStream, RetryPolicy, Retrying};
 pub use script::ScriptModel;
-pub use spec::{ModelName, ModelNameError, ModelSpec, OpenError, Provider, Reasoning, open};
+pub use spec::{CacheLife, ModelName, ModelNameError, ModelSpec, OpenError, Provider, Reasoning, open};
 pub use usage::{Cost, Price, Usage};
 #[cfg(feature = "http")]
 pub use wire::EndpointError;

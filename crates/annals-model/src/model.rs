@@ -11,6 +11,7 @@ pub use annals_core::view::Layout;
 use annals_core::view::prompt::Prompt;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ModelError;
@@ -74,7 +75,7 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 }
 
 /// How many tokens a model takes and gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Prompt and answer together.
     pub context_tokens: u32,
@@ -105,6 +106,8 @@ pub struct Request {
     pub layout: Layout,
     /// Why the model is asked.
     pub purpose: Purpose,
+    /// What requests with a common beginning share, so that a provider sends them where that is cached.
+    pub cache_key: Option<Arc<str>>,
     /// The same view as timeline text, which a script's `expect` is matched against.
     pub rendered: Option<Arc<str>>,
 }
@@ -118,6 +121,7 @@ impl Request {
             max_tokens,
             layout: Layout::default(),
             purpose: Purpose::default(),
+            cache_key: None,
             rendered: None,
         }
     }

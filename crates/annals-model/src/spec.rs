@@ -9,10 +9,13 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use annals_core::settings::SessionSettings;
+
 #[cfg(feature = "anthropic")]
 use crate::anthropic::{self, AnthropicModel};
 #[cfg(feature = "http")]
-use crate::catalog;
+use crate::catalog::{self, Known};
+use crate::catalog::{Catalog, Wire};
 use crate::model::{Model, Window};
 #[cfg(any(feature = "openai", feature = "ollama"))]
 use crate::openai::{self, OpenAiModel};
@@ -108,6 +111,38 @@ pub enum Reasoning {
     },
 }
 
+/// How long Anthropic keeps what it was told to cache. The settings' `session.cache_ttl_seconds` must say the same,
+/// because pruning waits for that long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheLife {
+    /// Writing costs a quarter more than an uncached token.
+    #[default]
+    FiveMinutes,
+    /// Writing costs twice as much as an uncached token.
+    OneHour,
+}
+
+impl CacheLife {
+    /// The life that these settings count on.
+    pub fn of(settings: &SessionSettings) -> Self {
+        match settings.cache_ttl_seconds >= 3_600 {
+            true => CacheLife::OneHour,
+            false => CacheLife::FiveMinutes,
+        }
+    }
+
+    #[cfg(feature = "http")]
+    fn price(self, price: Price) -> Price {
+        match self {
+            CacheLife::FiveMinutes => price,
+            CacheLife::OneHour => Price {
+                cache_write_nanousd: price.input_nanousd * 2,
+                ..price
+            },
+        }
+    }
+}
+
 /// Everything needed to open a model.
 #[derive(Clone, Debug)]
 pub struct ModelSpec {
@@ -129,8 +164,14 @@ pub struct ModelSpec {
     pub window: Option<Window>,
     /// Instead of what the catalog says.
     pub price: Option<Price>,
+    /// What is known of models by name.
+    pub catalog: Catalog,
+    /// Which of OpenAI's protocols, instead of what the catalog says of the model and only OpenAI itself is sure to speak.
+    pub wire: Option<Wire>,
     /// How much an Anthropic model may reason.
     pub reasoning: Reasoning,
+    /// How long Anthropic keeps what it was told to cache.
+    pub cache_life: CacheLife,
     /// Further fields of every request's body, such as `reasoning_effort` or `temperature`.
     pub extra: serde_json::Map<String, serde_json::Value>,
 }
@@ -148,14 +189,17 @@ impl ModelSpec {
             jitter: Jitter::seeded(seed),
             window: None,
             price: None,
+            catalog: Catalog::default(),
+            wire: None,
             reasoning: Reasoning::default(),
+            cache_life: CacheLife::default(),
             extra: serde_json::Map::new(),
         }
     }
 
     #[cfg(feature = "http")]
     fn window(&self) -> Window {
-        let known = catalog::find(&self.name.name).map(|known| known.window);
+        let known = self.known().map(|known| known.window);
         let unknown = if self.name.provider == Provider::Ollama {
             catalog::LOCAL_WINDOW
         } else {
@@ -168,10 +212,21 @@ impl ModelSpec {
     #[cfg(feature = "http")]
     fn price(&self) -> Option<Price> {
         let is_vendor = self.base_url.is_none() && self.name.provider != Provider::Ollama;
-        let listed = catalog::find(&self.name.name)
-            .filter(|_| is_vendor)
-            .map(|known| known.price);
-        self.price.or(listed)
+        let listed = self.known().filter(|_| is_vendor).and_then(|known| known.price);
+        self.price.or(listed.map(|price| self.cache_life.price(price)))
+    }
+
+    #[cfg(feature = "http")]
+    fn known(&self) -> Option<&Known> {
+        self.catalog.find(&self.name.name)
+    }
+
+    /// Other servers than OpenAI's own speak chat completions unless the caller says otherwise.
+    #[cfg(any(feature = "openai", feature = "ollama"))]
+    fn wire(&self) -> Wire {
+        let is_vendor = self.base_url.is_none() && self.name.provider == Provider::OpenAi;
+        let listed = self.known().filter(|_| is_vendor).map(|known| known.wire);
+        self.wire.or(listed).unwrap_or_default()
     }
 }
 
@@ -267,7 +322,10 @@ fn open_anthropic(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
         timeouts: spec.timeouts,
         window: spec.window(),
         price: spec.price(),
-        reasoning: spec.reasoning,
+        options: anthropic::request::Options {
+            reasoning: spec.reasoning,
+            cache_life: spec.cache_life,
+        },
         extra: spec.extra.clone(),
     })?;
     Ok(Arc::new(Retrying::new(model, spec.retry, spec.jitter.clone())))
@@ -288,6 +346,8 @@ fn open_chat(spec: &ModelSpec, base_url: &str, key: Option<ApiKey>) -> Result<Ar
         timeouts: spec.timeouts,
         window: spec.window(),
         price: spec.price(),
+        wire: spec.wire(),
+        reasons: spec.known().is_some_and(|known| known.reasons),
         extra: spec.extra.clone(),
     })?;
     Ok(Arc::new(Retrying::new(model, spec.retry, spec.jitter.clone())))

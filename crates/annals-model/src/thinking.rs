@@ -23,6 +23,14 @@ pub(crate) fn redacted(data: &str) -> String {
     format!("{REDACTED}{data}")
 }
 
+/// Before the signature of reasoning that came over the Responses wire.
+pub(crate) const RESPONSES: &str = "responses:";
+
+/// Whether reasoning with this signature came over the Responses wire; no other vendor can read it.
+pub(crate) fn is_of_responses(signature: &str) -> bool {
+    signature.starts_with(RESPONSES)
+}
+
 /// All blocks of an answer as one.
 pub(crate) fn join(mut blocks: Vec<Thinking>) -> Option<Thinking> {
     if blocks.len() <= 1 {

@@ -6,7 +6,7 @@ mod loopback;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_core::view::prompt::{Message, Piece, Prompt, ToolSchema};
+use annals_core::view::prompt::{AssistantPiece, Call, Message, Piece, Prompt, ToolReply, ToolSchema};
 use annals_model::{
     Answer, ApiKey, Event, Model, ModelError, ModelSpec, RawCall, Request, RetryPolicy, StallPhase,
     StopReason, Thinking, Timeouts, Usage, open,
@@ -454,4 +454,83 @@ async fn two_hundred_streams_run_at_once() {
         assert_eq!(answer.unwrap(), Ok(gpt_answer()));
     }
     assert_eq!(server.asked().len(), 200);
+}
+
+const RESPONSES_STREAM: &str = concat!(
+    "data: {\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":{\"type\":\"reasoning\",\"id\":\"rs_1\",",
+    "\"summary\":[],\"encrypted_content\":\"gAAA\"}}\n\n",
+    "data: {\"type\":\"response.output_item.done\",\"output_index\":1,\"item\":{\"type\":\"function_call\",",
+    "\"call_id\":\"call_1\",\"name\":\"now\",\"arguments\":\"{}\"}}\n\n",
+    "data: {\"type\":\"response.completed\",\"response\":{\"usage\":{\"input_tokens\":9,\"output_tokens\":2}}}\n\n",
+);
+
+#[tokio::test]
+async fn reasoning_comes_back_to_the_model_over_the_responses_wire() {
+    let server = Server::playing(vec![Reply::text(RESPONSES_STREAM)]).await;
+    let mut spec = spec(OPENAI, &server);
+    spec.wire = Some(annals_model::Wire::Responses);
+    let model = open(&spec).unwrap();
+    let answer = ask(&model).await.unwrap();
+    assert_eq!(answer.stop, StopReason::ToolUse);
+    let signature = answer.thinking.unwrap().signature.unwrap();
+    let mut next = prompt();
+    let id = annals_core::ids::CallId::parse("tc_1").unwrap();
+    next.messages = vec![
+        Message::User(vec![Piece::text("Hello")]),
+        Message::Assistant(vec![
+            AssistantPiece::Thinking {
+                text: "".into(),
+                signature: signature.into(),
+            },
+            AssistantPiece::Call(Call {
+                id: id.clone(),
+                tool: "now".into(),
+                arguments: "{}".into(),
+                cache_point: None,
+            }),
+        ]),
+        Message::Tool(vec![ToolReply {
+            call: id,
+            is_error: false,
+            pieces: vec![Piece::text("noon")],
+        }]),
+    ]
+    .into();
+    let mut request = Request::new(next, 1_000);
+    request.cache_key = Some("conv_1".into());
+    let stream = model.stream(request, &CancellationToken::new()).await.unwrap();
+    Answer::collect(stream).await.unwrap();
+    let asked = server.asked();
+    assert!(
+        asked[1].head.starts_with("post /v1/responses "),
+        "{}",
+        asked[1].head
+    );
+    let body = &asked[1].body;
+    assert_eq!(
+        (&body["store"], &body["prompt_cache_key"], &body["include"]),
+        (
+            &json!(false),
+            &json!("conv_1"),
+            &json!(["reasoning.encrypted_content"])
+        )
+    );
+    let kinds: Vec<&str> = body["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        ["message", "reasoning", "function_call", "function_call_output"]
+    );
+    assert_eq!(body["input"][1]["encrypted_content"], "gAAA");
+}
+
+#[tokio::test]
+async fn another_server_is_asked_for_chat_completions_unless_it_is_said_otherwise() {
+    let server = Server::playing(vec![Reply::text(GPT_STREAM)]).await;
+    ask(&open(&spec(OPENAI, &server)).unwrap()).await.unwrap();
+    assert!(server.asked()[0].head.starts_with("post /v1/chat/completions "));
 }

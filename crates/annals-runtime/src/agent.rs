@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use annals_content::Content;
 use annals_core::block::NewBlock;
 use annals_core::ids::{CallId, ConversationId, ConversationKey, Scope, Seq, TurnId};
+use annals_core::redact::Redactor;
 use annals_core::settings::Settings;
 use annals_core::turn::TurnEnd;
 use annals_core::turn::round::CutTo;
@@ -17,7 +18,7 @@ use annals_store::{
 };
 use annals_tools::skills::Skills;
 use annals_tools::tool::cut_of;
-use annals_tools::{ConversationCx, Tool, ToolTable};
+use annals_tools::{ConversationCx, Tool, ToolTable, Vault};
 use serde_json::Value;
 
 use crate::builder::AgentBuilder;
@@ -49,6 +50,8 @@ pub(crate) struct AgentParts {
     pub(crate) skills: Arc<dyn Skills>,
     pub(crate) sandbox: Option<Arc<dyn Backend>>,
     pub(crate) content: Content,
+    pub(crate) secrets: Vault,
+    pub(crate) redactor: Arc<Redactor>,
     pub(crate) runtime: Runtime,
 }
 
@@ -236,6 +239,7 @@ impl Agent {
             skills: parts.skills.clone(),
             recall: runtime.recall.clone(),
             settings: parts.settings.clone(),
+            secrets: parts.secrets.clone(),
             ..ConversationCx::new(
                 id.clone(),
                 parts.scope.clone(),
@@ -245,7 +249,8 @@ impl Agent {
             )
         };
         let world = parts.world().clone();
-        let journal = Journal::new(parts.log().clone(), lease, timeline, world, subscribers);
+        let journal = Journal::new(parts.log().clone(), lease, timeline, world, subscribers)
+            .redacting(parts.redactor.clone());
         Ok(Conversation::new(parts.clone(), Arc::new(cx), journal))
     }
 

@@ -12,7 +12,7 @@ use annals_core::ids::TurnId;
 use annals_core::limits;
 use annals_core::path::PhysicalPath;
 use annals_core::turn::opening::AttachedFile;
-use annals_store::preflight::{AttachmentRefused, Checked};
+use annals_store::preflight::{AttachmentRefused, Checked, Described};
 use annals_tools::ConversationCx;
 
 use crate::agent::Agent;
@@ -185,13 +185,30 @@ pub(crate) async fn take_in(
         {
             return Err(AttachmentError::SameName(attachment.name).into());
         }
-        checked.push((attachment, path, passed.mime));
+        checked.push((attachment, path, passed));
     }
     let mut files = Vec::with_capacity(checked.len());
-    for (attachment, path, mime) in checked {
-        files.push(keep(cx, turn, &attachment.bytes, path, &mime).await?);
+    for (attachment, path, passed) in checked {
+        let described = describe(content, &attachment, &passed).await;
+        let file = keep(cx, turn, &attachment.bytes, path, &passed.mime).await?;
+        files.push(AttachedFile {
+            summary: described.summary,
+            text: described.text,
+            ..file
+        });
     }
     Ok(files)
+}
+
+/// What is in it; less than could be known when its helper was killed over it, because it may come in all the same.
+async fn describe(content: &Content, attachment: &Attachment, checked: &Checked) -> Described {
+    match content.describe_attachment(checked, &attachment.bytes).await {
+        Ok(described) => described,
+        Err(error) => {
+            tracing::warn!("the attachment `{}` is not described: {error}", attachment.name);
+            Described::default()
+        }
+    }
 }
 
 async fn keep(
@@ -237,11 +254,11 @@ async fn keep(
         ..FileMeta::default()
     }
     .measured(bytes);
-    let summary = text.map(|text| format!("{} lines, {} bytes", text.lines().count(), text.len()));
     Ok(AttachedFile {
         digest,
         body,
         file,
-        summary,
+        summary: None,
+        text: None,
     })
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use annals_content::Content;
 use annals_core::ids::Scope;
+use annals_core::redact::{Redactor, Secrets};
 use annals_core::settings::Settings;
 use annals_core::view::Layout;
 use annals_model::{Model, Window};
 use annals_sandbox::Backend;
 use annals_store::{ArtifactStore, Recall, Store};
 use annals_tools::skills::{NoSkills, Skills};
-use annals_tools::{Tool, ToolTable};
+use annals_tools::{Tool, ToolTable, Vault};
 
 use crate::agent::{Agent, AgentParts};
 use crate::error::BuildError;
@@ -42,6 +43,7 @@ pub struct AgentBuilder {
     hooks: Option<Arc<dyn Hooks>>,
     skills: Option<Arc<dyn Skills>>,
     sandbox: Option<Arc<dyn Backend>>,
+    secrets: Secrets,
     world: World,
     runtime: Option<Runtime>,
     in_memory: bool,
@@ -177,6 +179,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Secrets by name. A tool gets those that it declares; their values are in no block, no view and no delta.
+    #[must_use]
+    pub fn secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
     /// Where side effects happen. Without one, tools that need it say so.
     #[must_use]
     pub fn sandbox(mut self, backend: Arc<dyn Backend>) -> Self {
@@ -258,6 +267,8 @@ impl AgentBuilder {
             skills,
             sandbox: self.sandbox,
             content: self.content,
+            redactor: Arc::new(Redactor::new(&self.secrets)),
+            secrets: Vault::new(self.secrets),
             runtime,
         };
         Ok(Agent {

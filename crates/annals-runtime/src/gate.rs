@@ -167,7 +167,8 @@ impl Drive<'_> {
             id.clone(),
             self.agent.world().now(),
             self.cancel.child_token(),
-        );
+        )
+        .granting(tool.spec().secrets());
         let args = match reference::resolve(&cx, checked.args).await {
             Ok(args) => args,
             Err(not_visible) => return Ok(State::Refused(not_visible.outcome())),

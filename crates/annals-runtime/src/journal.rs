@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use annals_core::block::{Block, NewBlock};
 use annals_core::ids::ConversationKey;
+use annals_core::redact::Redactor;
 use annals_core::view::View;
 use annals_store::{Append, BatchId, BlockLogExt as _, InboxId, Lease, LogError, Owner, Store};
 use annals_tools::SharedTimeline;
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::RunError;
 use crate::listen::{Audience, Listen, Subscribers, Update};
+use crate::redaction::Redaction;
 use crate::world::World;
 
 /// How long a writer may be silent before another may take its place, unless the runtime is told otherwise.
@@ -34,6 +36,7 @@ pub(crate) struct Journal {
     timeline: SharedTimeline,
     world: World,
     audience: Audience,
+    redaction: Redaction,
 }
 
 impl Journal {
@@ -54,7 +57,19 @@ impl Journal {
             timeline,
             world,
             audience: Audience::of(subscribers),
+            redaction: Redaction::new(Arc::default()),
         }
+    }
+
+    /// Takes these secrets, too, out of what is written down and told.
+    pub(crate) fn redacting(mut self, redactor: Arc<Redactor>) -> Self {
+        self.redaction = Redaction::new(redactor);
+        self
+    }
+
+    /// The conversation it writes.
+    pub(crate) fn key(&self) -> &ConversationKey {
+        &self.key
     }
 
     pub(crate) fn set_listener(&mut self, listener: Arc<dyn Listen>) {
@@ -66,7 +81,7 @@ impl Journal {
     }
 
     pub(crate) fn tell(&self, update: Update) {
-        self.audience.tell(update);
+        self.redaction.tell(update, |update| self.audience.tell(update));
     }
 
     /// Takes the lease again if it was lost, and folds in what others, or an append that nobody waited for, have written.
@@ -103,7 +118,7 @@ impl Journal {
         let mut seq = self.read(|timeline| timeline.next_seq());
         let mut blocks = Vec::with_capacity(drafts.len());
         for draft in drafts {
-            blocks.push(draft.seal(seq, now));
+            blocks.push(self.redaction.block(draft).seal(seq, now));
             seq = seq.next();
         }
         self.commit(blocks, rows).await

@@ -43,6 +43,7 @@ mod mail;
 mod media;
 mod partial;
 mod perform;
+mod redaction;
 mod step;
 
 pub use agent::Agent;

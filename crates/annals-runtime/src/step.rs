@@ -119,6 +119,7 @@ pub(crate) async fn request(
         max_tokens: frame.window.max_output_tokens,
         layout: agent.layout,
         purpose: Purpose::Turn,
+        cache_key: Some(writer.journal.key().id.as_str().into()),
         rendered: rendered.map(Into::into),
     };
     Ok((request, sent))

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
 use annals_core::path::LogicalPath;
+use annals_core::redact::Secrets;
 use annals_core::settings::Settings;
 use annals_core::time::Timestamp;
 use annals_core::view::View;
@@ -43,6 +44,19 @@ pub struct ConversationCx {
     pub settings: Arc<Settings>,
     /// Whether the tree is what history says.
     pub restored: Arc<Restored>,
+    /// Secrets, of which a call gets those that its tool declares.
+    pub secrets: Vault,
+}
+
+/// Secrets that nobody reads but a call whose tool declares them.
+#[derive(Clone, Debug, Default)]
+pub struct Vault(Arc<Secrets>);
+
+impl Vault {
+    /// With these.
+    pub fn new(secrets: Secrets) -> Self {
+        Vault(Arc::new(secrets))
+    }
 }
 
 impl ConversationCx {
@@ -65,6 +79,7 @@ impl ConversationCx {
             recall: None,
             settings: Arc::default(),
             restored: Arc::default(),
+            secrets: Vault::default(),
         }
     }
 }
@@ -79,6 +94,8 @@ pub struct ToolCx {
     cancel: CancellationToken,
     /// Where the call stands among the calls of its answer, when it is one of several.
     place: Option<CallPlace>,
+    /// The names of the secrets that the tool declares.
+    granted: Arc<[String]>,
 }
 
 impl ToolCx {
@@ -97,7 +114,36 @@ impl ToolCx {
             now,
             cancel,
             place: None,
+            granted: Arc::default(),
         }
+    }
+
+    /// The same surroundings for a tool that declares these secrets.
+    #[must_use]
+    pub fn granting(mut self, secrets: &[String]) -> Self {
+        self.granted = secrets.into();
+        self
+    }
+
+    /// The value of a secret that the tool declares; none if it does not, or if nobody configured it.
+    pub fn secret(&self, name: &str) -> Option<&Arc<str>> {
+        let is_granted = self.granted.iter().any(|granted| granted == name);
+        is_granted.then(|| self.shared.secrets.0.get(name)).flatten()
+    }
+
+    /// The operation with the secrets of this call in its environment, under their names.
+    pub(crate) fn with_secrets(&self, mut op: Op) -> Op {
+        let env = match &mut op {
+            Op::CommandRun(run) => &mut run.env,
+            Op::CodeRun(run) => &mut run.env,
+            _ => return op,
+        };
+        for name in self.granted.iter() {
+            if let Some(value) = self.secret(name) {
+                env.insert(name.clone(), value.to_string());
+            }
+        }
+        op
     }
 
     /// What all calls of this conversation share.
@@ -224,6 +270,7 @@ impl ToolCx {
 
     /// Performs one operation in the sandbox, bounded by this call's cancellation.
     pub async fn dispatch(&self, op: Op) -> Result<Result<OpResult, Failure>, ToolFailure> {
+        let op = self.with_secrets(op);
         Ok(self.sandbox().await?.dispatch(op, &self.cancel).await)
     }
 }

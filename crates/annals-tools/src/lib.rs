@@ -49,7 +49,7 @@ pub mod web;
 pub use access::{Access, CallOrder, CallPlace, Resource, Uses};
 pub use annals_core::turn::outcome::{Notice, Outcome};
 pub use annals_tool_macro::{arguments, tool};
-pub use cx::{ConversationCx, SharedTimeline, ToolCx};
+pub use cx::{ConversationCx, SharedTimeline, ToolCx, Vault};
 pub use dynamic::DynamicTool;
 pub use failure::{IntoFailure, ToolError, ToolFailure, ToolResult};
 pub use name::{ToolName, ToolNameError};

@@ -116,6 +116,7 @@ pub struct ToolSpec {
     body: Option<BodyParam>,
     listing: Listing,
     timeout: Option<Duration>,
+    secrets: Vec<String>,
     uses: Option<Declared>,
     validator: jsonschema::Validator,
     defect: Option<SpecError>,
@@ -141,6 +142,7 @@ impl ToolSpec {
             body: None,
             alias_of: None,
             timeout: None,
+            secrets: Vec::new(),
             uses: None,
         }
     }
@@ -204,6 +206,11 @@ impl ToolSpec {
         self.defect.as_ref()
     }
 
+    /// The secrets it may have, by name.
+    pub fn secrets(&self) -> &[String] {
+        &self.secrets
+    }
+
     /// The compiled schema.
     pub fn validator(&self) -> &jsonschema::Validator {
         &self.validator
@@ -253,6 +260,7 @@ pub struct ToolSpecBuilder {
     body: Option<BodyParam>,
     alias_of: Option<String>,
     timeout: Option<Duration>,
+    secrets: Vec<String>,
     uses: Option<Declared>,
 }
 
@@ -287,6 +295,15 @@ impl ToolSpecBuilder {
             object.entry("additionalProperties").or_insert(Value::Bool(false));
         }
         self.parameters(schema)
+    }
+
+    /// Declares that it needs this secret, as `secret:NAME` or by its name alone. A tool gets no other, and what it runs
+    /// in the sandbox finds it in the environment under its name.
+    #[must_use]
+    pub fn secret(mut self, name: &str) -> Self {
+        self.secrets
+            .push(name.strip_prefix("secret:").unwrap_or(name).to_owned());
+        self
     }
 
     /// The rules it follows.
@@ -392,6 +409,7 @@ impl ToolSpecBuilder {
             body: self.body,
             listing,
             timeout: self.timeout,
+            secrets: self.secrets,
             uses: self.uses,
             validator,
             defect: None,

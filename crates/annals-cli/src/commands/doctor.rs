@@ -270,6 +270,11 @@ fn settings(config: &Config) -> Vec<Setting> {
             },
         }
     }
+    let secrets = Setting {
+        name: "secrets",
+        value: json!(config.secrets.names().collect::<Vec<_>>().join(", ")),
+        origin: "config.toml `secrets`, keys of the environment, addresses".to_owned(),
+    };
     let address = |url: &Resolved<String>| Resolved {
         value: SafeUrl(&url.value).to_string(),
         origin: url.origin.clone(),
@@ -293,8 +298,10 @@ fn settings(config: &Config) -> Vec<Setting> {
         maybe("context_tokens", &config.context_tokens),
         row("max_iterations", &config.max_iterations),
         row("layout", &config.layout),
+        maybe("wire", &config.wire),
         row("scope", &scope),
         row("skills", &config.skills),
+        secrets,
         maybe("searxng_url", &config.web.searxng_url.as_ref().map(address)),
         maybe("brave_key", &secret),
         maybe("web_allow", &config.web.allow),

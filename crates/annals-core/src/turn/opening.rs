@@ -19,6 +19,8 @@ pub struct AttachedFile {
     pub file: FileMeta,
     /// One line for the model.
     pub summary: Option<String>,
+    /// The text inside, of a file that is no text itself.
+    pub text: Option<String>,
 }
 
 /// What begins a turn.
@@ -49,7 +51,7 @@ impl Opening {
             .filter_map(|file| source_row(&file.digest))
             .collect();
         let mut changed = timeline.pool().assign(rows).changed;
-        for attached in self.attachments {
+        for (n, attached) in (1..).zip(self.attachments) {
             let path = attached.digest.artifact_path.clone();
             let mut meta =
                 NewBlock::new(BlockKind::UserAttachmentMeta, turn, path.clone()).json(&attached.digest);
@@ -57,6 +59,9 @@ impl Opening {
             if let Some(summary) = attached.summary {
                 meta.meta = meta.meta.with_attachment_summary(&summary);
             }
+            let text = attached
+                .text
+                .map(|text| attachment_text_block(turn, n, &path, &text));
             let mut content =
                 NewBlock::new(BlockKind::UserAttachment, turn, path).mime(&attached.digest.mime);
             content.body = attached.body;
@@ -65,6 +70,7 @@ impl Opening {
                 ..attached.file
             }));
             blocks.extend([meta, content]);
+            blocks.extend(text);
         }
         let header = NewBlock::new(
             BlockKind::AgentLogHeader,

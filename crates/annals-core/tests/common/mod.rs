@@ -270,6 +270,7 @@ pub fn attachment(turn: &TurnId, name: &str, mime: &str, body: Body) -> Attached
         Body::Empty => 4_096,
     });
     AttachedFile {
+        text: None,
         digest,
         body,
         file: FileMeta::default(),

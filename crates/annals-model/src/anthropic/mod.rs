@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ModelError;
 use crate::model::{EventStream, Model, Request, Window};
-use crate::spec::Reasoning;
+use crate::spec::{CacheLife, Reasoning};
 use crate::usage::Price;
 use crate::wire::http::{self, Endpoint, EndpointError, KeyHeader};
 use crate::wire::names::ToolNames;
@@ -34,7 +34,7 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     pub(crate) window: Window,
     pub(crate) price: Option<Price>,
-    pub(crate) reasoning: Reasoning,
+    pub(crate) options: request::Options,
     /// Further fields of the request's body.
     pub(crate) extra: serde_json::Map<String, serde_json::Value>,
 }
@@ -77,7 +77,7 @@ impl Model for AnthropicModel {
     async fn stream(&self, request: Request, cancel: &CancellationToken) -> Result<EventStream, ModelError> {
         pairs::check(&request.prompt)?;
         let names = ToolNames::of(&request.prompt.tools);
-        let body = request::body(&self.config.model, self.config.reasoning, &request, &names);
+        let body = request::body(&self.config.model, self.config.options, &request, &names);
         let body = http::body_json(&body, &self.config.extra);
         self.endpoint
             .stream(body, stream::MessagesDecoder::new(names), cancel)

@@ -17,12 +17,12 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Reasoning;
+use super::{CacheLife, Reasoning};
 use crate::model::{Layout, Request};
-use crate::openai::request::as_object;
 use crate::thinking::{self, SignedBlock};
 use crate::wire::media::{self, Shown};
 use crate::wire::names::{ToolNames, wire_call_id};
+use crate::wire::text::as_object;
 
 /// Breakpoints in messages; the fourth is the header's.
 const MESSAGE_BREAKPOINTS_MAX: usize = 3;
@@ -68,9 +68,30 @@ struct Tool<'a> {
 }
 
 #[derive(Clone, Copy, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum CacheControl {
-    Ephemeral,
+struct CacheControl {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'static str>,
+}
+
+impl From<CacheLife> for CacheControl {
+    fn from(life: CacheLife) -> Self {
+        CacheControl {
+            kind: "ephemeral",
+            ttl: match life {
+                CacheLife::FiveMinutes => None,
+                CacheLife::OneHour => Some("1h"),
+            },
+        }
+    }
+}
+
+/// What the user chose for all requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) reasoning: Reasoning,
+    pub(crate) cache_life: CacheLife,
 }
 
 #[derive(Serialize)]
@@ -144,12 +165,14 @@ impl BlockBody<'_> {
 /// The body of a request.
 pub(crate) fn body<'a>(
     model: &'a str,
-    reasoning: Reasoning,
+    options: Options,
     request: &'a Request,
     names: &'a ToolNames,
 ) -> Body<'a> {
     let prompt = &*request.prompt;
+    let cache = CacheControl::from(options.cache_life);
     let mut lowering = Lowering {
+        cache,
         media: &request.media,
         names,
         messages: Vec::new(),
@@ -184,12 +207,12 @@ pub(crate) fn body<'a>(
         };
         system.push(Block {
             body,
-            cache_control: Some(CacheControl::Ephemeral),
+            cache_control: Some(cache),
         });
     } else if let Some(last) = tools.last_mut() {
-        last.cache_control = Some(CacheControl::Ephemeral);
+        last.cache_control = Some(cache);
     }
-    let thinking = match reasoning {
+    let thinking = match options.reasoning {
         Reasoning::Off => None,
         Reasoning::Adaptive => Some(Thinking::Adaptive),
         Reasoning::Budget { tokens } => {
@@ -233,6 +256,7 @@ fn past_tools<'a>(prompt: &'a Prompt, names: &'a ToolNames) -> Vec<Tool<'a>> {
 }
 
 struct Lowering<'a> {
+    cache: CacheControl,
     media: &'a HashMap<BlobDigest, Arc<[u8]>>,
     names: &'a ToolNames,
     messages: Vec<WireMessage<'a>>,
@@ -257,6 +281,10 @@ impl<'a> Lowering<'a> {
             AssistantPiece::Thinking { text, signature } => {
                 for block in thinking::split(text, signature) {
                     let body = match block {
+                        // Another vendor's, which this one would refuse.
+                        SignedBlock::Plain { signature, .. } if thinking::is_of_responses(&signature) => {
+                            continue;
+                        }
                         SignedBlock::Plain { text, signature } => BlockBody::Thinking {
                             thinking: text,
                             signature,
@@ -358,7 +386,7 @@ impl<'a> Lowering<'a> {
                 .rev()
                 .flat_map(|message| message.content.iter_mut().rev());
             if let Some(block) = blocks.into_iter().find(|block| block.body.can_be_breakpoint()) {
-                block.cache_control = Some(CacheControl::Ephemeral);
+                block.cache_control = Some(self.cache);
             }
         }
     }
@@ -408,7 +436,11 @@ mod tests {
 
     fn shape_of(request: &Request, reasoning: Reasoning) -> String {
         let names = ToolNames::of(&request.prompt.tools);
-        fixture::shape(&body("m", reasoning, request, &names))
+        let options = Options {
+            reasoning,
+            ..Options::default()
+        };
+        fixture::shape(&body("m", options, request, &names))
     }
 
     fn with(prompt: Prompt) -> Request {
@@ -416,6 +448,24 @@ mod tests {
             prompt: prompt.into(),
             ..fixture::request()
         }
+    }
+
+    #[test]
+    fn an_hour_of_cache_is_asked_for_at_every_breakpoint_and_nowhere_else() {
+        let request = fixture::request();
+        let names = ToolNames::of(&request.prompt.tools);
+        let json = |cache_life| {
+            let options = Options {
+                cache_life,
+                ..Options::default()
+            };
+            serde_json::to_string(&body("m", options, &request, &names)).unwrap()
+        };
+        let (short, long) = (json(CacheLife::FiveMinutes), json(CacheLife::OneHour));
+        assert!(!short.contains("ttl"));
+        let hour = "\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"1h\"}";
+        assert_eq!(long.matches(hour).count(), short.matches("cache_control").count());
+        assert_eq!(long.replace(",\"ttl\":\"1h\"", ""), short);
     }
 
     #[test]
@@ -552,7 +602,7 @@ mod tests {
         let bytes = |prompt: &Prompt| {
             let request = with(prompt.clone());
             let names = ToolNames::of(&request.prompt.tools);
-            serde_json::to_string(&body("m", Reasoning::Off, &request, &names).messages[..4]).unwrap()
+            serde_json::to_string(&body("m", Options::default(), &request, &names).messages[..4]).unwrap()
         };
         let before = bytes(&prompt);
         prompt

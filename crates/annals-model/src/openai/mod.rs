@@ -1,21 +1,27 @@
-//! OpenAI's chat completions, which many servers speak: vLLM, llama.cpp, LM Studio, LiteLLM, Ollama and more.
+//! OpenAI's two protocols: chat completions, which many servers speak (vLLM, llama.cpp, LM Studio, LiteLLM, Ollama and
+//! more), and [`responses`], which OpenAI's own models want.
 //!
-//! [`request`] is what is sent, [`stream`] what comes back. Servers differ in small ways; what is tolerated is said
-//! in these two files. Prompt caching is automatic here: all it needs is the stable prefix that every prompt has.
+//! [`request`] is what chat completions are sent, [`stream`] what comes back. Servers differ in small ways; what is
+//! tolerated is said in these two files. Prompt caching is automatic here: all it needs is the stable prefix that every
+//! prompt has, and for Responses a key that requests of one conversation share.
 
 pub(crate) mod request;
+pub(crate) mod responses;
 pub(crate) mod stream;
 
 use annals_core::tokens::MediaRule;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use crate::catalog::Wire;
 use crate::error::ModelError;
 use crate::model::{EventStream, Model, Request, Window};
 use crate::usage::Price;
 use crate::wire::http::{self, Endpoint, EndpointError, KeyHeader};
 use crate::wire::names::ToolNames;
 use crate::wire::{ApiKey, Timeouts, pairs};
+use responses::request::Reasons;
+use responses::stream::ResponsesDecoder;
 
 /// Where OpenAI itself listens.
 pub const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
@@ -44,11 +50,14 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     pub(crate) window: Window,
     pub(crate) price: Option<Price>,
+    /// Which protocol, and for Responses whether the model reasons.
+    pub(crate) wire: Wire,
+    pub(crate) reasons: bool,
     /// Further fields of the request's body.
     pub(crate) extra: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A model behind a chat completions server.
+/// A model behind a server that speaks one of OpenAI's protocols.
 #[derive(Debug)]
 pub struct OpenAiModel {
     config: Config,
@@ -73,7 +82,10 @@ impl OpenAiModel {
         } else {
             Dialect::Compatible
         };
-        let url = url(base, "chat/completions");
+        let url = match config.wire {
+            Wire::Chat => url(base, "chat/completions"),
+            Wire::Responses => url(base, "responses"),
+        };
         let header = KeyHeader {
             name: "authorization",
             prefix: "Bearer ",
@@ -108,10 +120,26 @@ impl Model for OpenAiModel {
     async fn stream(&self, request: Request, cancel: &CancellationToken) -> Result<EventStream, ModelError> {
         pairs::check(&request.prompt)?;
         let names = ToolNames::of(&request.prompt.tools);
-        let body = request::body(&self.config.model, self.dialect, &request, &names);
-        let body = http::body_json(&body, &self.config.extra);
-        self.endpoint
-            .stream(body, stream::ChatDecoder::new(names), cancel)
-            .await
+        let Config { model, extra, .. } = &self.config;
+        match self.config.wire {
+            Wire::Chat => {
+                let body = request::body(model, self.dialect, &request, &names);
+                let body = http::body_json(&body, extra);
+                self.endpoint
+                    .stream(body, stream::ChatDecoder::new(names), cancel)
+                    .await
+            }
+            Wire::Responses => {
+                let reasons = match self.config.reasons {
+                    true => Reasons::Yes,
+                    false => Reasons::No,
+                };
+                let body = responses::request::body(model, reasons, &request, &names);
+                let body = http::body_json(&body, extra);
+                self.endpoint
+                    .stream(body, ResponsesDecoder::new(names), cancel)
+                    .await
+            }
+        }
     }
 }

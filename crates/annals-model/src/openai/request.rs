@@ -11,12 +11,12 @@ use std::sync::Arc;
 use annals_core::block::BlobDigest;
 use annals_core::view::prompt::{AssistantPiece, Call, Message, Piece, PieceBody, ToolReply, ToolSchema};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use super::Dialect;
 use crate::model::{Layout, Request};
 use crate::wire::media::{self, Shown};
 use crate::wire::names::{ToolNames, wire_call_id};
+use crate::wire::text::{as_object, piece_text, set_off};
 
 #[derive(Serialize)]
 pub(crate) struct Body<'a> {
@@ -280,38 +280,6 @@ impl<'a> Lowering<'a> {
                 Shown::Note(note) => Part::Text { text: note.into() },
             },
         })
-    }
-}
-
-fn piece_text(piece: &Piece) -> Option<&str> {
-    match &piece.body {
-        PieceBody::Text(text) => Some(text),
-        PieceBody::Media { .. } => None,
-    }
-}
-
-/// Texts one after the other; one that does not begin on a new line is set off by an empty line.
-fn set_off<T: AsRef<str>>(texts: Vec<T>) -> String {
-    let mut joined = String::with_capacity(texts.iter().map(|text| text.as_ref().len() + 2).sum());
-    for text in texts.iter().map(AsRef::as_ref).filter(|text| !text.is_empty()) {
-        if !joined.is_empty() && !text.starts_with('\n') {
-            joined.push_str("\n\n");
-        }
-        joined.push_str(text);
-    }
-    joined
-}
-
-/// Arguments as the text of a JSON object.
-pub(crate) fn as_object(arguments: &str) -> Cow<'_, str> {
-    let is_object =
-        arguments.trim_start().starts_with('{') && serde_json::from_str::<&RawValue>(arguments).is_ok();
-    if is_object {
-        Cow::Borrowed(arguments)
-    } else if arguments.trim().is_empty() {
-        Cow::Borrowed("{}")
-    } else {
-        Cow::Owned(serde_json::json!({ "invalid_arguments": arguments }).to_string())
     }
 }
 

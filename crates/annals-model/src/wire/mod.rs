@@ -20,6 +20,8 @@ pub(crate) mod names;
 pub(crate) mod pairs;
 #[cfg(feature = "http")]
 pub mod sse;
+#[cfg(feature = "http")]
+pub(crate) mod text;
 mod timeouts;
 
 #[cfg(feature = "http")]

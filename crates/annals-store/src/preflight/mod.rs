@@ -6,6 +6,8 @@
 
 mod archive;
 mod content;
+mod describe;
+mod markup;
 mod pdf;
 
 use annals_core::limits::{
@@ -16,6 +18,7 @@ use annals_core::path::RelPath;
 use serde::{Deserialize, Serialize};
 
 pub use content::AttachmentKind;
+pub use describe::{Described, describe};
 
 /// An attachment that may come in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -29,6 +29,7 @@ pub const KINDS: &[BlockKind] = &[
     BlockKind::Note,
     BlockKind::StageClarification,
     BlockKind::UserAttachment,
+    BlockKind::UserAttachmentText,
     BlockKind::ToolResult,
 ];
 
@@ -59,6 +60,7 @@ pub fn remembered(block: &Block) -> Option<Remembered<'_>> {
         | BlockKind::Note
         | BlockKind::StageClarification => said(Target::Assistant),
         BlockKind::UserAttachment => file(Target::Attachment),
+        BlockKind::UserAttachmentText => said(Target::Attachment),
         BlockKind::ToolResult if !block.meta().is_digest => match block.path.as_ref()?.kind() {
             PathKind::File { .. } => file(Target::Assistant),
             _ => None,

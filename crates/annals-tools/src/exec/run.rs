@@ -90,7 +90,9 @@ async fn inside(
         ),
         false => None,
     };
-    let result = sandbox.dispatch(Op::CodeRun(op), cx.cancel()).await;
+    let result = sandbox
+        .dispatch(cx.with_secrets(Op::CodeRun(op)), cx.cancel())
+        .await;
     if let Some(visit) = visit {
         visit.fetch(cx).await.map_err(|failure| unavailable(&failure))?;
     }

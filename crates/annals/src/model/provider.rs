@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use annals_model::{
-    ApiKey, EventStream, Model, ModelError, ModelName, ModelSpec, OpenError, Price, Provider, Request,
-    RetryPolicy, Timeouts, Window, catalog, open,
+    ApiKey, CacheLife, EventStream, Model, ModelError, ModelName, ModelSpec, OpenError, Price, Provider,
+    Request, RetryPolicy, Timeouts, Window, Wire, catalog, open,
 };
 use async_trait::async_trait;
 use serde_json::Value;
@@ -61,7 +61,8 @@ impl<M: From<Opened>> ModelBuilder<M> {
 
     /// The model's window, when the catalog does not know it.
     pub fn context_tokens(mut self, tokens: u32) -> Self {
-        let known = catalog::find(&self.spec.name.name).map_or(catalog::UNKNOWN_WINDOW, |known| known.window);
+        let known = self.spec.catalog.find(&self.spec.name.name);
+        let known = known.map_or(catalog::UNKNOWN_WINDOW, |known| known.window);
         self.spec.window = Some(Window {
             context_tokens: tokens,
             max_output_tokens: known.max_output_tokens.min(tokens),
@@ -84,6 +85,18 @@ impl<M: From<Opened>> ModelBuilder<M> {
     /// What tokens cost, when the catalog does not know it.
     pub fn price(mut self, price: Price) -> Self {
         self.spec.price = Some(price);
+        self
+    }
+
+    /// With one of OpenAI's protocols instead of the one that the catalog says.
+    pub fn wire(mut self, wire: Wire) -> Self {
+        self.spec.wire = Some(wire);
+        self
+    }
+
+    /// With a cache of Anthropic's that lives this long; the settings' `session.cache_ttl_seconds` must say the same.
+    pub fn cache_life(mut self, life: CacheLife) -> Self {
+        self.spec.cache_life = life;
         self
     }
 
