@@ -59,7 +59,12 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 /// The port as a stranger implements it: a package outside the workspace must pass the suite. It shares the target
 /// directory, so that what both need is built once.
 fn outside() -> anyhow::Result<Command> {
-    let mut command = cargo(&["test", "--locked", "--manifest-path", "examples/file-log/Cargo.toml"]);
+    let mut command = cargo(&[
+        "test",
+        "--locked",
+        "--manifest-path",
+        "examples/file-log/Cargo.toml",
+    ]);
     command.env("CARGO_TARGET_DIR", target()?);
     Ok(command)
 }

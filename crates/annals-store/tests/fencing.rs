@@ -7,7 +7,7 @@ mod crash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_core::ids::Seq;
+use annals_core::ids::{ConversationKey, Seq};
 use annals_store::testing::{after, at, conversation, new_conversation, owner, text_block};
 use annals_store::{
     BlockLog, BlockLogExt, Lease, LogError, ManualClock, MemoryLog, SqliteLog, SqliteOptions, Stale,
@@ -100,10 +100,16 @@ async fn interleave(
             }
         }
     }
-    let blocks = handles[1].read_all(&id).await.unwrap();
-    let texts: Vec<&str> = blocks.iter().map(|block| block.text().unwrap()).collect();
-    assert_eq!(texts, model.texts);
+    assert_eq!(texts_of(&*handles[1], &id).await, model.texts);
     (fenced, written)
+}
+
+async fn texts_of(log: &dyn BlockLog, key: &ConversationKey) -> Vec<String> {
+    let blocks = log.read_all(key).await.unwrap();
+    blocks
+        .iter()
+        .map(|block| block.text().unwrap().to_owned())
+        .collect()
 }
 
 async fn run_many(handles: [Arc<dyn BlockLog>; 2], clock: Arc<ManualClock>, count: u64) {

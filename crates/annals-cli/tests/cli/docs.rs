@@ -70,6 +70,10 @@ fn command_lines(page: &str) -> Vec<String> {
     for line in page.lines() {
         let line = line.trim().trim_start_matches("$ ");
         let typed = line.split(" #").next().unwrap_or_default();
+        // A dependency in a `Cargo.toml` is no command.
+        if typed.starts_with("annals = ") {
+            continue;
+        }
         for start in ["annals ", "cargo run -- "] {
             lines.extend(typed.strip_prefix(start).map(str::to_owned));
         }

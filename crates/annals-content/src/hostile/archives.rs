@@ -52,7 +52,7 @@ pub(super) const ALL: &[Mechanism] = &[
         file
     }),
     mechanism("zip-names-without-end", ZIP, Aim::Memory, || {
-        zip(&(0..40)
+        zip(&(0..32)
             .map(|n| Entry::stored(&format!("{n}{}", "n".repeat(60_000)), b""))
             .collect::<Vec<_>>())
     }),

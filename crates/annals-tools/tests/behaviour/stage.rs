@@ -72,6 +72,7 @@ impl Stage {
     }
 
     /// The same conversation with an empty OUT_DIR of its own: what a fork, or another machine, starts with.
+    #[allow(dead_code, reason = "the tests of files use it, and share this module")]
     pub(crate) fn elsewhere(&self, backend: Arc<dyn Backend>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path().join("out")).unwrap();

@@ -81,15 +81,14 @@ enum Content<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Part<'a> {
-    InputText {
-        text: Cow<'a, str>,
-    },
-    InputImage {
-        image_url: String,
-    },
-    InputFile {
+    #[serde(rename = "input_text")]
+    Text { text: Cow<'a, str> },
+    #[serde(rename = "input_image")]
+    Image { image_url: String },
+    #[serde(rename = "input_file")]
+    File {
         filename: &'static str,
         file_data: String,
     },
@@ -207,11 +206,11 @@ impl<'a> Lowering<'a> {
             for piece in &reply.pieces {
                 match (&piece.body, self.part(piece)) {
                     (_, None) => {}
-                    (_, Some(Part::InputText { text })) => texts.push(text),
+                    (_, Some(Part::Text { text })) => texts.push(text),
                     (PieceBody::Text(text), Some(_)) => texts.push(Cow::Borrowed(text)),
                     (PieceBody::Media { mime, .. }, Some(part)) => {
                         texts.push(format!("\n\n[{mime}: shown after the tool results]").into());
-                        shown_after.push(Part::InputText {
+                        shown_after.push(Part::Text {
                             text: format!("[{mime} of tool result {}]", reply.call).into(),
                         });
                         shown_after.push(part);
@@ -239,18 +238,18 @@ impl<'a> Lowering<'a> {
     fn part(&self, piece: &'a Piece) -> Option<Part<'a>> {
         Some(match &piece.body {
             PieceBody::Text(text) if text.is_empty() => return None,
-            PieceBody::Text(text) => Part::InputText {
+            PieceBody::Text(text) => Part::Text {
                 text: Cow::Borrowed(text),
             },
             PieceBody::Media { mime, blob } => match media::show(mime, blob, self.media) {
-                Shown::Image { mime, base64 } => Part::InputImage {
+                Shown::Image { mime, base64 } => Part::Image {
                     image_url: format!("data:{mime};base64,{base64}"),
                 },
-                Shown::Pdf { base64 } => Part::InputFile {
+                Shown::Pdf { base64 } => Part::File {
                     filename: "document.pdf",
                     file_data: format!("data:application/pdf;base64,{base64}"),
                 },
-                Shown::Note(note) => Part::InputText { text: note.into() },
+                Shown::Note(note) => Part::Text { text: note.into() },
             },
         })
     }
