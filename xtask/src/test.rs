@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         command.env(LEFT_OUT_FILE, &left_out);
         command
     };
-    let mut stages = Stages::new(7);
+    let mut stages = Stages::new(8);
     stages.stage("tidy", "cargo xtask tidy", tidy::check)?;
     stages.command("fmt", cargo(&["fmt", "--all", "--check"]))?;
     stages.command(

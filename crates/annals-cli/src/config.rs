@@ -195,14 +195,7 @@ impl Config {
         let secrets = secrets::with_own(secrets, &env, addresses);
         let in_file = file.has("max_iterations");
         let mut settings = file.settings(&config_file.value)?;
-        let max_iterations = Resolved {
-            value: args.max_iterations.unwrap_or(settings.max_iterations),
-            origin: match (args.max_iterations, in_file) {
-                (Some(_), _) => Origin::Flag("--max-iterations"),
-                (None, true) => Origin::File("max_iterations"),
-                (None, false) => Origin::Default,
-            },
-        };
+        let max_iterations = max_iterations(args, in_file, &settings);
         settings.max_iterations = max_iterations.value;
         settings.validate().context("the settings cannot be used")?;
         Ok(Config {
@@ -224,6 +217,18 @@ impl Config {
             embeddings,
             secrets,
         })
+    }
+}
+
+/// Of all settings, the one that can be typed as well.
+fn max_iterations(args: &GlobalArgs, in_file: bool, settings: &Settings) -> Resolved<u32> {
+    Resolved {
+        value: args.max_iterations.unwrap_or(settings.max_iterations),
+        origin: match (args.max_iterations, in_file) {
+            (Some(_), _) => Origin::Flag("--max-iterations"),
+            (None, true) => Origin::File("max_iterations"),
+            (None, false) => Origin::Default,
+        },
     }
 }
 

@@ -96,7 +96,7 @@ impl Model for Puts {
                 });
                 events.push(Event::CallArguments {
                     index,
-                    json: json!({"x": x}).to_string().into(),
+                    json: json!({"x": x}).to_string(),
                 });
             }
             events.push(finished(StopReason::ToolUse));

@@ -41,6 +41,16 @@ fn teller(
     Arc::new(DynamicTool::with_spec(spec, body))
 }
 
+/// All deltas, one after the other.
+fn told(heard: &Heard) -> String {
+    let heard = heard.0.lock().unwrap();
+    let deltas = heard.iter().filter_map(|update| match update {
+        Update::Delta(delta) => Some(delta.text.as_str()),
+        _ => None,
+    });
+    deltas.collect()
+}
+
 #[tokio::test]
 async fn a_secret_reaches_the_tool_that_declares_it_and_is_written_nowhere() {
     let bench = Bench::new();
@@ -108,14 +118,7 @@ async fn a_secret_reaches_the_tool_that_declares_it_and_is_written_nowhere() {
     );
     assert!(result("does_not").contains("null"), "{}", result("does_not"));
     // Deltas are pieces: the value must not be in what they make together either.
-    let heard = heard.0.lock().unwrap();
-    let told: String = heard
-        .iter()
-        .filter_map(|update| match update {
-            Update::Delta(delta) => Some(delta.text.as_str()),
-            _ => None,
-        })
-        .collect();
+    let told = told(&heard);
     assert!(
         told.contains("The password is [secret:DB_PASSWORD], and"),
         "{told}"
