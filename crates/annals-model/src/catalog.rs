@@ -1,8 +1,8 @@
 //! What is known of models by name: windows, prices, how they are spoken to.
 //!
-//! A convenience, not an authority: vendors change all of it. Every entry says when it was compared with what the
-//! vendor publishes, and where that is; entries of the user's own win over these, and both over nothing: a name that is
-//! not here gets a careful window and no price. A wrong price is worse than none.
+//! A convenience, not an authority: vendors change all of it, and nobody has compared these entries with the vendors'
+//! pages yet. Every entry says what date its figures are of, and where the vendor publishes them; entries of the user's
+//! own win over these, and both over nothing: a name that is not here gets a careful window and no price.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -52,7 +52,7 @@ pub struct Known {
     /// Whether it reasons before it answers.
     #[serde(default)]
     pub reasons: bool,
-    /// When this was compared with the source.
+    /// The date that the figures are of.
     pub as_of: Cow<'static, str>,
     /// Where the vendor publishes it.
     pub source: Cow<'static, str>,
@@ -87,7 +87,7 @@ fn longest<'k>(known: &'k [Known], name: &str) -> Option<&'k Known> {
         .max_by_key(|known| known.prefix.len())
 }
 
-/// When the entries below were compared.
+/// The date that the entries below are of.
 const AS_OF: Cow<'static, str> = Cow::Borrowed("2025-11-24");
 const ANTHROPIC: Cow<'static, str> =
     Cow::Borrowed("https://docs.claude.com/en/docs/about-claude/models/overview");
