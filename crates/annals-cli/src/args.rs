@@ -31,7 +31,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) artifacts: Option<String>,
     /// Where side effects happen.
-    #[arg(long, global = true, value_name = "local|opensandbox|trusted-host")]
+    #[arg(long, global = true, value_name = "local|trusted-host")]
     pub(crate) sandbox: Option<String>,
     /// The model: `script:FILE`, `openai:NAME`, `anthropic:NAME` or `ollama:NAME` [env: ANNALS_MODEL].
     #[arg(long, global = true, value_name = "MODEL")]
