@@ -34,6 +34,10 @@ const PAUSE_FACTOR: u32 = 20;
 const UNEXPLAINED_BYTES: u64 = 32 << 20;
 const UNEXPLAINED_FILES: u64 = 2_000;
 
+/// The share of a bound (one part of this many) by which a workspace that was too full may grow before a command is ended
+/// for it. Such a command can write nothing (see [`Accounts::is_full`]); what still grows is accounting.
+const TOLERATED_GROWTH: u64 = 8;
+
 /// The accounts of one sandbox.
 pub(super) struct Accounts {
     limits: Limits,
@@ -129,9 +133,14 @@ impl Accounts {
         self.workspace_due = now() + (took * PAUSE_FACTOR).max(WORKSPACE_EVERY);
         self.free_at_last = free(&self.workspace);
         self.last = used;
-        // A workspace that was too full already may be cleaned up, or looked at.
-        let grew = used.bytes > self.at_start.bytes || used.files > self.at_start.files;
-        self.beyond(used).filter(|_| grew)
+        // A workspace that was too full already may be cleaned up, or looked at. The last command may have written a
+        // little after the last look, and the file system allocates blocks later than they are written.
+        let grew = used.bytes.saturating_sub(self.at_start.bytes)
+            > self.limits.workspace_bytes / TOLERATED_GROWTH
+            || used.files.saturating_sub(self.at_start.files)
+                > self.limits.workspace_files / TOLERATED_GROWTH;
+        self.beyond(used)
+            .filter(|_| grew || self.beyond(self.at_start).is_none())
     }
 
     fn beyond(&self, used: Usage) -> Option<Exceeded> {

@@ -1,0 +1,1 @@
+//! The sandbox port over the two HTTP services of OpenSandbox.

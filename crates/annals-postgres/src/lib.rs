@@ -1,0 +1,1 @@
+//! The block log and its sister ports on PostgreSQL.

@@ -1,0 +1,1 @@
+//! Annals over HTTP: conversations, live events, artifacts, and the OpenAI-compatible API.
