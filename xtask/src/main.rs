@@ -30,7 +30,7 @@ use crate::process::Interrupted;
 const HELP: &str = "\
 cargo xtask <task>
 
-  test [--no-setup]                 install what tests need (Debian, as root), then tidy, fmt, clippy, tests, doc tests,
+  test [--no-setup]                 install what tests need (Debian as root, PyPI, npm), then tidy, fmt, clippy, tests, doc tests,
                                     instruction budgets
   bench [--quick] [--peers] [--json FILE] [--docs] [NAME]…
                                     run the benchmarks of all crates, or of those whose crate or bench name contains NAME,
@@ -49,7 +49,7 @@ cargo xtask <task>
                                     write docs/dependencies.md, docs/tools.md and the pictures of the demo
   features                          type-check the library with no feature, each alone and all
   tidy                              check what neither rustfmt nor clippy does
-  setup                             only install what tests need
+  setup [--packages NAME]…          only install what tests need, or only these sets of packages from PyPI and npm
   fresh [--as USER] [--target DIR] [--command LINE]… [--keep]
                                     run the README's commands in a minimal Debian root, from a clean clone of HEAD, as
                                     root and as an ordinary user (`builder`); needs root, mmdebstrap and git

@@ -1,23 +1,31 @@
-//! `cargo xtask setup`: installs what the tests need of the machine, by apt.
+//! `cargo xtask setup`: installs what the tests need of the machine, by apt, and of PyPI and npm.
 //!
-//! The list is `annals-requirements`, which the tests ask too. Only root can install; for others the command to type is
-//! printed, and what is missing is left out of the tests by name.
+//! The list is `annals-requirements`, which the tests ask too. Only root can install by apt; for others the command to type
+//! is printed. What is missing is left out of the tests by name.
+
+mod packages;
 
 use std::process::{Command, Stdio};
 
-use annals_requirements::{Requirement, is_root, program};
+use annals_requirements::{PackageSet, Requirement, is_root, program};
 use anyhow::{Context as _, ensure};
 
+use crate::Usage;
 use crate::flags::Flags;
 use crate::stage;
 
-/// `cargo xtask setup`: fails if something is still missing afterwards.
+/// `cargo xtask setup`: fails if something is still missing afterwards. With names, installs those sets of packages only.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    Flags::new(arguments).done()?;
+    let mut flags = Flags::new(arguments);
+    let named = flags.values("--packages")?;
+    flags.done()?;
+    if !named.is_empty() {
+        return packages::install(&sets(&named)?);
+    }
     prepare()?;
     let missing = names(&missing());
     ensure!(missing.is_empty(), "still missing: {}", missing.join(", "));
-    Ok(())
+    packages::install(&PackageSet::all())
 }
 
 /// Installs what is missing, or says how. Fails without a C compiler, since nothing builds without one.
@@ -26,9 +34,31 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
         program("cc").is_some(),
         "there is no C compiler (`cc`), which several dependencies build with: apt-get install gcc libc6-dev"
     );
+    machine()?;
+    match packages::install(&PackageSet::all()) {
+        Err(error) if std::env::var_os("CI").is_none() => {
+            println!("setup: tests that need these packages are left out: {error:#}");
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+/// The sets of these names.
+fn sets(names: &[String]) -> anyhow::Result<Vec<PackageSet>> {
+    let all = PackageSet::all();
+    let find = |name: &String| all.iter().find(|set| set.name == name).cloned();
+    let named = names
+        .iter()
+        .map(|name| find(name).ok_or_else(|| Usage(format!("`packages.txt` has no set `{name}`"))));
+    Ok(named.collect::<Result<_, _>>()?)
+}
+
+/// What Debian packages provide.
+fn machine() -> anyhow::Result<()> {
     let missing = missing();
     if missing.is_empty() {
-        println!("setup: everything the tests need is here");
+        println!("setup: every program the tests need is here");
         return Ok(());
     }
     println!("setup: missing {}", names(&missing).join(", "));

@@ -1,12 +1,15 @@
-//! What the tests need of the machine beside a Rust toolchain: programs, fonts, rights.
+//! What the tests need of the machine beside a Rust toolchain: programs, fonts, rights, packages from PyPI and npm.
 //!
-//! One list for the test that asks ([`met`]) and for `cargo xtask setup`, which installs. A test without what it needs
-//! is left out on a person's machine and says so; in CI (`CI` is set) it fails, unless `exceptions.txt` has a reason.
-//! Read in this order: [`Requirement`], [`met`], `fonts`.
+//! One list for the test that asks ([`met`], [`installed`]) and for `cargo xtask setup`, which installs. A test without
+//! what it needs is left out on a person's machine and says so; in CI (`CI` is set) it fails, unless `exceptions.txt` has
+//! a reason. Read in this order: [`Requirement`], [`met`], [`PackageSet`], `fonts`.
 
 #![forbid(unsafe_code)]
 
 mod fonts;
+mod packages;
+
+pub use packages::{Installed, OUTSIDE_FOLDER, PackageSet, Registry, installed};
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,8 @@ const EXCEPTIONS: &str = include_str!("../exceptions.txt");
 pub enum Requirement {
     Bash,
     Python,
+    /// Python's installer and virtual environments, for packages from PyPI.
+    Pip,
     Node,
     Git,
     UtilLinux,
@@ -37,9 +42,10 @@ pub enum Requirement {
 
 impl Requirement {
     /// All of them, those first that everything else stands on.
-    pub const ALL: [Requirement; 12] = [
+    pub const ALL: [Requirement; 13] = [
         Requirement::Bash,
         Requirement::Python,
+        Requirement::Pip,
         Requirement::Node,
         Requirement::Git,
         Requirement::UtilLinux,
@@ -57,6 +63,7 @@ impl Requirement {
         match self {
             Requirement::Bash => "bash",
             Requirement::Python => "python",
+            Requirement::Pip => "pip",
             Requirement::Node => "node",
             Requirement::Git => "git",
             Requirement::UtilLinux => "util-linux",
@@ -75,6 +82,7 @@ impl Requirement {
         match self {
             Requirement::Bash => &["bash"],
             Requirement::Python => &["python3-minimal"],
+            Requirement::Pip => &["python3-pip", "python3-venv"],
             Requirement::Node => &["nodejs"],
             Requirement::Git => &["git"],
             Requirement::UtilLinux => &["util-linux"],
@@ -96,6 +104,7 @@ impl Requirement {
         match self {
             Requirement::Bash => all(&["bash"]),
             Requirement::Python => all(&["python3"]),
+            Requirement::Pip => all(&["python3", "pip3"]),
             Requirement::Node => all(&["node"]),
             Requirement::Git => all(&["git"]),
             Requirement::UtilLinux => all(&["unshare", "flock"]),
@@ -118,14 +127,25 @@ pub fn met(requirement: Requirement) -> bool {
     if requirement.is_met() {
         return true;
     }
-    let (name, packages) = (requirement.name(), requirement.packages().join(" "));
+    let packages = requirement.packages().join(" ");
+    permitted_without(
+        requirement.name(),
+        &format!("`cargo xtask setup` installs it (Debian: {packages})"),
+    );
+    false
+}
+
+/// Notes that a test is left out for want of something.
+///
+/// # Panics
+/// In CI, unless `exceptions.txt` has a reason.
+fn permitted_without(name: &str, remedy: &str) {
     assert!(
         !in_ci(std::env::var("CI").ok().as_deref()) || exception(EXCEPTIONS, name).is_some(),
-        "this test needs `{name}`, which is not here: `cargo xtask setup` installs it (Debian: {packages})"
+        "this test needs `{name}`, which is not here: {remedy}"
     );
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     report(&format!("{test}: needs `{name}`"));
-    false
 }
 
 /// A program on the search path.
@@ -192,10 +212,9 @@ mod tests {
         let lines = EXCEPTIONS.lines().filter(|line| !line.starts_with('#'));
         for line in lines {
             let name = line.split(':').next().unwrap_or_default();
-            assert!(
-                Requirement::ALL.iter().any(|known| known.name() == name),
-                "{line}"
-            );
+            let is_requirement = Requirement::ALL.iter().any(|known| known.name() == name);
+            let is_set = PackageSet::all().iter().any(|known| known.name == name);
+            assert!(is_requirement || is_set, "{line}");
         }
     }
 
