@@ -120,6 +120,8 @@ pub(crate) enum Command {
     /// List tools, print their schemas, call one.
     #[command(subcommand)]
     Tool(ToolCommand),
+    /// Write finished turns as OpenTelemetry spans, or send them to a collector.
+    Trace(TraceArgs),
     /// Say whether a turn was good.
     Feedback(FeedbackArgs),
     /// Show what works here: isolation, interpreters, renderers, model, stores, settings.
@@ -383,6 +385,22 @@ pub(crate) struct CancelArgs {
     /// The conversation.
     #[arg(value_name = "C")]
     pub(crate) conversation: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// Only this turn [default: all that have ended].
+    #[arg(long, value_name = "T")]
+    pub(crate) turn: Option<String>,
+    /// The file to write [default: standard output].
+    #[arg(short, long, value_name = "FILE", conflicts_with = "otlp")]
+    pub(crate) output: Option<PathBuf>,
+    /// Send the spans to this collector, such as `http://localhost:4318`.
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
 }
 
 #[derive(Debug, Args)]

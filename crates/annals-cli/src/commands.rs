@@ -15,6 +15,7 @@ mod run;
 mod steer;
 mod timeline;
 mod tool;
+mod trace;
 
 use crate::args::Command;
 use crate::config::Config;
@@ -37,6 +38,7 @@ pub(crate) async fn run(
         Command::Timeline(command) => timeline::run(command, config()?).await,
         Command::Read(args) => read::run(args, config()?).await,
         Command::Tool(command) => tool::run(command, config()?).await,
+        Command::Trace(args) => trace::run(args, config()?).await,
         Command::Feedback(args) => feedback::run(args, config()?).await,
         Command::Doctor(args) => doctor::run(args, config()?).await,
         Command::Completions(args) => completions::run(args),

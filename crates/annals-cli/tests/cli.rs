@@ -18,4 +18,5 @@ mod cli {
     mod steering;
     mod timeline;
     mod tool;
+    mod trace;
 }

@@ -9,7 +9,8 @@
 //! 4. [`sources`], [`plan`], [`skill`]: what some blocks mean;
 //! 5. [`view`]: what the model gets, and how it stays stable and small;
 //! 6. [`turn`]: what happens next;
-//! 7. [`limits`], [`settings`], [`tokens`]: numbers.
+//! 7. [`trace`]: what happened, for people who watch many turns;
+//! 8. [`limits`], [`settings`], [`tokens`]: numbers.
 
 #![forbid(unsafe_code)]
 
@@ -26,5 +27,6 @@ pub mod sources;
 pub mod time;
 pub mod timeline;
 pub mod tokens;
+pub mod trace;
 pub mod turn;
 pub mod view;

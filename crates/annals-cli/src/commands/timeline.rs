@@ -42,7 +42,7 @@ fn at(timeline: View, seq: Option<u64>) -> Result<View, Failure> {
 }
 
 /// The turn of this name.
-fn turn(timeline: &View, turn: Option<&str>) -> Result<Option<TurnId>, Failure> {
+pub(crate) fn turn(timeline: &View, turn: Option<&str>) -> Result<Option<TurnId>, Failure> {
     let Some(turn) = turn else { return Ok(None) };
     let turn = TurnId::parse(turn).map_err(Failure::usage)?;
     match timeline.turn(&turn) {
