@@ -68,11 +68,8 @@ impl Mail {
 
     /// The post that carries it; `client_key` makes posting it twice the same as once.
     pub(crate) fn post(&self, client_key: String) -> Post {
-        Post {
-            client_key,
-            kind: self.kind().to_owned(),
-            body: serde_json::to_vec(self).expect("plain data always serialises to JSON"),
-        }
+        let body = serde_json::to_vec(self).expect("plain data always serialises to JSON");
+        Post::new(client_key, self.kind(), body)
     }
 }
 

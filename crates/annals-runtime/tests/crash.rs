@@ -13,9 +13,9 @@ use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{Agent, RunError, Session, TurnRequest, World};
 use annals_store::{
-    Append, ArtifactStore, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Inbox, InboxId, Lease,
-    Listing, LogError, Member, Members, MemoryLog, NewConversation, Owner, Pending, Post, Posted, Store,
-    Tails,
+    Answers, Append, ArtifactStore, BlockLog, Claimed, Claims, ConversationInfo, Cursor, IdempotencyKey,
+    Inbox, InboxId, Lease, Listing, LogError, Member, Members, MemoryLog, NewConversation, Owner, Pending,
+    Post, Posted, Store, StoredAnswer, Tails, Token, Tokens,
 };
 use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
 use common::{shape, texts};
@@ -121,6 +121,35 @@ impl Members for MortalLog {
     }
     async fn alive(&self) -> Result<Vec<Member>, LogError> {
         self.log.alive().await
+    }
+}
+
+#[async_trait::async_trait]
+impl Answers for MortalLog {
+    async fn answered(&self, to: &IdempotencyKey) -> Result<Option<StoredAnswer>, LogError> {
+        self.log.answered(to).await
+    }
+    async fn keep_answer(&self, answer: StoredAnswer) -> Result<(), LogError> {
+        self.log.keep_answer(answer).await
+    }
+}
+
+#[async_trait::async_trait]
+impl Tokens for MortalLog {
+    async fn add_token(&self, token: Token) -> Result<(), LogError> {
+        self.log.add_token(token).await
+    }
+    async fn find_token(&self, hash: &[u8; 32]) -> Result<Option<Token>, LogError> {
+        self.log.find_token(hash).await
+    }
+    async fn tokens(&self) -> Result<Vec<Token>, LogError> {
+        self.log.tokens().await
+    }
+    async fn revoke_token(&self, name: &str) -> Result<bool, LogError> {
+        self.log.revoke_token(name).await
+    }
+    async fn server_key(&self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], LogError> {
+        self.log.server_key(name, fresh).await
     }
 }
 

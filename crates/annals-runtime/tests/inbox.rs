@@ -129,13 +129,8 @@ async fn a_cancel_for_a_turn_that_has_ended_does_not_end_the_next() {
     let key = agent.key(&conversation());
     let (turn, ()) = tokio::join!(agent.run(session, "Go"), async {
         gate.begun.notified().await;
-        let late = Post {
-            client_key: "late".into(),
-            kind: "cancel".into(),
-            body: json!({"kind": "cancel", "turn": "turn_before"})
-                .to_string()
-                .into_bytes(),
-        };
+        let body = json!({"kind": "cancel", "turn": "turn_before"}).to_string();
+        let late = Post::new("late", "cancel", body);
         agent.log().post(&key, late).await.unwrap();
         tokio::time::sleep(Duration::from_millis(200)).await;
         gate.go.add_permits(1);

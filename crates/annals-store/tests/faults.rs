@@ -81,7 +81,7 @@ async fn a_newer_schema_is_refused_with_both_numbers() {
         .pragma_update(None, "user_version", 999)
         .unwrap();
     let error = open(&path).unwrap_err();
-    insta::assert_snapshot!(shown(&error, folder.path()), @"the log `[HOME]/annals.db` has schema 999, this program knows up to 3: use a newer `annals`");
+    insta::assert_snapshot!(shown(&error, folder.path()), @"the log `[HOME]/annals.db` has schema 999, this program knows up to 4: use a newer `annals`");
 }
 
 #[tokio::test]
@@ -345,11 +345,7 @@ async fn a_changed_word_conversation_scope_or_post_is_found() {
         {
             let log = open(&path).unwrap();
             begin(&log, 3).await;
-            let post = annals_store::Post {
-                client_key: "k".to_owned(),
-                kind: "prompt".to_owned(),
-                body: b"hello".to_vec(),
-            };
+            let post = annals_store::Post::new("k", "prompt", "hello");
             annals_store::Inbox::post(&log, &conversation("c"), post)
                 .await
                 .unwrap();
@@ -412,11 +408,7 @@ async fn what_another_process_appends_or_posts_is_told_to_followers() {
         slowest = slowest.max(begun.elapsed());
     }
     assert!(slowest < Duration::from_secs(1), "told after {slowest:?}");
-    let post = annals_store::Post {
-        client_key: "k".to_owned(),
-        kind: "cancel".to_owned(),
-        body: Vec::new(),
-    };
+    let post = annals_store::Post::new("k", "cancel", Vec::new());
     let posted = there.post(&key, post).await.unwrap().id();
     assert_eq!(posts.next().await.unwrap().unwrap(), posted);
     there.delete(&lease).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use annals_core::block::BlockJson;
 use annals_core::ids::{ConversationId, ConversationKey, NodeId, Seq};
-use annals_store::{Ancestor, Append, Lease, NewConversation, Owner, Post, Work};
+use annals_store::{Ancestor, Append, Lease, NewConversation, Owner, Post, StoredAnswer, Token, Work};
 use serde::{Deserialize, Serialize};
 
 /// One line.
@@ -13,6 +13,9 @@ pub(crate) struct Record {
     /// When it came, in microseconds since 1970.
     pub(crate) at: i64,
     pub(crate) command: Command,
+    /// What its request is answered, kept with what the command does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answer: Option<StoredAnswer>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,6 +61,14 @@ pub(crate) enum Command {
     },
     Beat(OwnerLine),
     Leave(OwnerLine),
+    /// Nothing but the answer that comes with it.
+    KeepAnswer,
+    AddToken(Token),
+    RevokeToken(String),
+    ServerKey {
+        name: String,
+        fresh: [u8; 32],
+    },
 }
 
 #[derive(Clone, Serialize, Deserialize)]

@@ -18,8 +18,9 @@ use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
 use annals_core::time::Timestamp;
 use annals_store::log::{Followers, Mark};
 use annals_store::{
-    Append, BlockLog, Claimed, Claims, Clock, ConversationInfo, Cursor, Inbox, InboxId, Lease, Listing,
-    LogError, Member, Members, NewConversation, Owner, Pending, Post, Posted, Tails,
+    Answers, Append, BlockLog, Claimed, Claims, Clock, ConversationInfo, Cursor, IdempotencyKey, Inbox,
+    InboxId, Lease, Listing, LogError, Member, Members, NewConversation, Owner, Pending, Post, Posted,
+    StoredAnswer, Tails, Token, Tokens,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -47,7 +48,8 @@ impl FileLog {
     pub fn open(path: &Path, clock: impl Clock + 'static) -> io::Result<Self> {
         let file = File::options().read(true).append(true).create(true).open(path)?;
         // One process at a time; the lock goes with the file.
-        file.try_lock().map_err(|_| io::Error::other("the log is open elsewhere"))?;
+        file.try_lock()
+            .map_err(|_| io::Error::other("the log is open elsewhere"))?;
         let mut state = State::default();
         let mut reader = BufReader::new(&file);
         let (mut line, mut whole_bytes) = (Vec::new(), 0);
@@ -55,7 +57,7 @@ impl FileLog {
             let record: Record = serde_json::from_slice(&line)?;
             let now = Timestamp::from_unix_micros(record.at);
             // What was refused then is refused now.
-            let _ = state.apply(record.command, now);
+            let _ = state.answer(record.command, record.answer, now);
             whole_bytes += line.len() as u64;
             line.clear();
         }
@@ -76,8 +78,12 @@ impl FileLog {
 
     /// Writes a command down, then carries it out.
     fn execute(&self, command: Command) -> Result<Answer, LogError> {
+        self.execute_answering(command, None)
+    }
+
+    fn execute_answering(&self, command: Command, answer: Option<StoredAnswer>) -> Result<Answer, LogError> {
         let now = self.clock.now();
-        lock(&self.inner).execute(command, now)
+        lock(&self.inner).execute(command, answer, now)
     }
 
     fn mark(&self, key: &ConversationKey) -> impl Future<Output = Result<Mark, LogError>> + Send + 'static {
@@ -91,13 +97,19 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 }
 
 impl Inner {
-    fn execute(&mut self, command: Command, now: Timestamp) -> Result<Answer, LogError> {
+    fn execute(
+        &mut self,
+        command: Command,
+        answer: Option<StoredAnswer>,
+        now: Timestamp,
+    ) -> Result<Answer, LogError> {
         if self.is_broken {
             return Err(LogError::Closed);
         }
         let record = Record {
             at: now.unix_micros(),
             command,
+            answer,
         };
         self.write(&record).map_err(|error| {
             self.is_broken = true;
@@ -106,7 +118,7 @@ impl Inner {
                 detail: error.to_string(),
             }
         })?;
-        self.state.apply(record.command, now)
+        self.state.answer(record.command, record.answer, now)
     }
 
     fn write(&mut self, record: &Record) -> io::Result<()> {
@@ -120,7 +132,8 @@ impl Inner {
 #[async_trait]
 impl BlockLog for FileLog {
     async fn create(&self, new: NewConversation) -> Result<(), LogError> {
-        self.execute(Command::create(&new, None)).map(drop)
+        self.execute_answering(Command::create(&new, None), new.answer)
+            .map(drop)
     }
 
     async fn get(&self, key: &ConversationKey) -> Result<ConversationInfo, LogError> {
@@ -145,7 +158,8 @@ impl BlockLog for FileLog {
     }
 
     async fn append(&self, lease: &Lease, append: Append) -> Result<Option<Seq>, LogError> {
-        let tail = self.execute(Command::append(lease, &append))?.tail();
+        let command = Command::append(lease, &append);
+        let tail = self.execute_answering(command, append.answer)?.tail();
         self.followers.advance(lease.key(), Mark { tail, posted: None });
         Ok(tail)
     }
@@ -160,7 +174,8 @@ impl BlockLog for FileLog {
                 id: parent.id.clone(),
             });
         }
-        self.execute(Command::create(&new, Some((&parent.id, at)))).map(drop)
+        let command = Command::create(&new, Some((&parent.id, at)));
+        self.execute_answering(command, new.answer).map(drop)
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
@@ -169,7 +184,11 @@ impl BlockLog for FileLog {
         Ok(())
     }
 
-    async fn named_blobs(&self, after: Option<BlobDigest>, limit: usize) -> Result<Vec<BlobDigest>, LogError> {
+    async fn named_blobs(
+        &self,
+        after: Option<BlobDigest>,
+        limit: usize,
+    ) -> Result<Vec<BlobDigest>, LogError> {
         Ok(lock(&self.inner).state.named_blobs(after, limit))
     }
 }
@@ -177,7 +196,8 @@ impl BlockLog for FileLog {
 #[async_trait]
 impl Inbox for FileLog {
     async fn post(&self, key: &ConversationKey, post: Post) -> Result<Posted, LogError> {
-        let posted = self.execute(Command::post(key, &post))?.posted()?;
+        let command = Command::post(key, &post);
+        let posted = self.execute_answering(command, post.answer)?.posted()?;
         let mark = Mark {
             tail: None,
             posted: Some(posted.id()),
@@ -223,6 +243,44 @@ impl Members for FileLog {
     async fn alive(&self) -> Result<Vec<Member>, LogError> {
         let now = self.clock.now();
         Ok(lock(&self.inner).state.alive(now))
+    }
+}
+
+#[async_trait]
+impl Answers for FileLog {
+    async fn answered(&self, to: &IdempotencyKey) -> Result<Option<StoredAnswer>, LogError> {
+        let now = self.clock.now();
+        Ok(lock(&self.inner).state.answered(to, now).cloned())
+    }
+
+    async fn keep_answer(&self, answer: StoredAnswer) -> Result<(), LogError> {
+        self.execute_answering(Command::KeepAnswer, Some(answer))
+            .map(drop)
+    }
+}
+
+#[async_trait]
+impl Tokens for FileLog {
+    async fn add_token(&self, token: Token) -> Result<(), LogError> {
+        self.execute(Command::AddToken(token)).map(drop)
+    }
+
+    async fn find_token(&self, hash: &[u8; 32]) -> Result<Option<Token>, LogError> {
+        let now = self.clock.now();
+        Ok(lock(&self.inner).state.find_token(hash, now))
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, LogError> {
+        Ok(lock(&self.inner).state.tokens())
+    }
+
+    async fn revoke_token(&self, name: &str) -> Result<bool, LogError> {
+        Ok(self.execute(Command::RevokeToken(name.to_owned()))?.was_there())
+    }
+
+    async fn server_key(&self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], LogError> {
+        let name = name.to_owned();
+        self.execute(Command::ServerKey { name, fresh })?.key()
     }
 }
 

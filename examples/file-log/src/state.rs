@@ -7,10 +7,10 @@ use std::time::Duration;
 use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::{ConversationId, ConversationKey, NodeId, Scope, Seq};
 use annals_core::time::Timestamp;
-use annals_store::log::{CLIENT_KEY_KEPT, Mark, expiry, named_by};
+use annals_store::log::{ANSWER_KEPT, CLIENT_KEY_KEPT, Mark, expiry, named_by};
 use annals_store::{
-    Append, BatchId, Claimed, ConversationInfo, Cursor, Holding, InboxId, Lease, Listing, LogError, Member,
-    NewConversation, Owner, Pending, Post, Posted, Stale, Work,
+    Append, BatchId, Claimed, ConversationInfo, Cursor, Holding, IdempotencyKey, InboxId, Lease, Listing,
+    LogError, Member, NewConversation, Owner, Pending, Post, Posted, Stale, StoredAnswer, Token, Work,
 };
 
 use crate::command::{Command, LeaseLine, WorkLine};
@@ -21,6 +21,9 @@ pub(crate) struct State {
     members: BTreeMap<NodeId, Membership>,
     made: u64,
     posts: u64,
+    answers: BTreeMap<IdempotencyKey, (StoredAnswer, Timestamp)>,
+    tokens: BTreeMap<String, Token>,
+    server_keys: BTreeMap<String, [u8; 32]>,
 }
 
 struct Conversation {
@@ -55,6 +58,8 @@ pub(crate) enum Answer {
     Posted(Posted),
     Claimed(Vec<Claimed>),
     Owner(Owner),
+    WasThere(bool),
+    Key([u8; 32]),
 }
 
 impl Answer {
@@ -86,6 +91,17 @@ impl Answer {
         }
     }
 
+    pub(crate) fn was_there(self) -> bool {
+        matches!(self, Answer::WasThere(true))
+    }
+
+    pub(crate) fn key(self) -> Result<[u8; 32], LogError> {
+        match self {
+            Answer::Key(key) => Ok(key),
+            _ => Err(LogError::Closed),
+        }
+    }
+
     pub(crate) fn owner(self) -> Result<Owner, LogError> {
         match self {
             Answer::Owner(owner) => Ok(owner),
@@ -113,8 +129,69 @@ fn conflict(key: &ConversationKey, stale: Stale) -> LogError {
 }
 
 impl State {
+    /// Carries a command out and keeps what its request is answered, unless it was answered before.
+    pub(crate) fn answer(
+        &mut self,
+        command: Command,
+        answer: Option<StoredAnswer>,
+        now: Timestamp,
+    ) -> Result<Answer, LogError> {
+        if let Some(answer) = &answer
+            && self.answered(&answer.to, now).is_some()
+            && !self.is_repeated(&command)
+        {
+            let key = answer.to.key.clone();
+            return Err(LogError::Answered { key });
+        }
+        let done = self.apply(command, now)?;
+        if let Some(answer) = answer {
+            self.answers.insert(answer.to.clone(), (answer, now));
+        }
+        Ok(done)
+    }
+
+    /// Whether this is a conversation's last append, asked for again.
+    fn is_repeated(&self, command: &Command) -> bool {
+        let Command::Append {
+            lease,
+            expected_tail,
+            batch,
+            ..
+        } = command
+        else {
+            return false;
+        };
+        let key = read_key(&lease.key).ok();
+        let last = key.and_then(|key| self.conversations.get(&key)?.last);
+        last == Some((BatchId::new(*batch), *expected_tail))
+    }
+
+    pub(crate) fn answered(&self, to: &IdempotencyKey, now: Timestamp) -> Option<&StoredAnswer> {
+        let (answer, kept) = self.answers.get(to)?;
+        (expiry(*kept, ANSWER_KEPT) > now).then_some(answer)
+    }
+
+    pub(crate) fn find_token(&self, hash: &[u8; 32], now: Timestamp) -> Option<Token> {
+        let mut tokens = self.tokens.values();
+        tokens
+            .find(|token| token.hash == *hash && token.is_valid(now))
+            .cloned()
+    }
+
+    pub(crate) fn tokens(&self) -> Vec<Token> {
+        self.tokens.values().cloned().collect()
+    }
+
+    fn add_token(&mut self, token: Token) -> Result<Answer, LogError> {
+        if self.tokens.contains_key(&token.name) {
+            return Err(LogError::TokenExists { name: token.name });
+        }
+        self.tokens.insert(token.name.clone(), token);
+        Ok(Answer::Done)
+    }
+
     /// Carries a command out, wholly or not at all.
-    pub(crate) fn apply(&mut self, command: Command, now: Timestamp) -> Result<Answer, LogError> {
+    fn apply(&mut self, command: Command, now: Timestamp) -> Result<Answer, LogError> {
         match command {
             Command::Create {
                 key,
@@ -152,7 +229,9 @@ impl State {
                 consumes,
                 work,
             } => {
-                let blocks = blocks.into_iter().map(|json| json.into_block().map(|(block, _)| block));
+                let blocks = blocks
+                    .into_iter()
+                    .map(|json| json.into_block().map(|(block, _)| block));
                 let append = Append {
                     expected_tail,
                     blocks: blocks.collect::<Result<_, _>>().map_err(damaged)?,
@@ -163,6 +242,7 @@ impl State {
                         WorkLine::DueIn(wait) => Work::DueIn(wait),
                         WorkLine::Done => Work::Done,
                     },
+                    answer: None,
                 };
                 let ttl = lease.ttl;
                 let (key, conversation) = self.held(&lease)?;
@@ -179,15 +259,17 @@ impl State {
                 kind,
                 body,
             } => {
-                let post = Post {
-                    client_key,
-                    kind,
-                    body,
-                };
+                let post = Post::new(client_key, kind, body);
                 let id = InboxId::new(self.posts + 1);
                 let posted = self.find(&read_key(&key)?)?.post(id, post, now)?;
                 self.posts += 1;
                 Ok(Answer::Posted(posted))
+            }
+            Command::KeepAnswer => Ok(Answer::Done),
+            Command::AddToken(token) => self.add_token(token),
+            Command::RevokeToken(name) => Ok(Answer::WasThere(self.tokens.remove(&name).is_some())),
+            Command::ServerKey { name, fresh } => {
+                Ok(Answer::Key(*self.server_keys.entry(name).or_insert(fresh)))
             }
             Command::Claim { owner, ttl, limit } => self.claim(owner.into(), ttl, limit, now),
             Command::Join { node, address, ttl } => Ok(self.join(node, address, ttl, now)),
@@ -280,7 +362,10 @@ impl State {
         ttl: Duration,
         now: Timestamp,
     ) -> Result<Answer, LogError> {
-        if let Some(holding) = self.holder(self.seen(key)?, now).filter(|holding| holding.by != owner) {
+        if let Some(holding) = self
+            .holder(self.seen(key)?, now)
+            .filter(|holding| holding.by != owner)
+        {
             return Err(LogError::Held {
                 id: key.id.clone(),
                 by: holding.by.clone(),
@@ -352,14 +437,22 @@ impl State {
         found.sort_by_key(|c| std::cmp::Reverse(c.number));
         let is_last = found.len() <= limit;
         found.truncate(limit);
-        let next = found.last().filter(|_| !is_last).map(|c| Cursor::of_number(c.number));
+        let next = found
+            .last()
+            .filter(|_| !is_last)
+            .map(|c| Cursor::of_number(c.number));
         Ok(Listing {
             items: found.into_iter().map(Conversation::info).collect(),
             next,
         })
     }
 
-    pub(crate) fn read(&self, key: &ConversationKey, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
+    pub(crate) fn read(
+        &self,
+        key: &ConversationKey,
+        from: Seq,
+        limit: usize,
+    ) -> Result<Vec<Block>, LogError> {
         let after_first = self.seen(key)?.blocks().skip_while(|block| block.seq < from);
         Ok(after_first.take(limit).cloned().collect())
     }
@@ -379,7 +472,9 @@ impl State {
     pub(crate) fn named_blobs(&self, after: Option<BlobDigest>, limit: usize) -> Vec<BlobDigest> {
         let blocks = self.conversations.values().flat_map(Conversation::blocks);
         let named: BTreeSet<BlobDigest> = blocks.flat_map(named_by).collect();
-        let rest = named.into_iter().filter(|digest| after.is_none_or(|after| *digest > after));
+        let rest = named
+            .into_iter()
+            .filter(|digest| after.is_none_or(|after| *digest > after));
         rest.take(limit).collect()
     }
 
@@ -408,7 +503,10 @@ impl Conversation {
     }
 
     fn tail(&self) -> Option<Seq> {
-        self.appends.last().and_then(|append| append.last()).map(|block| block.seq)
+        self.appends
+            .last()
+            .and_then(|append| append.last())
+            .map(|block| block.seq)
     }
 
     fn info(&self) -> ConversationInfo {
@@ -416,7 +514,11 @@ impl Conversation {
             key: self.new.key.clone(),
             title: self.new.title.clone(),
             created: self.new.created,
-            updated: self.appends.last().and_then(|append| append.last()).map(|block| block.ts),
+            updated: self
+                .appends
+                .last()
+                .and_then(|append| append.last())
+                .map(|block| block.ts),
             tail: self.tail(),
             lineage: self.new.lineage.clone(),
             holding: self.holding.clone(),
@@ -512,8 +614,16 @@ impl Conversation {
                 }),
             };
         }
-        self.posted.insert(post.client_key.clone(), (id, post.clone(), now));
-        self.inbox.insert(id, Pending { id, post, posted: now });
+        self.posted
+            .insert(post.client_key.clone(), (id, post.clone(), now));
+        self.inbox.insert(
+            id,
+            Pending {
+                id,
+                post,
+                posted: now,
+            },
+        );
         self.last_post = Some(id);
         self.due = Some(self.due.map_or(now, |due| due.min(now)));
         Ok(Posted::New(id))

@@ -14,7 +14,11 @@ async fn the_log_in_a_file_keeps_the_contract() {
         let clock = Arc::new(ManualClock::default());
         let log = FileLog::open(&folder.path().join(case.name), clock.clone()).unwrap();
         let outcome = tokio::spawn((case.run)(Subject::new(Arc::new(log), clock))).await;
-        assert!(outcome.is_ok(), "the rule `{}` is broken: see the panic above", case.name);
+        assert!(
+            outcome.is_ok(),
+            "the rule `{}` is broken: see the panic above",
+            case.name
+        );
     }
 }
 
@@ -26,7 +30,10 @@ async fn what_was_acknowledged_is_there_after_a_crash_in_the_middle_of_a_line() 
     let lease = {
         let log = FileLog::open(&path, SystemClock).unwrap();
         log.create(new_conversation("c")).await.unwrap();
-        let lease = log.acquire(&key, &owner("a"), Duration::from_secs(60)).await.unwrap();
+        let lease = log
+            .acquire(&key, &owner("a"), Duration::from_secs(60))
+            .await
+            .unwrap();
         log.append(&lease, after(None, varied_blocks())).await.unwrap();
         lease
     };
@@ -36,5 +43,8 @@ async fn what_was_acknowledged_is_there_after_a_crash_in_the_middle_of_a_line() 
     let log = FileLog::open(&path, SystemClock).unwrap();
     assert_eq!(log.read_all(&key).await.unwrap(), varied_blocks());
     log.renew(&lease).await.unwrap();
-    assert!(FileLog::open(&path, SystemClock).is_err(), "one process has the file");
+    assert!(
+        FileLog::open(&path, SystemClock).is_err(),
+        "one process has the file"
+    );
 }

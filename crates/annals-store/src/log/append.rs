@@ -5,7 +5,7 @@ use std::time::Duration;
 use annals_core::block::Block;
 use annals_core::ids::Seq;
 
-use super::InboxId;
+use super::{InboxId, StoredAnswer};
 
 /// Names one append, so that it can be asked for again when its answer was lost. Drawn at random by the caller; never
 /// used for other content.
@@ -49,6 +49,8 @@ pub struct Append {
     pub consumes: Vec<InboxId>,
     /// What work remains.
     pub work: Work,
+    /// What its request is answered, if it may be sent again: see [`Answers`](super::Answers).
+    pub answer: Option<StoredAnswer>,
 }
 
 impl Append {
@@ -60,6 +62,7 @@ impl Append {
             batch,
             consumes: Vec::new(),
             work: Work::Keep,
+            answer: None,
         }
     }
 
@@ -74,6 +77,13 @@ impl Append {
     #[must_use]
     pub fn work(mut self, work: Work) -> Self {
         self.work = work;
+        self
+    }
+
+    /// With what its request is answered.
+    #[must_use]
+    pub fn answering(mut self, answer: Option<StoredAnswer>) -> Self {
+        self.answer = answer;
         self
     }
 

@@ -7,7 +7,7 @@ use annals_core::ids::{ConversationId, ConversationKey, Seq};
 use annals_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Holding;
+use super::{Holding, StoredAnswer};
 
 /// How a conversation came out of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,6 +46,8 @@ pub struct NewConversation {
     pub created: Timestamp,
     /// Where it came from; empty for a new one.
     pub lineage: Vec<Ancestor>,
+    /// What its request is answered, if it may be sent again: see [`Answers`](super::Answers).
+    pub answer: Option<StoredAnswer>,
 }
 
 impl NewConversation {
@@ -56,12 +58,20 @@ impl NewConversation {
             title: None,
             created,
             lineage: Vec::new(),
+            answer: None,
         }
     }
 
     /// With this title.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
+        self
+    }
+
+    /// With what its request is answered.
+    #[must_use]
+    pub fn answering(mut self, answer: Option<StoredAnswer>) -> Self {
+        self.answer = answer;
         self
     }
 

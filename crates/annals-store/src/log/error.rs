@@ -75,6 +75,18 @@ pub enum LogError {
         /// The key.
         client_key: String,
     },
+    /// The request was answered before. Nothing was changed.
+    #[error("the request `{key}` was answered before: read that answer")]
+    Answered {
+        /// The client's name for the request.
+        key: String,
+    },
+    /// A token has this name.
+    #[error("a token named `{name}` exists already: choose another name, or revoke it first")]
+    TokenExists {
+        /// The name.
+        name: String,
+    },
     /// The node has left, was silent for too long, or has joined again since.
     #[error("the node `{owner}` is not a member any more: stop what it does, then join again")]
     NotAMember {

@@ -7,7 +7,7 @@ use annals_core::time::Timestamp;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
-use super::LogError;
+use super::{LogError, StoredAnswer};
 
 /// For at least this long after a post, its client key is known, also when the row has been consumed.
 pub const CLIENT_KEY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -37,6 +37,27 @@ pub struct Post {
     pub kind: String,
     /// Its content. The store does not look at it.
     pub body: Vec<u8>,
+    /// What its request is answered, if it may be sent again: see [`Answers`](super::Answers). Not part of what waits.
+    pub answer: Option<StoredAnswer>,
+}
+
+impl Post {
+    /// A post without an answer of its own.
+    pub fn new(client_key: impl Into<String>, kind: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+        Post {
+            client_key: client_key.into(),
+            kind: kind.into(),
+            body: body.into(),
+            answer: None,
+        }
+    }
+
+    /// With what its request is answered.
+    #[must_use]
+    pub fn answering(mut self, answer: Option<StoredAnswer>) -> Self {
+        self.answer = answer;
+        self
+    }
 }
 
 /// What became of a post.

@@ -1,10 +1,11 @@
 //! The log as a port: what a conversation's truth is kept in, as contracts that several backends keep.
 //!
 //! [`BlockLog`] keeps blocks; its sisters share its commits: [`Inbox`] (what waits for an owner), [`Claims`] (work that
-//! anybody may take up), [`Members`] (which nodes live), [`Tails`] (following). A backend keeps all of them and is a
-//! [`Store`]. Nothing here knows SQL, files or turns. A backend is right when it passes every function of
-//! `annals_store::testing` (feature `testing`).
+//! anybody may take up), [`Members`] (which nodes live), [`Tails`] (following), [`Answers`] (requests that may be sent
+//! again), [`Tokens`] (who may come in over a network). A backend keeps all of them and is a [`Store`]. Nothing here knows
+//! SQL, files or turns. A backend is right when it passes every function of `annals_store::testing` (feature `testing`).
 
+mod answers;
 mod append;
 mod claims;
 mod conversation;
@@ -13,7 +14,9 @@ mod inbox;
 mod lease;
 mod members;
 mod tails;
+mod tokens;
 
+pub use answers::{ANSWER_KEPT, Answers, IdempotencyKey, StoredAnswer};
 pub use append::{Append, BatchId, Work};
 pub use claims::{Claimed, Claims};
 pub use conversation::{Ancestor, ConversationInfo, Cursor, CursorError, Listing, NewConversation, Operator};
@@ -22,6 +25,7 @@ pub use inbox::{CLIENT_KEY_KEPT, Inbox, InboxId, Pending, Post, Posted};
 pub use lease::{Holding, Lease, Owner, expiry};
 pub use members::{Member, Members};
 pub use tails::{Followers, Mark, Tails};
+pub use tokens::{Role, RoleError, Roles, Token, TokenHash, Tokens};
 
 use std::time::Duration;
 
@@ -37,7 +41,7 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 /// 1. **Durable when `Ok`.** What `create`, `append`, `fork` and `delete` acknowledged survives the death of the
 ///    process and of the machine. What they refused has changed nothing.
 /// 2. **Whole or not at all.** All of one `append` takes effect together, or nothing does: its blocks, what it consumes of
-///    the inbox, and the work that remains.
+///    the inbox, the answer it carries, and the work that remains.
 /// 3. **No gaps, no edits.** A conversation's blocks are numbered 1, 2, 3, …; a block that was read once reads
 ///    the same for ever.
 /// 4. **One writer.** Each `acquire` raises the conversation's fencing token. `append`, `renew` and `delete`
@@ -101,9 +105,9 @@ pub trait BlockLog: Send + Sync {
 }
 
 /// A backend with all of its ports.
-pub trait Store: BlockLog + Inbox + Claims + Members + Tails {}
+pub trait Store: BlockLog + Inbox + Claims + Members + Tails + Answers + Tokens {}
 
-impl<T: BlockLog + Inbox + Claims + Members + Tails + ?Sized> Store for T {}
+impl<T: BlockLog + Inbox + Claims + Members + Tails + Answers + Tokens + ?Sized> Store for T {}
 
 /// Sugar over [`BlockLog`], the same for every backend.
 #[async_trait]

@@ -15,11 +15,11 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use self::state::State;
-use self::strand::Strand;
 use crate::clock::{Clock, SystemClock};
 use crate::log::{
-    Append, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers, Inbox, InboxId, Lease, Listing,
-    LogError, Mark, Member, Members, NewConversation, Owner, Pending, Post, Posted, Tails,
+    Answers, Append, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers, IdempotencyKey, Inbox,
+    InboxId, Lease, Listing, LogError, Mark, Member, Members, NewConversation, Owner, Pending, Post, Posted,
+    StoredAnswer, Tails, Token, TokenHash, Tokens,
 };
 
 /// A block log in memory.
@@ -71,7 +71,8 @@ impl MemoryLog {
 #[async_trait]
 impl BlockLog for MemoryLog {
     async fn create(&self, new: NewConversation) -> Result<(), LogError> {
-        self.state().add(new, Strand::default())
+        let now = self.clock.now();
+        self.state().create(new, now)
     }
 
     async fn get(&self, key: &ConversationKey) -> Result<ConversationInfo, LogError> {
@@ -107,7 +108,7 @@ impl BlockLog for MemoryLog {
 
     async fn append(&self, lease: &Lease, append: Append) -> Result<Option<Seq>, LogError> {
         let now = self.clock.now();
-        let tail = self.state().held(lease)?.append(lease, append, now)?;
+        let tail = self.state().append(lease, append, now)?;
         let mark = Mark { tail, posted: None };
         self.followers.advance(lease.key(), mark);
         Ok(tail)
@@ -122,7 +123,8 @@ impl BlockLog for MemoryLog {
     }
 
     async fn fork(&self, parent: &ConversationKey, at: Seq, new: NewConversation) -> Result<(), LogError> {
-        self.state().fork(parent, at, new)
+        let now = self.clock.now();
+        self.state().fork(parent, at, new, now)
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
@@ -199,6 +201,46 @@ impl Members for MemoryLog {
     async fn alive(&self) -> Result<Vec<Member>, LogError> {
         let now = self.clock.now();
         Ok(self.state().alive(now))
+    }
+}
+
+#[async_trait]
+impl Answers for MemoryLog {
+    async fn answered(&self, to: &IdempotencyKey) -> Result<Option<StoredAnswer>, LogError> {
+        let now = self.clock.now();
+        Ok(self.state().answered(to, now).cloned())
+    }
+
+    async fn keep_answer(&self, answer: StoredAnswer) -> Result<(), LogError> {
+        let now = self.clock.now();
+        let mut state = self.state();
+        state.check_answer(Some(&answer), now)?;
+        state.keep_answer(Some(answer), now);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Tokens for MemoryLog {
+    async fn add_token(&self, token: Token) -> Result<(), LogError> {
+        self.state().add_token(token)
+    }
+
+    async fn find_token(&self, hash: &TokenHash) -> Result<Option<Token>, LogError> {
+        let now = self.clock.now();
+        Ok(self.state().find_token(hash, now).cloned())
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, LogError> {
+        Ok(self.state().tokens())
+    }
+
+    async fn revoke_token(&self, name: &str) -> Result<bool, LogError> {
+        Ok(self.state().revoke_token(name))
+    }
+
+    async fn server_key(&self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], LogError> {
+        Ok(self.state().server_key(name, fresh))
     }
 }
 

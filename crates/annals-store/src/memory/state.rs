@@ -11,8 +11,9 @@ use annals_core::time::Timestamp;
 use super::lock;
 use super::strand::Strand;
 use crate::log::{
-    Append, BatchId, CLIENT_KEY_KEPT, Claimed, ConversationInfo, Cursor, Holding, InboxId, Lease, Listing,
-    LogError, Mark, Member, NewConversation, Owner, Pending, Post, Posted, Stale, Work, expiry,
+    ANSWER_KEPT, Append, BatchId, CLIENT_KEY_KEPT, Claimed, ConversationInfo, Cursor, Holding,
+    IdempotencyKey, InboxId, Lease, Listing, LogError, Mark, Member, NewConversation, Owner, Pending, Post,
+    Posted, Stale, StoredAnswer, Token, TokenHash, Work, expiry,
 };
 
 #[derive(Debug, Default)]
@@ -21,6 +22,9 @@ pub(super) struct State {
     members: BTreeMap<NodeId, Membership>,
     made: u64,
     posts: u64,
+    answers: BTreeMap<IdempotencyKey, (StoredAnswer, Timestamp)>,
+    tokens: BTreeMap<String, Token>,
+    server_keys: BTreeMap<String, [u8; 32]>,
 }
 
 #[derive(Debug)]
@@ -50,11 +54,17 @@ struct Membership {
 }
 
 impl State {
-    pub(super) fn add(&mut self, new: NewConversation, strand: Strand) -> Result<(), LogError> {
+    pub(super) fn create(&mut self, new: NewConversation, now: Timestamp) -> Result<(), LogError> {
+        self.add(new, Strand::default(), now)
+    }
+
+    fn add(&mut self, mut new: NewConversation, strand: Strand, now: Timestamp) -> Result<(), LogError> {
+        self.check_answer(new.answer.as_ref(), now)?;
         if self.conversations.contains_key(&new.key) {
             return Err(LogError::Exists { id: new.key.id });
         }
         self.made += 1;
+        self.keep_answer(new.answer.take(), now);
         let conversation = Conversation {
             number: self.made,
             new: new.clone(),
@@ -177,6 +187,7 @@ impl State {
         parent: &ConversationKey,
         at: Seq,
         new: NewConversation,
+        now: Timestamp,
     ) -> Result<(), LogError> {
         if parent.scope != new.key.scope {
             return Err(LogError::NotFound {
@@ -203,7 +214,7 @@ impl State {
             base: Some((base, at)),
             own: Mutex::default(),
         };
-        self.add(new, strand)
+        self.add(new, strand, now)
     }
 
     pub(super) fn remove(&mut self, lease: &Lease) -> Result<(), LogError> {
@@ -221,13 +232,84 @@ impl State {
     pub(super) fn post(
         &mut self,
         key: &ConversationKey,
-        post: Post,
+        mut post: Post,
         now: Timestamp,
     ) -> Result<Posted, LogError> {
+        let answer = post.answer.take();
+        self.check_answer(answer.as_ref(), now)?;
         let id = InboxId::new(self.posts + 1);
         let posted = self.find(key)?.post(id, post, now)?;
         self.posts += 1;
+        if matches!(posted, Posted::New(_)) {
+            self.keep_answer(answer, now);
+        }
         Ok(posted)
+    }
+
+    pub(super) fn append(
+        &mut self,
+        lease: &Lease,
+        mut append: Append,
+        now: Timestamp,
+    ) -> Result<Option<Seq>, LogError> {
+        let answer = append.answer.take();
+        let conversation = self.held(lease)?;
+        if !conversation.is_repeated(&append) {
+            self.check_answer(answer.as_ref(), now)?;
+        }
+        let tail = self.held(lease)?.append(lease, append, now)?;
+        self.keep_answer(answer, now);
+        Ok(tail)
+    }
+
+    pub(super) fn answered(&self, to: &IdempotencyKey, now: Timestamp) -> Option<&StoredAnswer> {
+        let (answer, kept) = self.answers.get(to)?;
+        (expiry(*kept, ANSWER_KEPT) > now).then_some(answer)
+    }
+
+    /// Refuses what was answered before.
+    pub(super) fn check_answer(&self, answer: Option<&StoredAnswer>, now: Timestamp) -> Result<(), LogError> {
+        match answer.and_then(|answer| self.answered(&answer.to, now)) {
+            Some(known) => Err(LogError::Answered {
+                key: known.to.key.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn keep_answer(&mut self, answer: Option<StoredAnswer>, now: Timestamp) {
+        let Some(answer) = answer else { return };
+        self.answers
+            .retain(|_, (_, kept)| expiry(*kept, ANSWER_KEPT) > now);
+        self.answers.insert(answer.to.clone(), (answer, now));
+    }
+
+    pub(super) fn add_token(&mut self, token: Token) -> Result<(), LogError> {
+        match self.tokens.contains_key(&token.name) {
+            true => Err(LogError::TokenExists { name: token.name }),
+            false => {
+                self.tokens.insert(token.name.clone(), token);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn find_token(&self, hash: &TokenHash, now: Timestamp) -> Option<&Token> {
+        self.tokens
+            .values()
+            .find(|token| token.hash == *hash && token.is_valid(now))
+    }
+
+    pub(super) fn tokens(&self) -> Vec<Token> {
+        self.tokens.values().cloned().collect()
+    }
+
+    pub(super) fn revoke_token(&mut self, name: &str) -> bool {
+        self.tokens.remove(name).is_some()
+    }
+
+    pub(super) fn server_key(&mut self, name: &str, fresh: [u8; 32]) -> [u8; 32] {
+        *self.server_keys.entry(name.to_owned()).or_insert(fresh)
     }
 
     pub(super) fn join(
@@ -339,14 +421,14 @@ impl Conversation {
         self.token += 1;
     }
 
-    pub(super) fn append(
-        &mut self,
-        lease: &Lease,
-        append: Append,
-        now: Timestamp,
-    ) -> Result<Option<Seq>, LogError> {
+    /// Whether this is the last append, asked for again.
+    fn is_repeated(&self, append: &Append) -> bool {
+        self.batch == Some((append.batch, append.expected_tail))
+    }
+
+    fn append(&mut self, lease: &Lease, append: Append, now: Timestamp) -> Result<Option<Seq>, LogError> {
         let (key, actual) = (lease.key(), self.strand.tail());
-        if self.batch == Some((append.batch, append.expected_tail)) {
+        if self.is_repeated(&append) {
             return Ok(actual);
         }
         if actual != append.expected_tail {

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::conversations::{self, Place, read_owner};
 use super::fault::Fault;
 use super::writer::Work as Writing;
-use super::{inbox, members, process, row};
+use super::{answers, inbox, members, process, row};
 use crate::log::{Append, Claimed, Holding, Lease, LogError, Owner, Stale, Work, expiry};
 
 /// One row of the table; a conversation that nobody ever wrote or posted to has none.
@@ -244,6 +244,7 @@ pub(super) fn append(
     }
     append.check(lease.key())?;
     inbox::check(work.tx, lease, place.key, &append.consumes)?;
+    answers::check(work.tx, append.answer.as_ref(), now)?;
     // Everything is checked: from here on only the storage can fail.
     let last = append.blocks.len().saturating_sub(1);
     for (at, block) in append.blocks.iter().enumerate() {
@@ -251,6 +252,7 @@ pub(super) fn append(
         row::insert(work.tx, work.words, place.key, block, batch)?;
     }
     inbox::consume(work.tx, &append.consumes)?;
+    answers::keep(work.tx, append.answer.as_ref(), now)?;
     for observer in work.observers.iter_mut() {
         observer.appended(&append.blocks);
     }

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::fault::Fault;
 use super::head::conflict;
-use super::{checksum, conversations};
+use super::{answers, checksum, conversations};
 use crate::log::{CLIENT_KEY_KEPT, InboxId, Lease, LogError, Pending, Post, Posted, Stale};
 
 /// At each post, this many rows whose client keys need not be known any more go.
@@ -20,6 +20,7 @@ pub(super) fn post(
     post: &Post,
     now: Timestamp,
 ) -> Result<Posted, Fault> {
+    answers::check(tx, post.answer.as_ref(), now)?;
     let place = conversations::find(tx, key)?;
     forget(tx, now)?;
     let digest = digest(post);
@@ -62,6 +63,7 @@ pub(super) fn post(
          posted = excluded.posted, due = min(coalesce(due, excluded.due), excluded.due)",
     )?
     .execute(params![place.key, id, now.unix_micros()])?;
+    answers::keep(tx, post.answer.as_ref(), now)?;
     Ok(Posted::New(InboxId::new(id.unsigned_abs())))
 }
 
@@ -111,11 +113,11 @@ pub(super) fn pending(tx: &Connection, key: &ConversationKey) -> Result<Vec<Pend
 
 fn read(row: &Row<'_>, conversation: i64) -> Result<Pending, Fault> {
     let (id, posted): (i64, i64) = (row.get(0)?, row.get(4)?);
-    let post = Post {
-        client_key: row.get(1)?,
-        kind: row.get(2)?,
-        body: row.get(3)?,
-    };
+    let post = Post::new(
+        row.get::<_, String>(1)?,
+        row.get::<_, String>(2)?,
+        row.get::<_, Vec<u8>>(3)?,
+    );
     if sum(conversation, posted, &post) != row.get::<_, i64>(5)? {
         return Err(Fault::Damaged(format!("post {id} does not match its checksum")));
     }

@@ -3,6 +3,7 @@
 //! Start at [`SqliteLog`]; `schema` has the tables, `row` the form of a block, `head` leases and appends, `writer` the
 //! group commit, `poll` how growth by other processes is noticed. Nothing here decides anything about turns.
 
+mod answers;
 mod checksum;
 mod conversations;
 mod fault;
@@ -17,6 +18,7 @@ mod reader;
 mod recall;
 mod row;
 mod schema;
+mod tokens;
 mod words;
 mod writer;
 
@@ -28,6 +30,7 @@ use std::time::Duration;
 
 use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
+use annals_core::time::Timestamp;
 use annals_embed::Embedder;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -42,8 +45,9 @@ use self::reader::Readers;
 use self::writer::{Work, Writer};
 use crate::clock::{Clock, SystemClock};
 use crate::log::{
-    Append, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers, Inbox, InboxId, Lease, Listing,
-    LogError, Mark, Member, Members, NewConversation, Owner, Pending, Post, Posted, Tails, expiry,
+    Answers, Append, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers, IdempotencyKey, Inbox,
+    InboxId, Lease, Listing, LogError, Mark, Member, Members, NewConversation, Owner, Pending, Post, Posted,
+    StoredAnswer, Tails, Token, TokenHash, Tokens, expiry,
 };
 
 /// How long a commit waits for another process's commit before it gives up.
@@ -258,8 +262,9 @@ fn connect(path: &Path, vfs: Option<&str>) -> rusqlite::Result<Connection> {
 #[async_trait]
 impl BlockLog for SqliteLog {
     async fn create(&self, new: NewConversation) -> Result<(), LogError> {
+        let now = self.clock.now();
         self.writer
-            .write(move |work| conversations::insert(work.tx, &new, None).map(drop))
+            .write(move |work| insert(work.tx, &new, None, now))
             .await
     }
 
@@ -324,9 +329,9 @@ impl BlockLog for SqliteLog {
     }
 
     async fn fork(&self, parent: &ConversationKey, at: Seq, new: NewConversation) -> Result<(), LogError> {
-        let parent = parent.clone();
+        let (parent, now) = (parent.clone(), self.clock.now());
         self.writer
-            .write(move |work| fork(work.tx, &parent, at, &new))
+            .write(move |work| fork(work.tx, &parent, at, &new, now))
             .await
     }
 
@@ -358,7 +363,25 @@ impl BlockLog for SqliteLog {
     }
 }
 
-fn fork(tx: &Connection, parent: &ConversationKey, at: Seq, new: &NewConversation) -> Result<(), Fault> {
+/// Makes a conversation and keeps the answer that says so.
+fn insert(
+    tx: &Connection,
+    new: &NewConversation,
+    base: Option<(i64, Seq)>,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    answers::check(tx, new.answer.as_ref(), now)?;
+    conversations::insert(tx, new, base)?;
+    Ok(answers::keep(tx, new.answer.as_ref(), now)?)
+}
+
+fn fork(
+    tx: &Connection,
+    parent: &ConversationKey,
+    at: Seq,
+    new: &NewConversation,
+    now: Timestamp,
+) -> Result<(), Fault> {
     if parent.scope != new.key.scope {
         let id = parent.id.clone();
         return Err(LogError::NotFound { id }.into());
@@ -374,7 +397,7 @@ fn fork(tx: &Connection, parent: &ConversationKey, at: Seq, new: &NewConversatio
         .into());
     }
     let owner = conversations::owner(tx, place, at)?;
-    conversations::insert(tx, new, Some((owner, at))).map(drop)
+    insert(tx, new, Some((owner, at)), now)
 }
 
 #[async_trait]
@@ -445,6 +468,55 @@ impl Members for SqliteLog {
     async fn alive(&self) -> Result<Vec<Member>, LogError> {
         let now = self.clock.now();
         self.readers.read(move |_, tx| members::alive(tx, now)).await
+    }
+}
+
+#[async_trait]
+impl Answers for SqliteLog {
+    async fn answered(&self, to: &IdempotencyKey) -> Result<Option<StoredAnswer>, LogError> {
+        let (to, now) = (to.clone(), self.clock.now());
+        self.readers.read(move |_, tx| answers::find(tx, &to, now)).await
+    }
+
+    async fn keep_answer(&self, answer: StoredAnswer) -> Result<(), LogError> {
+        let now = self.clock.now();
+        self.writer
+            .write(move |work| {
+                answers::check(work.tx, Some(&answer), now)?;
+                Ok(answers::keep(work.tx, Some(&answer), now)?)
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl Tokens for SqliteLog {
+    async fn add_token(&self, token: Token) -> Result<(), LogError> {
+        self.writer.write(move |work| tokens::add(work.tx, &token)).await
+    }
+
+    async fn find_token(&self, hash: &TokenHash) -> Result<Option<Token>, LogError> {
+        let (hash, now) = (*hash, self.clock.now());
+        let found = self.readers.read(move |_, tx| tokens::find(tx, &hash)).await?;
+        Ok(found.filter(|token| token.is_valid(now)))
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, LogError> {
+        self.readers.read(|_, tx| tokens::all(tx)).await
+    }
+
+    async fn revoke_token(&self, name: &str) -> Result<bool, LogError> {
+        let name = name.to_owned();
+        self.writer
+            .write(move |work| Ok(tokens::revoke(work.tx, &name)?))
+            .await
+    }
+
+    async fn server_key(&self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], LogError> {
+        let name = name.to_owned();
+        self.writer
+            .write(move |work| Ok(tokens::server_key(work.tx, &name, &fresh)?))
+            .await
     }
 }
 

@@ -202,6 +202,35 @@ CREATE TABLE member (
 ",
         then: checksum_what_is_there,
     },
+    statements("
+CREATE TABLE answer (
+    scope  TEXT NOT NULL,
+    route  TEXT NOT NULL,
+    key    TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    status INTEGER NOT NULL,
+    body   BLOB NOT NULL,
+    kept   INTEGER NOT NULL,
+    sum    INTEGER NOT NULL,
+    PRIMARY KEY (scope, route, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX answer_kept ON answer (kept);
+
+CREATE TABLE token (
+    name    TEXT PRIMARY KEY,
+    hash    BLOB NOT NULL UNIQUE,
+    scope   TEXT NOT NULL,
+    roles   INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    expires INTEGER,
+    sum     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE server_key (
+    name TEXT PRIMARY KEY,
+    key  BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+"),
 ];
 
 /// Schema 3 knows the checksums of conversations and words.

@@ -11,8 +11,8 @@ use futures::future::{BoxFuture, join_all};
 use super::sample::{after, at, conversation, new_conversation, owner, text_block, varied_blocks};
 use crate::clock::{Clock, ManualClock};
 use crate::log::{
-    Append, BatchId, BlockLogExt, Claimed, Lease, LogError, NewConversation, Operator, Owner, Post, Posted,
-    Stale, Store, Work,
+    ANSWER_KEPT, Append, BatchId, BlockLogExt, Claimed, IdempotencyKey, Lease, LogError, NewConversation,
+    Operator, Owner, Post, Posted, Role, Roles, Stale, Store, StoredAnswer, Token, Work,
 };
 
 /// A rule, tried on an empty store.
@@ -101,11 +101,39 @@ async fn texts(log: &Subject, name: &str) -> Vec<String> {
 }
 
 fn prompt(client_key: &str, body: &str) -> Post {
-    Post {
-        client_key: client_key.to_owned(),
-        kind: "prompt".to_owned(),
+    Post::new(client_key, "prompt", body)
+}
+
+/// An answer under this key; its body tells it from others.
+fn answer(key: &str, body: &str) -> StoredAnswer {
+    let to = IdempotencyKey {
+        scope: Scope::default(),
+        route: "POST /v1/things".to_owned(),
+        key: key.to_owned(),
+    };
+    StoredAnswer {
+        to,
+        digest: [7; 32],
+        status: 201,
         body: body.as_bytes().to_vec(),
     }
+}
+
+fn token(name: &str, byte: u8, expires_in: Option<u64>, log: &Subject) -> Token {
+    let now = log.clock.now();
+    let micros = |seconds: u64| i64::try_from(seconds).expect("a test's time") * 1_000_000;
+    Token {
+        name: name.to_owned(),
+        hash: [byte; 32],
+        scope: Scope::parse("o/t/her").expect("a scope"),
+        roles: Roles::from_iter([Role::Use, Role::Metrics]),
+        created: now,
+        expires: expires_in.map(|seconds| now.plus_micros(micros(seconds))),
+    }
+}
+
+fn is_answered(outcome: &Result<impl Sized, LogError>) -> bool {
+    matches!(outcome, Err(LogError::Answered { .. }))
 }
 
 fn is_stale_lease(outcome: &Result<impl Sized, LogError>) -> bool {
@@ -630,6 +658,97 @@ cases! {
         let third = log.post(&id, prompt("k3", "x")).await.unwrap().id();
         assert_eq!(posts.next().await.unwrap().unwrap(), third, "a duplicate is no news");
         assert_eq!(log.posted(&id, Some(second)).next().await.unwrap().unwrap(), third);
+    }
+
+    async fn an_answer_is_kept_with_its_effect_or_not_at_all(log) {
+        let first = answer("k", "first");
+        let created = new_conversation("c").answering(Some(first.clone()));
+        log.create(created.clone()).await.unwrap();
+        assert_eq!(log.answered(&first.to).await.unwrap(), Some(first.clone()));
+        let elsewhere = IdempotencyKey { scope: Scope::parse("o/t/her").unwrap(), ..first.to.clone() };
+        assert_eq!(log.answered(&elsewhere).await.unwrap(), None);
+        let other_route = IdempotencyKey { route: "POST /v1/others".to_owned(), ..first.to.clone() };
+        assert_eq!(log.answered(&other_route).await.unwrap(), None);
+
+        let again = Some(answer("k", "second"));
+        assert!(is_answered(&log.create(new_conversation("d").answering(again.clone())).await));
+        assert!(log.get(&conversation("d")).await.is_err(), "nothing was made");
+        assert!(is_answered(&log.post(&conversation("c"), prompt("p", "x").answering(again.clone())).await));
+        assert!(log.pending(&conversation("c")).await.unwrap().is_empty(), "nothing was posted");
+        let lease = log.acquire(&conversation("c"), &owner("a"), TTL).await.unwrap();
+        let append = after(None, vec![text_block(1, "x")]).answering(again.clone());
+        assert!(is_answered(&log.append(&lease, append).await));
+        assert_eq!(log.tail(&conversation("c")).await.unwrap(), None, "nothing was appended");
+        assert!(is_answered(&log.keep_answer(answer("k", "third")).await));
+        assert_eq!(log.answered(&first.to).await.unwrap(), Some(first), "the first answer stays");
+
+        let refused = Some(answer("r", "never"));
+        assert!(log.create(new_conversation("c").answering(refused.clone())).await.is_err());
+        let stale = after(seq(9), vec![text_block(10, "x")]).answering(refused.clone());
+        assert!(log.append(&lease, stale).await.is_err());
+        assert!(log.post(&conversation("nowhere"), prompt("p", "x").answering(refused)).await.is_err());
+        assert_eq!(log.answered(&answer("r", "").to).await.unwrap(), None, "no effect, no answer");
+    }
+
+    async fn every_effect_may_carry_an_answer(log) {
+        let lease = begin(&log, "c").await;
+        let append = after(None, vec![text_block(1, "x")]).answering(Some(answer("append", "1")));
+        log.append(&lease, append.clone()).await.unwrap();
+        assert_eq!(log.append(&lease, append).await.unwrap(), seq(1), "a lost answer is asked for again");
+        log.post(&conversation("c"), prompt("p", "x").answering(Some(answer("post", "2")))).await.unwrap();
+        let fork = new_conversation("f").from_parent(conversation("c").id, seq(1), Operator::Fork);
+        log.fork(&conversation("c"), nth(1), fork.answering(Some(answer("fork", "3")))).await.unwrap();
+        log.keep_answer(answer("alone", "4")).await.unwrap();
+        for (key, body) in [("append", "1"), ("post", "2"), ("fork", "3"), ("alone", "4")] {
+            let expected = answer(key, body);
+            assert_eq!(log.answered(&expected.to).await.unwrap(), Some(expected), "{key}");
+        }
+        let pending = log.pending(&conversation("c")).await.unwrap();
+        assert_eq!(pending[0].post, prompt("p", "x"), "what waits carries no answer");
+    }
+
+    async fn an_answer_is_forgotten_after_its_time(log) {
+        log.keep_answer(answer("k", "old")).await.unwrap();
+        log.pass(ANSWER_KEPT.as_secs() - 1);
+        assert!(log.answered(&answer("k", "").to).await.unwrap().is_some());
+        log.pass(2);
+        assert_eq!(log.answered(&answer("k", "").to).await.unwrap(), None);
+        log.keep_answer(answer("k", "new")).await.unwrap();
+        assert_eq!(log.answered(&answer("k", "").to).await.unwrap(), Some(answer("k", "new")));
+    }
+
+    async fn of_requests_at_once_under_one_key_one_takes_effect(log) {
+        let names: Vec<String> = (0..8).map(|n| format!("c{n}")).collect();
+        let made = names.iter().map(|name| log.create(new_conversation(name).answering(Some(answer("k", name)))));
+        let made = join_all(made).await;
+        assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
+        let told = log.answered(&answer("k", "").to).await.unwrap().expect("an answer");
+        let there = log.list(&Scope::default(), None, 10).await.unwrap().items;
+        assert_eq!(there.len(), 1);
+        assert_eq!(there[0].key.id.as_str().as_bytes(), told.body, "the answer is that of the effect");
+    }
+
+    async fn a_token_is_known_by_its_digest_until_it_expires_or_is_revoked(log) {
+        let (lasting, brief) = (token("lasting", 1, None, &log), token("brief", 2, Some(60), &log));
+        log.add_token(lasting.clone()).await.unwrap();
+        log.add_token(brief.clone()).await.unwrap();
+        let taken = log.add_token(token("brief", 3, None, &log)).await;
+        assert!(matches!(taken, Err(LogError::TokenExists { .. })));
+        assert_eq!(log.find_token(&[1; 32]).await.unwrap(), Some(lasting.clone()));
+        assert_eq!(log.find_token(&[2; 32]).await.unwrap(), Some(brief.clone()));
+        assert_eq!(log.find_token(&[3; 32]).await.unwrap(), None);
+        log.pass(60);
+        assert_eq!(log.find_token(&[2; 32]).await.unwrap(), None, "it has expired");
+        assert_eq!(log.tokens().await.unwrap(), [brief, lasting]);
+        assert!(log.revoke_token("lasting").await.unwrap());
+        assert!(!log.revoke_token("lasting").await.unwrap());
+        assert_eq!(log.find_token(&[1; 32]).await.unwrap(), None);
+    }
+
+    async fn a_server_key_is_the_first_one_for_ever(log) {
+        assert_eq!(log.server_key("cookies", [1; 32]).await.unwrap(), [1; 32]);
+        assert_eq!(log.server_key("cookies", [2; 32]).await.unwrap(), [1; 32]);
+        assert_eq!(log.server_key("links", [3; 32]).await.unwrap(), [3; 32]);
     }
 
     async fn members_come_and_go(log) {

@@ -63,6 +63,7 @@ pub async fn import_conversation(
             at: Seq::try_new(totals.blocks).ok(),
             operator: Operator::Import,
         }],
+        answer: None,
     };
     begin(log, &new).await?;
     if !blocks.is_empty() {
