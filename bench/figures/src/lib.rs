@@ -4,7 +4,7 @@
 //! file that [`FILE`] names; without one nothing is written, so that `cargo bench` alone stays a table. Nothing here
 //! measures, and nothing fails: a figure that cannot be written is a figure less.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::Write as _;
 
 /// The variable with the name of the file that figures are appended to.
@@ -91,6 +91,32 @@ impl Figure {
         }
         json.push('}');
         json
+    }
+}
+
+/// For people: the value in its unit, the target, and whether it is met.
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<64} {:>12.1} {}", self.name, self.value, self.unit)?;
+        let targets = [
+            (
+                "≤",
+                self.at_most,
+                self.at_most.is_none_or(|most| self.value <= most),
+            ),
+            (
+                "≥",
+                self.at_least,
+                self.at_least.is_none_or(|least| self.value >= least),
+            ),
+        ];
+        for (sign, target, is_met) in targets {
+            if let Some(target) = target {
+                let verdict = if is_met { "ok" } else { "MISSED" };
+                write!(f, "   {sign} {target} {}  {verdict}", self.unit)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,32 +1,65 @@
 //! A provider's prompt cache, simulated on the prompts that were sent.
 //!
-//! Follows the published rules of Anthropic's cache: a prefix is stored only where a breakpoint stands, is found
-//! again from a later breakpoint or from a few blocks before it, and must be long enough. Entries never expire
-//! here. The test of the cache's hit rate and the usage of script models are counted with it; the real adapter
-//! places its breakpoints by the same reading of a prompt.
+//! Two published rules. Anthropic's: a prefix is stored only where a breakpoint stands, is found again from a later
+//! breakpoint or from a few blocks before it, and must be long enough. OpenAI's: every long enough prefix is stored, and
+//! read in steps of some tokens. Entries live as long as the rules say after they were last used; [`CacheSim::send`]
+//! knows no time, so nothing expires there. Tests of the cache's hit rate, the simulated day of `benches/cache.rs` and the
+//! usage of script models are counted with it; the real adapter places its breakpoints by the same reading of a prompt.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use annals_core::time::Timestamp;
 use annals_core::tokens::{self, MediaRule};
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt, ToolSchema};
-use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
+use hashbrown::{DefaultHashBuilder, HashMap};
 
 /// What the simulated provider does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheRules {
     /// Shorter prefixes are not stored.
     pub min_prefix_tokens: u64,
-    /// How many blocks are searched for a stored prefix, the breakpoint itself and those before it.
-    pub lookback_blocks: usize,
+    /// How long an entry stays after it was written or read.
+    pub life_seconds: u64,
+    /// Which prefixes are stored, and how one is found again.
+    pub lookup: CacheLookup,
+}
+
+/// Which prefixes are stored, and how one is found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheLookup {
+    /// Where the client put a breakpoint. `lookback_blocks`: how many blocks are searched, the breakpoint itself and
+    /// those before it.
+    Breakpoints {
+        /// See above.
+        lookback_blocks: usize,
+    },
+    /// Everywhere, and writing costs nothing. Reads are cut to a multiple of `step_tokens`.
+    Automatic {
+        /// See above.
+        step_tokens: u64,
+    },
+}
+
+impl CacheRules {
+    /// Anthropic's, with its default life of five minutes.
+    pub const ANTHROPIC: CacheRules = CacheRules {
+        min_prefix_tokens: 1_024,
+        life_seconds: 300,
+        lookup: CacheLookup::Breakpoints { lookback_blocks: 20 },
+    };
+
+    /// OpenAI's. It promises five to ten minutes of life; this is the lesser.
+    pub const OPENAI: CacheRules = CacheRules {
+        min_prefix_tokens: 1_024,
+        life_seconds: 300,
+        lookup: CacheLookup::Automatic { step_tokens: 128 },
+    };
 }
 
 impl Default for CacheRules {
     fn default() -> Self {
-        CacheRules {
-            min_prefix_tokens: 1_024,
-            lookback_blocks: 20,
-        }
+        CacheRules::ANTHROPIC
     }
 }
 
@@ -50,7 +83,8 @@ pub struct CacheSim {
     hasher: DefaultHashBuilder,
     /// Length in tokens of every prefix that was ever sent, so that a block is counted once.
     seen: HashMap<u64, u64>,
-    stored: HashSet<u64>,
+    /// When each stored prefix was last used.
+    stored: HashMap<u64, Timestamp>,
     header: Option<Header>,
 }
 
@@ -82,8 +116,13 @@ impl CacheSim {
         }
     }
 
-    /// Sends one prompt.
+    /// Sends one prompt, at a time when all others are still in the cache.
     pub fn send(&mut self, prompt: &Prompt) -> CacheReading {
+        self.send_at(prompt, Timestamp::from_unix_millis(0))
+    }
+
+    /// Sends one prompt at this time.
+    pub fn send_at(&mut self, prompt: &Prompt, now: Timestamp) -> CacheReading {
         let mut walk = Walk {
             prefixes: Vec::with_capacity(prompt.messages.len() + 1),
             reusable_tokens: 0,
@@ -98,39 +137,83 @@ impl CacheSim {
             reusable_tokens,
             ..
         } = walk;
-        let long_enough = |tokens: u64| tokens >= self.rules.min_prefix_tokens;
-        let breakpoints = || (0..prefixes.len()).rev().filter(|&at| prefixes[at].is_breakpoint);
-        let found = breakpoints()
-            .filter_map(|at| {
-                let oldest = at.saturating_sub(self.rules.lookback_blocks.saturating_sub(1));
-                prefixes[oldest..=at]
-                    .iter()
-                    .rev()
-                    .find(|prefix| self.stored.contains(&prefix.hash))
-            })
-            .map(|prefix| prefix.tokens)
-            .max();
-        let read_tokens = found.unwrap_or(0);
-        let last_breakpoint_tokens = breakpoints().next().map_or(0, |at| prefixes[at].tokens);
-        let write_tokens = if long_enough(last_breakpoint_tokens) {
-            last_breakpoint_tokens.saturating_sub(read_tokens)
-        } else {
-            0
-        };
-        for at in breakpoints() {
-            if long_enough(prefixes[at].tokens) {
-                self.stored.insert(prefixes[at].hash);
+        let (read_tokens, write_tokens) = match self.rules.lookup {
+            CacheLookup::Breakpoints { lookback_blocks } => {
+                self.meet_breakpoints(&prefixes, lookback_blocks, now)
             }
-        }
+            CacheLookup::Automatic { step_tokens } => (self.meet_all(&prefixes, step_tokens, now), 0),
+        };
         CacheReading {
             input_tokens: prefixes.last().map_or(0, |prefix| prefix.tokens),
             read_tokens,
             write_tokens,
-            reusable_tokens: if long_enough(reusable_tokens) {
+            reusable_tokens: if self.is_long_enough(reusable_tokens) {
                 reusable_tokens
             } else {
                 0
             },
+        }
+    }
+
+    fn is_long_enough(&self, tokens: u64) -> bool {
+        tokens >= self.rules.min_prefix_tokens
+    }
+
+    fn is_stored(&self, prefix: &Prefix, now: Timestamp) -> bool {
+        let used = self.stored.get(&prefix.hash);
+        used.is_some_and(|&used| now.seconds_since(used) < self.rules.life_seconds)
+    }
+
+    /// Tokens that were read, and written.
+    fn meet_breakpoints(
+        &mut self,
+        prefixes: &[Prefix],
+        lookback_blocks: usize,
+        now: Timestamp,
+    ) -> (u64, u64) {
+        let breakpoints: Vec<usize> = (0..prefixes.len())
+            .rev()
+            .filter(|&at| prefixes[at].is_breakpoint)
+            .collect();
+        let found = breakpoints
+            .iter()
+            .filter_map(|&at| {
+                let oldest = at.saturating_sub(lookback_blocks.saturating_sub(1));
+                prefixes[oldest..=at]
+                    .iter()
+                    .rev()
+                    .find(|prefix| self.is_stored(prefix, now))
+            })
+            .max_by_key(|prefix| prefix.tokens);
+        let read_tokens = found.map_or(0, |prefix| prefix.tokens);
+        if let Some(prefix) = found {
+            self.stored.insert(prefix.hash, now);
+        }
+        let last_tokens = breakpoints.first().map_or(0, |&at| prefixes[at].tokens);
+        for at in breakpoints {
+            if self.is_long_enough(prefixes[at].tokens) {
+                self.stored.insert(prefixes[at].hash, now);
+            }
+        }
+        let write_tokens = if self.is_long_enough(last_tokens) {
+            last_tokens.saturating_sub(read_tokens)
+        } else {
+            0
+        };
+        (read_tokens, write_tokens)
+    }
+
+    /// Tokens that were read.
+    fn meet_all(&mut self, prefixes: &[Prefix], step_tokens: u64, now: Timestamp) -> u64 {
+        let found = prefixes.iter().rev().find(|prefix| self.is_stored(prefix, now));
+        let common_tokens = found.map_or(0, |prefix| prefix.tokens);
+        for prefix in prefixes {
+            self.stored.insert(prefix.hash, now);
+        }
+        if self.is_long_enough(common_tokens) {
+            common_tokens - common_tokens % step_tokens
+        } else {
+            0
         }
     }
 
@@ -336,6 +419,29 @@ mod tests {
         };
         assert!(blocks_between(19) > 0);
         assert_eq!(blocks_between(20), 0);
+    }
+
+    #[test]
+    fn entries_expire_unless_they_are_used() {
+        for rules in [CacheRules::ANTHROPIC, CacheRules::OPENAI] {
+            let mut sim = CacheSim::new(rules);
+            let at = |seconds: i64| Timestamp::from_unix_millis(seconds * 1_000);
+            let whole = prompt(vec![tail(&words(2_000))]);
+            assert_eq!(sim.send_at(&whole, at(0)).read_tokens, 0);
+            assert!(sim.send_at(&whole, at(299)).read_tokens >= 1_900, "{rules:?}");
+            assert!(sim.send_at(&whole, at(598)).read_tokens >= 1_900, "{rules:?}");
+            assert_eq!(sim.send_at(&whole, at(898)).read_tokens, 0, "{rules:?}");
+        }
+    }
+
+    #[test]
+    fn an_automatic_cache_needs_no_breakpoint_and_reads_in_steps() {
+        let mut sim = CacheSim::new(CacheRules::OPENAI);
+        let first = sim.send(&prompt(vec![Piece::text(words(2_000))]));
+        let second = sim.send(&prompt(vec![Piece::text(words(2_000)), Piece::text("more")]));
+        assert_eq!((first.read_tokens, first.write_tokens), (0, 0));
+        assert_eq!(second.read_tokens, first.input_tokens / 128 * 128);
+        assert_eq!(second.write_tokens, 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the provider's prompt cache gets to see, counted by its own rules on what was really sent.
 
 mod common;
+mod day;
 
 use std::sync::{Arc, Mutex};
 
@@ -58,4 +59,20 @@ async fn a_turn_of_fifty_rounds_reads_what_it_can_from_the_cache() {
         percent >= 95,
         "{read} of {reusable} reusable tokens were read from the cache, {percent} %"
     );
+}
+
+#[tokio::test]
+async fn a_working_day_reads_its_prompts_from_the_cache() {
+    let day = day::live(day::Size::SMALL).await;
+    let (anthropic, openai) = (&day.anthropic, &day.openai);
+    assert_eq!((day.prunes, day.compactions), (1, 1), "the day has both: {day:?}");
+    assert!(anthropic.requests >= 30 * 13, "{day:?}");
+    for tally in [anthropic, openai] {
+        assert!(
+            tally.read_percent() >= 90.0,
+            "{:.1} %: {day:?}",
+            tally.read_percent()
+        );
+    }
+    assert!(anthropic.longest_tail_tokens <= 1_500, "{day:?}");
 }
