@@ -247,6 +247,7 @@ impl Play<'_> {
             attachments: files
                 .map(|(name, mime, body)| attachment(&self.scene.turn, name, mime, body))
                 .collect(),
+            instructions: None,
             agent: "annals".into(),
         };
         let blocks = opening.blocks(&self.scene.timeline);

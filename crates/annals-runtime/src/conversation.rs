@@ -209,9 +209,13 @@ impl Conversation {
                     turn,
                     prompt,
                     attachments,
+                    instructions,
                 }) => queue.waiting.push_back(Queued {
                     agent: self.agent.clone(),
-                    request: TurnRequest::posted(turn, prompt, attachments),
+                    request: TurnRequest {
+                        instructions,
+                        ..TurnRequest::posted(turn, prompt, attachments)
+                    },
                     row: letter.row,
                     reply: None,
                 }),

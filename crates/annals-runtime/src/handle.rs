@@ -30,6 +30,8 @@ pub struct Prompt {
     pub text: String,
     /// What comes with it.
     pub attachments: Vec<Attachment>,
+    /// A client's own system text for this turn.
+    pub instructions: Option<String>,
     /// The sender's name for this post: posting it again changes nothing and gives the same turn.
     pub client_key: Option<String>,
 }
@@ -64,9 +66,10 @@ impl ConversationHandle {
         let Prompt {
             text,
             attachments,
+            instructions,
             client_key,
         } = prompt.into();
-        crate::perform::check_prompt(&text, &attachments)?;
+        crate::perform::check_prompt(&text, instructions.as_deref(), &attachments)?;
         let client_key = client_key.unwrap_or_else(|| self.new_key());
         // The turn follows from the key, so that a repeated post names the same one.
         let turn = turn_of(&client_key);
@@ -84,6 +87,7 @@ impl ConversationHandle {
             turn: turn.clone(),
             prompt: text,
             attachments: stored,
+            instructions,
         };
         self.send(&mail, client_key).await?;
         Ok(turn)

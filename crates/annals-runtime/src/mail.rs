@@ -19,6 +19,8 @@ pub(crate) enum Mail {
         prompt: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<StoredAttachment>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<String>,
     },
     /// Words for the turn that runs.
     Steer {

@@ -41,6 +41,7 @@ pub(crate) async fn turn(
         conversation,
         writer,
         row,
+        instructions: request.instructions,
         cancel: request.cancel,
     };
     let (turn, end) = match request.work {
@@ -68,6 +69,8 @@ struct Opened<'a> {
     conversation: &'a Arc<Conversation>,
     writer: &'a mut Writer,
     row: Option<InboxId>,
+    /// A client's own system text for the turn.
+    instructions: Option<String>,
     cancel: CancellationToken,
 }
 
@@ -78,7 +81,7 @@ impl Opened<'_> {
         attachments: Vec<Attachment>,
         turn: Option<TurnId>,
     ) -> Result<Driven, RunError> {
-        check_prompt(&prompt, &attachments)?;
+        check_prompt(&prompt, self.instructions.as_deref(), &attachments)?;
         let turn = self.new_turn(turn)?;
         let attachments =
             attach::take_in(&self.agent.content, &self.conversation.cx, &turn, attachments).await?;
@@ -124,6 +127,7 @@ impl Opened<'_> {
             turn: turn.clone(),
             prompt: prompt.to_owned(),
             attachments: attachments.to_vec(),
+            instructions: self.instructions.clone(),
             agent: format!("{} | model: {}", self.agent.name, self.agent.model.name()),
         };
         let blocks = self.writer.journal.read(|timeline| {
@@ -240,10 +244,15 @@ impl Opened<'_> {
     }
 }
 
-pub(crate) fn check_prompt(prompt: &str, attachments: &[Attachment]) -> Result<(), RunError> {
-    if prompt.len() > limits::PROMPT_MAX_BYTES {
+pub(crate) fn check_prompt(
+    prompt: &str,
+    instructions: Option<&str>,
+    attachments: &[Attachment],
+) -> Result<(), RunError> {
+    let given = prompt.len().max(instructions.map_or(0, str::len));
+    if given > limits::PROMPT_MAX_BYTES {
         return Err(RunError::PromptTooLong {
-            given: prompt.len(),
+            given,
             most: limits::PROMPT_MAX_BYTES,
         });
     }

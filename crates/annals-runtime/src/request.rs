@@ -15,6 +15,7 @@ use crate::mail::StoredAttachment;
 pub struct TurnRequest {
     pub(crate) work: Work,
     pub(crate) turn: Option<TurnId>,
+    pub(crate) instructions: Option<String>,
     pub(crate) listener: Arc<dyn Listen>,
     pub(crate) cancel: CancellationToken,
 }
@@ -68,6 +69,7 @@ impl TurnRequest {
         TurnRequest {
             work,
             turn: None,
+            instructions: None,
             listener: Arc::new(Nobody),
             cancel: CancellationToken::new(),
         }
@@ -86,6 +88,13 @@ impl TurnRequest {
     #[must_use]
     pub fn turn_id(mut self, turn: TurnId) -> Self {
         self.turn = Some(turn);
+        self
+    }
+
+    /// With a client's own system text, which stands after the prompt and takes nothing away from the agent's.
+    #[must_use]
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions = Some(text.into());
         self
     }
 

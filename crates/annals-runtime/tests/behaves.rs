@@ -352,6 +352,7 @@ async fn leave_open(agent: &annals_runtime::Agent, session: &annals_runtime::Ses
         turn: turn.clone(),
         prompt: "Go".into(),
         attachments: Vec::new(),
+        instructions: None,
         agent: "a".into(),
     };
     let mut blocks = session.timeline(|timeline| opening.blocks(timeline));

@@ -177,6 +177,33 @@ async fn posted_prompts_run_in_order_and_once_each() {
 
 /// The process that took the post ends before it runs the turn.
 #[tokio::test]
+async fn a_clients_instructions_stand_after_the_prompt_and_the_model_reads_them() {
+    let bench = Bench::new();
+    let agent = bench
+        .agent(json!([{"text": "one", "expect": ["[USER INSTRUCTIONS]", "Answer in rhymes"]}]))
+        .await;
+    drop(agent.session("c").await.unwrap());
+    let prompt = Prompt {
+        instructions: Some("Answer in rhymes".to_owned()),
+        ..Prompt::from("Hello")
+    };
+    agent.conversation(&conversation()).post(prompt).await.unwrap();
+    let session = when_answered(&agent, 1).await;
+    let kinds = session.timeline(|timeline| {
+        let blocks = timeline.blocks().iter().take(4);
+        blocks
+            .map(|block| block.kind.tag().to_owned())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(
+        kinds[1..],
+        ["user.prompt", "user.instructions", "agent.log.header"]
+    );
+    assert_eq!(texts(&session, "user.instructions"), ["Answer in rhymes"]);
+    assert_eq!(texts(&session, "assistant.completion"), ["one"]);
+}
+
+#[tokio::test]
 async fn a_posted_prompt_survives_its_process() {
     let clock = Arc::new(ManualClock::new(Timestamp::from_unix_millis(1_770_000_000_000)));
     let log = Arc::new(MemoryLog::with_clock(clock.clone()));

@@ -32,6 +32,8 @@ pub struct Opening {
     pub prompt: String,
     /// What came with it.
     pub attachments: Vec<AttachedFile>,
+    /// A client's own system text for this turn.
+    pub instructions: Option<String>,
     /// Agent name and model, on one line.
     pub agent: String,
 }
@@ -72,6 +74,7 @@ impl Opening {
             blocks.extend([meta, content]);
             blocks.extend(text);
         }
+        blocks.extend(self.instructions.map(|text| instructions_block(turn, &text)));
         let header = NewBlock::new(
             BlockKind::AgentLogHeader,
             turn,

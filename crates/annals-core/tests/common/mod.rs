@@ -85,6 +85,7 @@ impl Scene {
             turn: self.turn.clone(),
             prompt: prompt.into(),
             attachments,
+            instructions: None,
             agent: "annals, model script".into(),
         };
         let blocks = opening.blocks(&self.timeline);
