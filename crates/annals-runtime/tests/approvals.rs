@@ -330,3 +330,37 @@ async fn a_cancel_ends_a_turn_that_waits_and_a_prompt_waits_behind_it() {
     assert_eq!(second.unwrap().answer(), "next");
     assert!(world.sent().is_empty());
 }
+
+/// All conversations of a scope, without folding any: what was decided, ended or lapsed is not listed.
+#[tokio::test]
+async fn what_waits_is_listed_over_all_conversations() {
+    let world = World::new();
+    let steps =
+        json!([{"tool_calls": [call("s", "send", "bob")]}, {"tool_calls": [call("t", "send", "carol")]}]);
+    let agent = world.process(steps, Asks::default()).await;
+    let list = async || -> Vec<(String, String)> {
+        let pending = agent.pending_approvals().await.unwrap();
+        let named = |waits: &annals_runtime::PendingApproval| {
+            (waits.conversation.to_string(), waits.request.call_id.to_string())
+        };
+        pending.iter().map(named).collect()
+    };
+    assert!(list().await.is_empty());
+    for (name, call) in [("c", "s"), ("d", "t")] {
+        let id = ConversationId::parse(name).unwrap();
+        drop(agent.session(name).await.unwrap());
+        let handle = agent.conversation(&id);
+        handle.post("Go").await.unwrap();
+        assert_eq!(until_waiting(&handle).await[0].call_id.as_str(), call);
+    }
+    let both = [("c", "s"), ("d", "t")].map(|(c, id)| (c.to_owned(), id.to_owned()));
+    assert_eq!(list().await, both);
+    agent.conversation(&conversation()).cancel().await.unwrap();
+    for _ in 0..1_000 {
+        if list().await.len() == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(list().await, both[1..]);
+}

@@ -13,9 +13,9 @@ use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{Agent, RunError, Session, TurnRequest, World};
 use annals_store::{
-    Answers, Append, ArtifactStore, BlockLog, Claimed, Claims, ConversationInfo, Cursor, IdempotencyKey,
-    Inbox, InboxId, Lease, Listing, LogError, Member, Members, MemoryLog, NewConversation, Owner, Pending,
-    Post, Posted, Store, StoredAnswer, Tails, Token, Tokens,
+    Answers, Append, ArtifactStore, AskingPage, BlockLog, Claimed, Claims, ConversationInfo, Cursor,
+    IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member, Members, MemoryLog, NewConversation,
+    Owner, Pending, Post, Posted, Store, StoredAnswer, Tails, Token, Tokens,
 };
 use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
 use common::{shape, texts};
@@ -45,6 +45,14 @@ impl BlockLog for MortalLog {
     }
     async fn list(&self, scope: &Scope, cursor: Option<Cursor>, limit: usize) -> Result<Listing, LogError> {
         self.log.list(scope, cursor, limit).await
+    }
+    async fn asking(
+        &self,
+        scope: &Scope,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<AskingPage, LogError> {
+        self.log.asking(scope, cursor, limit).await
     }
     async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError> {
         self.log.acquire(key, owner, ttl).await

@@ -47,10 +47,10 @@ pub use artifacts::{ArtifactError, ArtifactStore, Stored, Swept, hash as hash_fi
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use home::{Home, workspace_folder};
 pub use log::{
-    Ancestor, Answers, Append, BatchId, BlockLog, BlockLogExt, Claimed, Claims, ConversationInfo, Cursor,
-    Holding, IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member, Members, NewConversation,
-    Operator, Owner, Pending, Post, Posted, Role, Roles, Stale, Store, StoredAnswer, Tails, Token, Tokens,
-    Work, named_by,
+    Ancestor, Answers, Append, Asking, AskingPage, BatchId, BlockLog, BlockLogExt, Claimed, Claims,
+    ConversationInfo, Cursor, Holding, IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member,
+    Members, NewConversation, Operator, Owner, Pending, Post, Posted, Role, Roles, Stale, Store,
+    StoredAnswer, Tails, Token, Tokens, Work, named_by,
 };
 pub use memory::MemoryLog;
 pub use recall::Recall;

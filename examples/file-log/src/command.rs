@@ -41,6 +41,8 @@ pub(crate) enum Command {
         batch: u64,
         consumes: Vec<u64>,
         work: WorkLine,
+        #[serde(default)]
+        seen: Option<u64>,
     },
     Delete(LeaseLine),
     Post {
@@ -149,6 +151,7 @@ impl Command {
                 Work::DueIn(wait) => WorkLine::DueIn(wait),
                 Work::Done => WorkLine::Done,
             },
+            seen: append.seen.map(|row| row.get()),
         }
     }
 

@@ -18,9 +18,7 @@ use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
 use annals_core::time::Timestamp;
 use annals_store::log::{Followers, Mark};
 use annals_store::{
-    Answers, Append, BlockLog, Claimed, Claims, Clock, ConversationInfo, Cursor, IdempotencyKey, Inbox,
-    InboxId, Lease, Listing, LogError, Member, Members, NewConversation, Owner, Pending, Post, Posted,
-    StoredAnswer, Tails, Token, Tokens,
+    Answers, Append, AskingPage, BlockLog, Claimed, Claims, Clock, ConversationInfo, Cursor, IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member, Members, NewConversation, Owner, Pending, Post, Posted, StoredAnswer, Tails, Token, Tokens,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -143,6 +141,16 @@ impl BlockLog for FileLog {
     async fn list(&self, scope: &Scope, cursor: Option<Cursor>, limit: usize) -> Result<Listing, LogError> {
         let before = cursor.map(|cursor| cursor.number()).transpose()?;
         lock(&self.inner).state.list(scope, before, limit)
+    }
+
+    async fn asking(
+        &self,
+        scope: &Scope,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<AskingPage, LogError> {
+        let after = cursor.map(|cursor| cursor.number()).transpose()?;
+        Ok(lock(&self.inner).state.asking(scope, after.unwrap_or(0), limit))
     }
 
     async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError> {

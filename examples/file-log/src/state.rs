@@ -7,9 +7,9 @@ use std::time::Duration;
 use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::{ConversationId, ConversationKey, NodeId, Scope, Seq};
 use annals_core::time::Timestamp;
-use annals_store::log::{ANSWER_KEPT, CLIENT_KEY_KEPT, Mark, expiry, named_by};
+use annals_store::log::{ANSWER_KEPT, CLIENT_KEY_KEPT, Mark, asks_from, expiry, named_by};
 use annals_store::{
-    Append, BatchId, Claimed, ConversationInfo, Cursor, Holding, IdempotencyKey, InboxId, Lease, Listing,
+    Append, Asking, AskingPage, BatchId, Claimed, ConversationInfo, Cursor, Holding, IdempotencyKey, InboxId, Lease, Listing,
     LogError, Member, NewConversation, Owner, Pending, Post, Posted, Stale, StoredAnswer, Token, Work,
 };
 
@@ -228,6 +228,7 @@ impl State {
                 batch,
                 consumes,
                 work,
+                seen,
             } => {
                 let blocks = blocks
                     .into_iter()
@@ -243,6 +244,7 @@ impl State {
                         WorkLine::Done => Work::Done,
                     },
                     answer: None,
+                    seen: seen.map(InboxId::new),
                 };
                 let ttl = lease.ttl;
                 let (key, conversation) = self.held(&lease)?;
@@ -294,6 +296,26 @@ impl State {
         self.conversations
             .get(key)
             .ok_or_else(|| LogError::NotFound { id: key.id.clone() })
+    }
+
+    /// Every block of the scope is looked at, which a file of this size allows.
+    pub(crate) fn asking(&self, scope: &Scope, after: u64, limit: usize) -> AskingPage {
+        let asks = |c: &Conversation| c.appends.iter().flat_map(|blocks| blocks.iter()).fold(None, asks_from);
+        let mut found: Vec<(u64, Asking)> = self
+            .conversations
+            .values()
+            .filter(|c| c.new.key.scope == *scope && c.number > after)
+            .filter_map(|c| {
+                let (from, key) = (asks(c)?, c.new.key.clone());
+                Some((c.number, Asking { key, from }))
+            })
+            .collect();
+        found.sort_by_key(|(number, _)| *number);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|(number, _)| Cursor::of_number(*number));
+        let items = found.into_iter().map(|(_, asking)| asking).collect();
+        AskingPage { items, next }
     }
 
     fn create(
@@ -584,6 +606,11 @@ impl Conversation {
         append.check(key)?;
         if let Some(row) = append.consumes.iter().find(|row| !self.inbox.contains_key(row)) {
             return Err(conflict(key, Stale::Inbox { row: *row }));
+        }
+        if let Some(seen) = append.seen
+            && let Some(row) = self.inbox.keys().find(|row| **row > seen)
+        {
+            return Err(conflict(key, Stale::Posted { row: *row }));
         }
         self.inbox.retain(|row, _| !append.consumes.contains(row));
         self.last = Some((append.batch, append.expected_tail));

@@ -51,6 +51,9 @@ pub struct Append {
     pub work: Work,
     /// What its request is answered, if it may be sent again: see [`Answers`](super::Answers).
     pub answer: Option<StoredAnswer>,
+    /// The last row of the inbox that the writer has looked at, when the append must not overtake a post: if a later
+    /// one waits, nothing is changed and the call fails with [`Stale::Posted`](super::Stale::Posted).
+    pub seen: Option<InboxId>,
 }
 
 impl Append {
@@ -63,6 +66,7 @@ impl Append {
             consumes: Vec::new(),
             work: Work::Keep,
             answer: None,
+            seen: None,
         }
     }
 
@@ -84,6 +88,13 @@ impl Append {
     #[must_use]
     pub fn answering(mut self, answer: Option<StoredAnswer>) -> Self {
         self.answer = answer;
+        self
+    }
+
+    /// Only if no post after this row waits.
+    #[must_use]
+    pub fn having_seen(mut self, row: InboxId) -> Self {
+        self.seen = Some(row);
         self
     }
 

@@ -173,6 +173,11 @@ pub enum Stale {
         /// The row.
         row: InboxId,
     },
+    /// Something was posted that the writer wanted to see first.
+    Posted {
+        /// The row.
+        row: InboxId,
+    },
 }
 
 impl fmt::Display for Stale {
@@ -193,6 +198,7 @@ impl fmt::Display for Stale {
                 )
             }
             Stale::Inbox { row } => write!(f, "post {} does not wait in its inbox", row.get()),
+            Stale::Posted { row } => write!(f, "post {} came first", row.get()),
         }
     }
 }

@@ -97,7 +97,9 @@ pub struct Pending {
 ///    [`Stale::Inbox`](super::Stale::Inbox).
 /// 3. **Posted once.** A client key that was used for this conversation within [`CLIENT_KEY_KEPT`] gives
 ///    [`Posted::Duplicate`]; with another kind or body it fails with [`LogError::KeyReused`].
-/// 4. **A post is work**: the conversation is due at once, as [`Claims`](super::Claims) says.
+/// 4. **Not overtaken.** An append that [has seen](super::Append::having_seen) the posts up to a row takes effect only while
+///    no later one waits, so that a turn does not end past a post that was acknowledged before.
+/// 5. **A post is work**: the conversation is due at once, as [`Claims`](super::Claims) says.
 #[async_trait]
 pub trait Inbox: Send + Sync {
     /// Posts to a conversation, whoever holds it.

@@ -7,6 +7,7 @@
 
 mod answers;
 mod append;
+mod asking;
 mod claims;
 mod conversation;
 mod error;
@@ -18,6 +19,8 @@ mod tokens;
 
 pub use answers::{ANSWER_KEPT, Answers, IdempotencyKey, StoredAnswer};
 pub use append::{Append, BatchId, Work};
+pub(crate) use asking::asks_from_back;
+pub use asking::{Asking, AskingPage, asks_from};
 pub use claims::{Claimed, Claims};
 pub use conversation::{Ancestor, ConversationInfo, Cursor, CursorError, Listing, NewConversation, Operator};
 pub use error::{LogError, Stale};
@@ -60,6 +63,8 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 /// 11. **A lost answer can be asked for again.** An `append` with the lease, the batch id and the expected tail of the
 ///     conversation's last append is answered like that one and changes nothing, so that a writer which does not know
 ///     whether its append took effect sends it once more.
+/// 12. **What asks is found.** [`asking`](Self::asking) lists every conversation whose last turn has asked for something
+///     and has not ended, however it came about: appended, forked or imported.
 ///
 /// A future that is dropped before it answers may or may not have taken effect, as if the process had died.
 #[async_trait]
@@ -72,6 +77,15 @@ pub trait BlockLog: Send + Sync {
 
     /// Conversations of a scope, the newest first, at most `limit` of them, going on after `cursor`.
     async fn list(&self, scope: &Scope, cursor: Option<Cursor>, limit: usize) -> Result<Listing, LogError>;
+
+    /// Conversations of a scope that ask a person or a client for something, at most `limit` of them, going on after
+    /// `cursor`. Costs what is listed, not what the scope holds.
+    async fn asking(
+        &self,
+        scope: &Scope,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<AskingPage, LogError>;
 
     /// Takes the right to write for `ttl`, and fences every earlier holder.
     async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError>;

@@ -17,9 +17,9 @@ use futures::stream::BoxStream;
 use self::state::State;
 use crate::clock::{Clock, SystemClock};
 use crate::log::{
-    Answers, Append, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers, IdempotencyKey, Inbox,
-    InboxId, Lease, Listing, LogError, Mark, Member, Members, NewConversation, Owner, Pending, Post, Posted,
-    StoredAnswer, Tails, Token, TokenHash, Tokens,
+    Answers, Append, AskingPage, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers,
+    IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Mark, Member, Members, NewConversation, Owner,
+    Pending, Post, Posted, StoredAnswer, Tails, Token, TokenHash, Tokens,
 };
 
 /// A block log in memory.
@@ -82,6 +82,16 @@ impl BlockLog for MemoryLog {
     async fn list(&self, scope: &Scope, cursor: Option<Cursor>, limit: usize) -> Result<Listing, LogError> {
         let before = cursor.map(|cursor| cursor.number()).transpose()?;
         Ok(self.state().list(scope, before, limit))
+    }
+
+    async fn asking(
+        &self,
+        scope: &Scope,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<AskingPage, LogError> {
+        let after = cursor.map(|cursor| cursor.number()).transpose()?;
+        Ok(self.state().asking(scope, after.unwrap_or(0), limit))
     }
 
     async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError> {

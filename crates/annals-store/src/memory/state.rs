@@ -11,9 +11,9 @@ use annals_core::time::Timestamp;
 use super::lock;
 use super::strand::Strand;
 use crate::log::{
-    ANSWER_KEPT, Append, BatchId, CLIENT_KEY_KEPT, Claimed, ConversationInfo, Cursor, Holding,
-    IdempotencyKey, InboxId, Lease, Listing, LogError, Mark, Member, NewConversation, Owner, Pending, Post,
-    Posted, Stale, StoredAnswer, Token, TokenHash, Work, expiry,
+    ANSWER_KEPT, Append, Asking, AskingPage, BatchId, CLIENT_KEY_KEPT, Claimed, ConversationInfo, Cursor,
+    Holding, IdempotencyKey, InboxId, Lease, Listing, LogError, Mark, Member, NewConversation, Owner,
+    Pending, Post, Posted, Stale, StoredAnswer, Token, TokenHash, Work, asks_from, expiry,
 };
 
 #[derive(Debug, Default)]
@@ -42,6 +42,7 @@ pub(super) struct Conversation {
     last_post: Option<InboxId>,
     due: Option<Timestamp>,
     attempts: u32,
+    asks_from: Option<Seq>,
 }
 
 #[derive(Debug)]
@@ -65,6 +66,7 @@ impl State {
         }
         self.made += 1;
         self.keep_answer(new.answer.take(), now);
+        let asks_from = strand.asks_from();
         let conversation = Conversation {
             number: self.made,
             new: new.clone(),
@@ -77,6 +79,7 @@ impl State {
             last_post: None,
             due: None,
             attempts: 0,
+            asks_from,
         };
         self.conversations.insert(new.key, conversation);
         Ok(())
@@ -100,6 +103,36 @@ impl State {
         let next = found.last().filter(|_| more).map(|c| Cursor::of_number(c.number));
         Listing {
             items: found.into_iter().map(Conversation::info).collect(),
+            next,
+        }
+    }
+
+    pub(super) fn asking(&self, scope: &Scope, after: u64, limit: usize) -> AskingPage {
+        let asks = |c: &Conversation| {
+            Some((
+                c.number,
+                c.asks_from.filter(|_| c.number > after)?,
+                c.new.key.clone(),
+            ))
+        };
+        let mut found: Vec<(u64, Seq, ConversationKey)> = self
+            .conversations
+            .values()
+            .filter(|c| c.new.key.scope == *scope)
+            .filter_map(asks)
+            .collect();
+        found.sort();
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found
+            .last()
+            .filter(|_| more)
+            .map(|(number, ..)| Cursor::of_number(*number));
+        AskingPage {
+            items: found
+                .into_iter()
+                .map(|(_, from, key)| Asking { key, from })
+                .collect(),
             next,
         }
     }
@@ -442,6 +475,12 @@ impl Conversation {
         if let Some(row) = append.consumes.iter().find(|row| !self.inbox.contains_key(row)) {
             return Err(conflict(key, Stale::Inbox { row: *row }));
         }
+        let posted = append
+            .seen
+            .and_then(|seen| self.inbox.keys().find(|row| **row > seen));
+        if let Some(row) = posted {
+            return Err(conflict(key, Stale::Posted { row: *row }));
+        }
         for row in &append.consumes {
             self.inbox.remove(row);
         }
@@ -454,6 +493,7 @@ impl Conversation {
             Work::Done => None,
         };
         self.keep(lease, now);
+        self.asks_from = append.blocks.iter().fold(self.asks_from, asks_from);
         lock(&self.strand.own).extend(append.blocks);
         Ok(self.strand.tail())
     }

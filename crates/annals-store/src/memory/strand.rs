@@ -7,7 +7,7 @@ use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::Seq;
 
 use super::lock;
-use crate::log::named_by;
+use crate::log::{asks_from, named_by};
 
 /// Blocks of one conversation after those it shares. A strand lives as long as a conversation needs it, which
 /// may be longer than its own.
@@ -41,6 +41,13 @@ impl Strand {
             let end = (to - shared).min(own.len() as u64) as usize;
             found.extend_from_slice(&own[start..end]);
         }
+    }
+
+    /// From where a conversation with these blocks asks.
+    pub(super) fn asks_from(&self) -> Option<Seq> {
+        let mut blocks = Vec::new();
+        self.read(1, u64::MAX, &mut blocks);
+        blocks.iter().fold(None, asks_from)
     }
 
     pub(super) fn last(&self) -> Option<Block> {

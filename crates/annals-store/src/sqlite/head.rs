@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::conversations::{self, Place, read_owner};
 use super::fault::Fault;
 use super::writer::Work as Writing;
-use super::{answers, inbox, members, process, row};
-use crate::log::{Append, Claimed, Holding, Lease, LogError, Owner, Stale, Work, expiry};
+use super::{answers, asking, inbox, members, process, row};
+use crate::log::{Append, Claimed, Holding, Lease, LogError, Owner, Stale, Work, asks_from, expiry};
 
 /// One row of the table; a conversation that nobody ever wrote or posted to has none.
 #[derive(Default)]
@@ -20,6 +20,7 @@ pub(super) struct Head {
     batch: Option<i64>,
     due: Option<i64>,
     attempts: u32,
+    asks_from: Option<i64>,
 }
 
 type Columns = (
@@ -31,6 +32,7 @@ type Columns = (
     Option<i64>,
     Option<i64>,
     u32,
+    Option<i64>,
 );
 
 fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
@@ -43,6 +45,7 @@ fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
         row.get(5)?,
         row.get(6)?,
         row.get(7)?,
+        row.get(8)?,
     ))
 }
 
@@ -50,11 +53,12 @@ impl Head {
     fn read(tx: &Connection, conversation: i64) -> Result<Self, Fault> {
         let stored = tx
             .prepare_cached(
-                "SELECT token, node, epoch, process, until, batch, due, attempts FROM head WHERE conversation = ?1",
+                "SELECT token, node, epoch, process, until, batch, due, attempts, asks_from FROM head
+                 WHERE conversation = ?1",
             )?
             .query_row([conversation], columns)
             .optional()?;
-        let Some((token, node, epoch, process, until, batch, due, attempts)) = stored else {
+        let Some((token, node, epoch, process, until, batch, due, attempts, asks_from)) = stored else {
             return Ok(Head::default());
         };
         let holding = match (node, epoch, until) {
@@ -73,6 +77,7 @@ impl Head {
             batch,
             due,
             attempts,
+            asks_from,
         })
     }
 
@@ -245,6 +250,7 @@ pub(super) fn append(
     append.check(lease.key())?;
     inbox::check(work.tx, lease, place.key, &append.consumes)?;
     answers::check(work.tx, append.answer.as_ref(), now)?;
+    inbox::check_seen(work.tx, lease, place.key, append.seen)?;
     // Everything is checked: from here on only the storage can fail.
     let last = append.blocks.len().saturating_sub(1);
     for (at, block) in append.blocks.iter().enumerate() {
@@ -305,9 +311,14 @@ fn settle(
         true => Some(append.batch.get() as i64),
         false => head.batch,
     };
-    if (due, batch, 0) != (head.due, head.batch, head.attempts) {
-        tx.prepare_cached("UPDATE head SET due = ?2, batch = ?3, attempts = 0 WHERE conversation = ?1")?
-            .execute(params![conversation, due, batch])?;
+    let before = head.asks_from.and_then(asking::place);
+    let asking = append.blocks.iter().fold(before, asks_from);
+    let asking = asking.map(|from| from.get() as i64);
+    if (due, batch, 0, asking) != (head.due, head.batch, head.attempts, head.asks_from) {
+        tx.prepare_cached(
+            "UPDATE head SET due = ?2, batch = ?3, attempts = 0, asks_from = ?4 WHERE conversation = ?1",
+        )?
+        .execute(params![conversation, due, batch, asking])?;
     }
     Ok(())
 }

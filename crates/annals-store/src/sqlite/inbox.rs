@@ -154,6 +154,31 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Refuses to go past a post that the writer has not looked at.
+pub(super) fn check_seen(
+    tx: &Connection,
+    lease: &Lease,
+    conversation: i64,
+    seen: Option<InboxId>,
+) -> Result<(), Fault> {
+    let Some(seen) = seen else {
+        return Ok(());
+    };
+    let later: Option<i64> = tx
+        .prepare_cached(
+            "SELECT id FROM inbox WHERE conversation = ?1 AND id > ?2 AND body IS NOT NULL ORDER BY id LIMIT 1",
+        )?
+        .query_row([conversation, seen.get() as i64], |row| row.get(0))
+        .optional()?;
+    match later {
+        Some(row) => {
+            let row = InboxId::new(row.unsigned_abs());
+            Err(conflict(lease, Stale::Posted { row }))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Ends the waiting of rows; their client keys stay known.
 pub(super) fn consume(tx: &Connection, rows: &[InboxId]) -> rusqlite::Result<()> {
     for row in rows {

@@ -4,6 +4,7 @@
 //! group commit, `poll` how growth by other processes is noticed. Nothing here decides anything about turns.
 
 mod answers;
+mod asking;
 mod checksum;
 mod conversations;
 mod fault;
@@ -45,9 +46,9 @@ use self::reader::Readers;
 use self::writer::{Work, Writer};
 use crate::clock::{Clock, SystemClock};
 use crate::log::{
-    Answers, Append, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers, IdempotencyKey, Inbox,
-    InboxId, Lease, Listing, LogError, Mark, Member, Members, NewConversation, Owner, Pending, Post, Posted,
-    StoredAnswer, Tails, Token, TokenHash, Tokens, expiry,
+    Answers, Append, AskingPage, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers,
+    IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Mark, Member, Members, NewConversation, Owner,
+    Pending, Post, Posted, StoredAnswer, Tails, Token, TokenHash, Tokens, expiry,
 };
 
 /// How long a commit waits for another process's commit before it gives up.
@@ -283,6 +284,18 @@ impl BlockLog for SqliteLog {
             .await
     }
 
+    async fn asking(
+        &self,
+        scope: &Scope,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<AskingPage, LogError> {
+        let (scope, after) = (scope.clone(), cursor.map(|cursor| cursor.number()).transpose()?);
+        self.readers
+            .read(move |_, tx| asking::list(tx, &scope, after.unwrap_or(0), limit))
+            .await
+    }
+
     async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError> {
         let (key, owner, now) = (key.clone(), owner.clone(), self.clock.now());
         self.writer
@@ -371,7 +384,10 @@ fn insert(
     now: Timestamp,
 ) -> Result<(), Fault> {
     answers::check(tx, new.answer.as_ref(), now)?;
-    conversations::insert(tx, new, base)?;
+    let key = conversations::insert(tx, new, base)?;
+    if base.is_some() {
+        asking::note(tx, conversations::by_key(tx, key)?)?;
+    }
     Ok(answers::keep(tx, new.answer.as_ref(), now)?)
 }
 

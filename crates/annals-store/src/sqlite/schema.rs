@@ -5,7 +5,7 @@
 use rusqlite::Connection;
 
 use super::fault::{Database, Fault};
-use super::{checksum, conversations};
+use super::{asking, checksum, conversations};
 use crate::log::LogError;
 
 /// `Annl`, in the header of every file of ours.
@@ -202,7 +202,8 @@ CREATE TABLE member (
 ",
         then: checksum_what_is_there,
     },
-    statements("
+    Migration {
+        statements: "
 CREATE TABLE answer (
     scope  TEXT NOT NULL,
     route  TEXT NOT NULL,
@@ -230,7 +231,12 @@ CREATE TABLE server_key (
     name TEXT PRIMARY KEY,
     key  BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
-"),
+
+ALTER TABLE head ADD COLUMN asks_from INTEGER;
+CREATE INDEX head_asks ON head (conversation) WHERE asks_from IS NOT NULL;
+",
+        then: note_what_asks,
+    },
 ];
 
 /// Schema 3 knows the checksums of conversations and words.
@@ -247,6 +253,23 @@ fn checksum_what_is_there(tx: &Connection) -> rusqlite::Result<()> {
         .query_map([], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     keys.into_iter().try_for_each(|key| conversations::seal(tx, key))
+}
+
+/// Schema 4 knows which conversations ask for something.
+fn note_what_asks(tx: &Connection) -> rusqlite::Result<()> {
+    let keys: Vec<i64> = tx
+        .prepare("SELECT key FROM conversation WHERE id IS NOT NULL")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for key in keys {
+        // What is damaged is said when it is read; it asks for nothing.
+        if let Ok(place) = conversations::by_key(tx, key)
+            && let Err(Fault::Storage(error)) = asking::note(tx, place)
+        {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// The newest schema this program knows.

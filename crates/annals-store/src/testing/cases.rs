@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_core::block::{Blob, Block};
+use annals_core::block::{Blob, Block, BlockKind};
 use annals_core::ids::{ConversationKey, Scope, Seq};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, join_all};
@@ -11,8 +11,8 @@ use futures::future::{BoxFuture, join_all};
 use super::sample::{after, at, conversation, new_conversation, owner, text_block, varied_blocks};
 use crate::clock::{Clock, ManualClock};
 use crate::log::{
-    ANSWER_KEPT, Append, BatchId, BlockLogExt, Claimed, IdempotencyKey, Lease, LogError, NewConversation,
-    Operator, Owner, Post, Posted, Role, Roles, Stale, Store, StoredAnswer, Token, Work,
+    ANSWER_KEPT, Append, BatchId, BlockLogExt, Claimed, IdempotencyKey, InboxId, Lease, LogError,
+    NewConversation, Operator, Owner, Post, Posted, Role, Roles, Stale, Store, StoredAnswer, Token, Work,
 };
 
 /// A rule, tried on an empty store.
@@ -88,6 +88,15 @@ async fn fill(log: &Subject, lease: &Lease, from: u64, to: u64) {
         log.append(lease, after(seq(from - 1), blocks)).await.unwrap(),
         seq(to)
     );
+}
+
+/// Blocks of these types, from this place on.
+fn of_kinds(from: u64, kinds: &[BlockKind]) -> Vec<Block> {
+    let block = |(n, kind): (u64, &BlockKind)| Block {
+        kind: kind.clone(),
+        ..text_block(n, "x")
+    };
+    (from..).zip(kinds).map(block).collect()
 }
 
 async fn texts(log: &Subject, name: &str) -> Vec<String> {
@@ -614,6 +623,58 @@ cases! {
         assert!(log.claim(&owner("b"), TTL, 9).await.unwrap().is_empty());
         log.pass(1);
         assert_eq!(log.claim(&owner("b"), TTL, 9).await.unwrap().len(), 1);
+    }
+
+    async fn what_asks_is_found_until_its_turn_ends(log) {
+        let (lease, quiet) = (begin(&log, "c").await, begin(&log, "quiet").await);
+        fill(&log, &quiet, 1, 3).await;
+        let asking = async || -> Vec<(String, u64)> {
+            let page = log.asking(&Scope::default(), None, 9).await.unwrap();
+            assert_eq!(page.next, None);
+            page.items.into_iter().map(|asking| (asking.key.id.to_string(), asking.from.get())).collect()
+        };
+        let kinds = [BlockKind::TurnHeader, BlockKind::ToolCall, BlockKind::ApprovalRequest, BlockKind::InputRequest];
+        log.append(&lease, after(None, of_kinds(1, &kinds))).await.unwrap();
+        let found = ("c".to_owned(), 3);
+        assert_eq!(asking().await, std::slice::from_ref(&found));
+        log.append(&lease, after(seq(4), of_kinds(5, &[BlockKind::ApprovalDecision]))).await.unwrap();
+        assert_eq!(asking().await, std::slice::from_ref(&found), "the turn may ask for more than one thing");
+        log.fork(&conversation("c"), nth(2), new_conversation("before")).await.unwrap();
+        log.fork(&conversation("c"), nth(3), new_conversation("fork")).await.unwrap();
+        log.fork(&conversation("fork"), nth(3), new_conversation("again")).await.unwrap();
+        let all = [found, ("fork".to_owned(), 3), ("again".to_owned(), 3)];
+        assert_eq!(asking().await, all);
+        log.append(&lease, after(seq(5), of_kinds(6, &[BlockKind::ReactCompletion]))).await.unwrap();
+        assert_eq!(asking().await, all[1..]);
+        log.fork(&conversation("c"), nth(4), new_conversation("past")).await.unwrap();
+        let first = log.asking(&Scope::default(), None, 2).await.unwrap();
+        assert_eq!(first.items.len(), 2);
+        let rest = log.asking(&Scope::default(), first.next, 2).await.unwrap();
+        let rest: Vec<&str> = rest.items.iter().map(|asking| asking.key.id.as_str()).collect();
+        assert_eq!(rest, ["past"], "also from a moment that is past where it came from");
+        let other = log.asking(&elsewhere("c").scope, None, 9).await.unwrap();
+        assert!(other.items.is_empty(), "scopes do not meet");
+        let fork = log.acquire(&conversation("fork"), &owner("a"), TTL).await.unwrap();
+        log.append(&fork, after(seq(3), of_kinds(4, &[BlockKind::TurnHeader]))).await.unwrap();
+        log.delete(&log.acquire(&conversation("again"), &owner("a"), TTL).await.unwrap()).await.unwrap();
+        assert_eq!(asking().await, [("past".to_owned(), 3)]);
+    }
+
+    async fn an_append_that_has_seen_the_inbox_does_not_overtake_a_post(log) {
+        let lease = begin(&log, "c").await;
+        let id = conversation("c");
+        let nothing = InboxId::new(0);
+        log.append(&lease, after(None, vec![text_block(1, "x")]).having_seen(nothing)).await.unwrap();
+        let first = log.post(&id, prompt("k1", "one")).await.unwrap().id();
+        let late = after(seq(1), vec![text_block(2, "end")]);
+        let refused = log.append(&lease, late.clone().having_seen(nothing)).await;
+        let stale = Stale::Posted { row: first };
+        assert!(matches!(refused, Err(LogError::Conflict { stale: s, .. }) if s == stale), "{refused:?}");
+        assert_eq!(texts(&log, "c").await, ["x"]);
+        let append = late.consuming([first]).having_seen(first);
+        assert_eq!(log.append(&lease, append.clone()).await.unwrap(), seq(2));
+        log.post(&id, prompt("k2", "two")).await.unwrap();
+        assert_eq!(log.append(&lease, append).await.unwrap(), seq(2), "a lost answer can still be asked for");
     }
 
     async fn a_follower_misses_nothing(log) {
