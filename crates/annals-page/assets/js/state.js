@@ -1,0 +1,218 @@
+// @ts-check
+/**
+ * What the page shows: the conversations, the open one, the position in it, and what is arriving.
+ */
+import * as api from "./api.js";
+import { Blocks } from "./blocks.js";
+import { Stream } from "./stream.js";
+import { batch, derived, signal } from "./view.js";
+
+/** @typedef {import("./types.js").Block} Block */
+/** @typedef {import("./types.js").Delta} Delta */
+/** @typedef {{ key: string, channel: string, path: string, text: import("./view.js").Signal<string>, step: number }} Provisional */
+
+/** @type {import("./view.js").Signal<import("./types.js").Summary[]>} */
+export const conversations = signal(/** @type {any[]} */ ([]));
+/** @type {import("./view.js").Signal<string | null>} */
+export const current = signal(/** @type {string | null} */ (null));
+/** The position: a block, or null for now. @type {import("./view.js").Signal<number | null>} */
+export const position = signal(/** @type {number | null} */ (null));
+/** The last block. */
+export const tail = signal(0);
+export const title = signal("");
+/** @type {import("./view.js").Signal<{ running: boolean, turn: string | null, waiting: boolean }>} */
+export const turn = signal({ running: false, turn: /** @type {string | null} */ (null), waiting: false });
+export const connected = signal(true);
+export const loading = signal(false);
+/** A sentence about what went wrong, until something works. */
+export const trouble = signal("");
+/** @type {import("./view.js").Signal<Provisional[]>} */
+export const arriving = signal(/** @type {Provisional[]} */ ([]));
+/** Calls whose tool runs. @type {import("./view.js").Signal<Set<string>>} */
+export const runningCalls = signal(/** @type {Set<string>} */ (new Set()));
+/** @type {import("./view.js").Signal<any[]>} */
+export const approvals = signal(/** @type {any[]} */ ([]));
+/** Where we look: the position, or the last block. */
+export const moment = derived(() => position.value ?? tail.value);
+/** What is open right of the timeline on a narrow screen. */
+export const pane = signal(/** @type {"timeline" | "list" | "inspector"} */ ("timeline"));
+export const tab = signal("Model's view");
+/** The file that the inspector shows. */
+export const openFile = signal(/** @type {{ path: string, seq: number | null } | null} */ (null));
+
+/** @type {Blocks | null} */
+export let blocks = null;
+/** @type {Stream | null} */
+let stream = null;
+/** @type {{ redraw(first: number, last: number): void, appended(): void, opened(): void }} */
+let screen = { redraw() {}, appended() {}, opened() {} };
+
+/** @param {typeof screen} own */
+export function showOn(own) {
+  screen = own;
+}
+
+/** @param {unknown} error */
+export function fail(error) {
+  trouble.value = api.sentence(error);
+}
+
+export async function readConversations() {
+  try {
+    const { items } = await api.get("/v1/conversations?limit=200");
+    conversations.value = items;
+    if (trouble.peek()) trouble.value = "";
+  } catch (error) {
+    fail(error);
+  }
+}
+
+/** Opens a conversation at a position. @param {string | null} id @param {number | null} at */
+export async function open(id, at) {
+  if (id === current.peek()) {
+    position.value = at;
+    return;
+  }
+  stream?.close();
+  blocks?.close();
+  [stream, blocks] = [null, null];
+  batch(() => {
+    current.value = id;
+    position.value = at;
+    tail.value = 0;
+    title.value = "";
+    arriving.value = [];
+    approvals.value = [];
+    runningCalls.value = new Set();
+    turn.value = { running: false, turn: null, waiting: false };
+    openFile.value = null;
+    trouble.value = "";
+    loading.value = id !== null;
+  });
+  if (id !== null) await begin(id);
+}
+
+/** @param {string} id */
+async function begin(id) {
+  try {
+    const info = await api.get(api.conversation(id));
+    if (current.peek() !== id) return;
+    blocks = new Blocks(id, (first, last) => screen.redraw(first, last), fail);
+    batch(() => {
+      title.value = info.title ?? "";
+      tail.value = info.blocks ?? 0;
+      loading.value = false;
+    });
+    screen.opened();
+    stream = new Stream(id, tail.peek(), { block: arrived, delta: heard, state: stated, gap: missed, connected: linked });
+    readApprovals();
+  } catch (error) {
+    if (current.peek() !== id) return;
+    loading.value = false;
+    fail(error);
+  }
+}
+
+/** @param {boolean} isUp */
+function linked(isUp) {
+  batch(() => {
+    connected.value = isUp;
+    // What was arriving is sent again, whole, with the first events of a connection.
+    if (!isUp) arriving.value = [];
+    else trouble.value = "";
+  });
+}
+
+/** @param {Block} block */
+function arrived(block) {
+  batch(() => {
+    blocks?.put(block);
+    tail.value = Math.max(tail.peek(), block.seq);
+    settle(block);
+    if (block.type === "turn.header") turn.value = { running: true, turn: block.turn_id, waiting: false };
+    if (block.type === "react.completion") {
+      turn.value = { running: false, turn: null, waiting: false };
+      arriving.value = [];
+      runningCalls.value = new Set();
+    }
+    if (block.type.startsWith("approval.")) readApprovals();
+    if (block.type === "stage.gate") refreshTitle();
+  });
+  screen.appended();
+  if (block.type === "user.prompt" || block.type === "react.completion") readConversations();
+}
+
+const SETTLED_BY = new Map([
+  ["react.thinking", ["thinking"]],
+  ["react.notes", ["answer", "timeline_text"]],
+  ["assistant.completion", ["answer", "thinking"]],
+  ["react.tool.call", ["answer", "thinking", "canvas", "timeline_text"]],
+]);
+
+/** The durable block takes the place of what was arriving. @param {Block} block */
+function settle(block) {
+  const gone = SETTLED_BY.get(block.type);
+  if (gone) arriving.value = arriving.peek().filter((entry) => !gone.includes(entry.channel));
+  if (block.type === "react.tool.result" && block.call_id && runningCalls.peek().has(block.call_id)) {
+    const rest = new Set(runningCalls.peek());
+    rest.delete(block.call_id);
+    runningCalls.value = rest;
+  }
+}
+
+/** @param {Delta} delta */
+function heard(delta) {
+  const key = `${delta.turn}/${delta.step}/${delta.channel}/${delta.path ?? ""}`;
+  const known = arriving.peek().find((entry) => entry.key === key);
+  if (known) {
+    known.text.value = delta.from === 0 ? delta.text : known.text.peek() + delta.text;
+    return;
+  }
+  const entry = { key, channel: delta.channel, path: delta.path ?? "", step: delta.step, text: signal(delta.text) };
+  arriving.value = [...arriving.peek(), entry];
+  screen.appended();
+}
+
+/** @param {any} state */
+function stated(state) {
+  batch(() => {
+    if (state.call) runningCalls.value = new Set([...runningCalls.peek(), state.call]);
+    if (state.state === "restarted") arriving.value = [];
+    if ("running" in state) {
+      turn.value = { running: state.running, turn: state.turn_id ?? null, waiting: state.waiting ?? false };
+    }
+  });
+}
+
+/** Deltas were dropped: what is shown of the answer would have a hole. */
+function missed() {
+  arriving.value = [];
+}
+
+async function refreshTitle() {
+  const id = current.peek();
+  if (!id) return;
+  const info = await api.get(api.conversation(id)).catch(() => null);
+  if (info && current.peek() === id) title.value = info.title ?? "";
+}
+
+export async function readApprovals() {
+  const id = current.peek();
+  if (!id) return;
+  const answer = await api.get("/v1/approvals").catch(() => ({ items: [] }));
+  if (current.peek() !== id) return;
+  approvals.value = answer.items.filter((/** @type {any} */ item) => (item.conversation ?? item.conversation_id) === id);
+}
+
+/** Moves the position. @param {number | null} seq */
+export function goTo(seq) {
+  const id = current.peek();
+  if (!id) return;
+  const at = seq !== null && seq >= tail.peek() ? null : seq;
+  location.hash = at === null ? `#/c/${id}` : `#/c/${id}@${at}`;
+}
+
+/** @returns {Map<string, string>} */
+export function titlesById() {
+  return new Map(conversations.value.map((item) => [item.id, item.title || item.id]));
+}

@@ -1,0 +1,43 @@
+// @ts-check
+/**
+ * What the server sends, as types for the checker.
+ *
+ * @typedef {object} Usage
+ * @property {number} input_tokens
+ * @property {number} cache_read_tokens
+ * @property {number} cache_write_tokens
+ * @property {number} output_tokens
+ *
+ * @typedef {object} Block
+ * @property {number} seq
+ * @property {string} type
+ * @property {string} author
+ * @property {string} turn_id
+ * @property {string} ts
+ * @property {string} mime
+ * @property {string} [path]
+ * @property {string} [call_id]
+ * @property {string} [text]
+ * @property {{ digest: string, size_bytes: number }} [blob]
+ * @property {Record<string, any>} [meta]
+ * @property {number} tokens
+ *
+ * @typedef {object} Summary
+ * @property {string} id
+ * @property {string | null} [title]
+ * @property {string} created
+ * @property {string} updated
+ * @property {number} blocks
+ * @property {{ parent: string, at: number }[]} [lineage]
+ *
+ * @typedef {object} Delta
+ * @property {string} turn
+ * @property {number} step
+ * @property {"canvas" | "timeline_text" | "thinking" | "answer"} channel
+ * @property {string} text
+ * @property {string} [path]
+ * @property {number} [from]
+ *
+ * @typedef {any[] | string | Record<string, any>} Tree
+ */
+export {};
