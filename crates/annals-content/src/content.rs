@@ -183,6 +183,24 @@ impl Content {
         }
     }
 
+    /// Markdown, code, tables and differences as trees, one for each request, in their order.
+    pub async fn trees(
+        &self,
+        requests: &[annals_render::tree::TreeRequest],
+    ) -> Result<Vec<serde_json::Value>, ContentError> {
+        let broken = |error: serde_json::Error| ContentError::Broken {
+            reason: error.to_string(),
+        };
+        let content = serde_json::to_vec(requests).map_err(broken)?;
+        match self.read(Task::Trees, &content).await? {
+            (Answer::Trees, parts) => {
+                let bytes = parts.into_iter().next().unwrap_or_default();
+                serde_json::from_slice(&bytes).map_err(broken)
+            }
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
     /// What documents can be made with here, as a helper sees it.
     pub async fn facts(&self) -> Result<annals_render::Facts, ContentError> {
         match self.read(Task::Facts, &[]).await? {

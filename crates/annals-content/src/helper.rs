@@ -95,6 +95,8 @@ impl Readers {
             #[cfg(feature = "documents")]
             Task::Render { form, head } => self.render(form, &head, content, socket),
             #[cfg(feature = "documents")]
+            Task::Trees => documents::trees(&content),
+            #[cfg(feature = "documents")]
             Task::Facts => (Answer::Facts(self.renderer().facts()), None),
         }
     }
@@ -148,6 +150,7 @@ mod documents {
     use std::cell::Cell;
     use std::os::unix::net::UnixStream;
 
+    use annals_render::tree::TreeRequest;
     use annals_render::{Assets, Renderer, Request};
 
     use super::{Answered, Readers};
@@ -199,6 +202,19 @@ mod documents {
                 }
                 Err(error) => (Answer::NotRendered(error), None),
             }
+        }
+    }
+
+    /// Trees of all requests, in their order.
+    pub(super) fn trees(content: &[u8]) -> Answered {
+        let requests: Vec<TreeRequest> = match serde_json::from_slice(content) {
+            Ok(requests) => requests,
+            Err(error) => return (Answer::Unreadable(error.to_string()), None),
+        };
+        let trees: Vec<serde_json::Value> = requests.iter().map(annals_render::tree::draw).collect();
+        match serde_json::to_vec(&trees) {
+            Ok(bytes) => (Answer::Trees, Some(bytes)),
+            Err(error) => (Answer::Unreadable(error.to_string()), None),
         }
     }
 

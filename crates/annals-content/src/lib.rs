@@ -35,6 +35,8 @@ pub mod pdf;
 #[cfg(feature = "testing")]
 pub mod hostile;
 
+#[cfg(feature = "documents")]
+pub use annals_render::tree::{TreeRequest, left_out};
 pub use content::Content;
 pub use error::ContentError;
 #[cfg(feature = "local")]

@@ -25,6 +25,9 @@ pub(crate) enum Task {
     /// A document as a file.
     #[cfg(feature = "documents")]
     Render { form: Form, head: DocumentHead },
+    /// Trees for whoever draws them. The content is a list of requests as JSON.
+    #[cfg(feature = "documents")]
+    Trees,
     /// Fonts and the browser of this machine.
     #[cfg(feature = "documents")]
     Facts,
@@ -85,6 +88,9 @@ pub(crate) enum Answer {
     },
     #[cfg(feature = "documents")]
     NotRendered(annals_render::RenderError),
+    /// Part: a list of trees as JSON.
+    #[cfg(feature = "documents")]
+    Trees,
     #[cfg(feature = "documents")]
     Facts(annals_render::Facts),
     /// It is not what it should be.

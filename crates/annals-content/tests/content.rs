@@ -4,7 +4,7 @@ mod group;
 
 use std::time::{Duration, Instant};
 
-use annals_content::{Content, ContentError, Document, Form, Limits};
+use annals_content::{Content, ContentError, Document, Form, Limits, TreeRequest};
 use annals_render::UsedEngine;
 use annals_sandbox::Isolation;
 use group::descendants;
@@ -27,6 +27,26 @@ fn content(limits: Limits) -> Content {
 
 fn nothing(_: &str) -> Option<Vec<u8>> {
     None
+}
+
+#[tokio::test]
+async fn trees_come_in_the_order_they_were_asked_for() {
+    let content = Content::new();
+    let requests = [
+        TreeRequest::Markdown {
+            text: "one **two** <script>three</script>".to_owned(),
+        },
+        TreeRequest::Table {
+            text: "a,b\n1,2".to_owned(),
+            separator: ',',
+        },
+    ];
+    let trees = content.trees(&requests).await.unwrap();
+    assert_eq!(trees[1]["rows"], serde_json::json!([["1", "2"]]));
+    let first = trees[0].to_string();
+    assert!(first.contains(r#"["strong",null,"two"]"#), "{first}");
+    // A tag that is none of the known ones is text.
+    assert!(!first.contains(r#"["script""#), "{first}");
 }
 
 #[tokio::test]

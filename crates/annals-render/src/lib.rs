@@ -12,6 +12,7 @@ mod request;
 
 pub mod doc;
 pub mod limits;
+pub mod tree;
 
 mod citation;
 pub mod html;

@@ -1,0 +1,88 @@
+//! Content as small JSON trees, for whoever draws nodes instead of pages: `[tag, attributes or null, child…]`, where a
+//! child is a tree or a text.
+//!
+//! The tags are few and say what a thing is, not how it looks; code carries the kind of each word, not a colour. A tree
+//! is bounded however large its content is, and says what was left out.
+
+mod colours;
+mod difference;
+mod markup;
+mod table;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Bytes of text that become one tree; the rest is left out and counted.
+pub const TREE_MAX_BYTES: usize = 400_000;
+
+/// Something to make a tree of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TreeRequest {
+    /// Markdown: a list of trees.
+    Markdown {
+        /// The text.
+        text: String,
+    },
+    /// Code: one tree with the tag `pre`.
+    Code {
+        /// The text.
+        text: String,
+        /// Its language, or the extension of its file.
+        language: String,
+    },
+    /// Rows of separated values: `{columns, rows, total}`.
+    Table {
+        /// The text.
+        text: String,
+        /// What stands between two values.
+        separator: char,
+    },
+    /// Two texts: `{hunks, added, removed}`.
+    Difference {
+        /// The earlier one.
+        before: String,
+        /// The later one.
+        after: String,
+    },
+}
+
+/// The tree.
+pub fn draw(request: &TreeRequest) -> Value {
+    match request {
+        TreeRequest::Markdown { text } => {
+            let (text, _) = bounded(text);
+            Value::Array(markup::document(&crate::markdown::read(text)))
+        }
+        TreeRequest::Code { text, language } => {
+            let (text, _) = bounded(text);
+            colours::listing(text, Some(language))
+        }
+        TreeRequest::Table { text, separator } => table::draw(text, *separator),
+        TreeRequest::Difference { before, after } => difference::draw(before, after),
+    }
+}
+
+/// How many bytes of this text its tree does not show.
+pub fn left_out(text: &str) -> usize {
+    bounded(text).1
+}
+
+fn bounded(text: &str) -> (&str, usize) {
+    if text.len() <= TREE_MAX_BYTES {
+        return (text, 0);
+    }
+    let mut end = TREE_MAX_BYTES;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    (&text[..end], text.len() - end)
+}
+
+/// `[tag, attributes, child…]`.
+fn node(tag: &str, attributes: Value, children: Vec<Value>) -> Value {
+    let mut parts = vec![json!(tag), attributes];
+    parts.extend(children);
+    Value::Array(parts)
+}
