@@ -1,1 +1,35 @@
-//! The block log and its sister ports on PostgreSQL.
+//! The block log and its sister ports on PostgreSQL: what several nodes share.
+//!
+//! Read in this order: [`Address`] (where the database is), [`init`] and [`migrate`] (its tables), [`PostgresLog`] (the
+//! ports); inside, `append` has the one statement of an append and `writer` how many appends become one, `tails` how nodes
+//! hear of each other's appends, `fault` what is tried again. Nothing here decides anything about turns.
+//!
+//! Safety never depends on a clock or on a connection: an append carries its fencing token, its expected tail and a batch
+//! id, and one statement checks all three. Nothing needs a session of the server, so that a transaction pooler may stand
+//! between: statements are unnamed, and what must happen together is one transaction.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod answers;
+mod append;
+mod asking;
+mod blocks;
+mod conversations;
+mod fault;
+mod head;
+mod inbox;
+mod link;
+mod log;
+mod members;
+mod pool;
+mod row;
+mod schema;
+mod sql;
+mod tails;
+mod tokens;
+mod writer;
+
+pub use address::{Address, AddressError};
+pub use log::{PostgresLog, PostgresOptions};
+pub use schema::{Migrated, Partitions, PartitionsError, init, migrate};

@@ -36,13 +36,15 @@ pub enum Requirement {
     CjkFont,
     Chromium,
     LibreOffice,
+    Postgres,
+    PgBouncer,
     /// The user id 0, to become an ordinary user from it.
     Root,
 }
 
 impl Requirement {
     /// All of them, those first that everything else stands on.
-    pub const ALL: [Requirement; 13] = [
+    pub const ALL: [Requirement; 15] = [
         Requirement::Bash,
         Requirement::Python,
         Requirement::Pip,
@@ -55,6 +57,8 @@ impl Requirement {
         Requirement::CjkFont,
         Requirement::Chromium,
         Requirement::LibreOffice,
+        Requirement::Postgres,
+        Requirement::PgBouncer,
         Requirement::Root,
     ];
 
@@ -73,6 +77,8 @@ impl Requirement {
             Requirement::CjkFont => "cjk-font",
             Requirement::Chromium => "chromium",
             Requirement::LibreOffice => "libreoffice",
+            Requirement::Postgres => "postgres",
+            Requirement::PgBouncer => "pgbouncer",
             Requirement::Root => "root",
         }
     }
@@ -93,6 +99,8 @@ impl Requirement {
             Requirement::CjkFont => &["fonts-wqy-microhei"],
             Requirement::Chromium => &["chromium"],
             Requirement::LibreOffice => &["libreoffice-writer-nogui", "libreoffice-impress-nogui"],
+            Requirement::Postgres => &["postgresql"],
+            Requirement::PgBouncer => &["pgbouncer"],
             Requirement::Root => &[],
         }
     }
@@ -114,6 +122,8 @@ impl Requirement {
             Requirement::CjkFont => fonts::any_covers(&['日', '传', '항']),
             Requirement::Chromium => any(&["chromium", "chromium-browser", "google-chrome"]),
             Requirement::LibreOffice => all(&["soffice"]),
+            Requirement::Postgres => postgres_programs().is_some() && all(&["setpriv"]),
+            Requirement::PgBouncer => Path::new(PGBOUNCER).is_file() || all(&["pgbouncer"]),
             Requirement::Root => is_root(),
         }
     }
@@ -146,6 +156,20 @@ fn permitted_without(name: &str, remedy: &str) {
     );
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     report(&format!("{test}: needs `{name}`"));
+}
+
+/// Where Debian's package puts it, which is not on everybody's search path.
+const PGBOUNCER: &str = "/usr/sbin/pgbouncer";
+
+/// The folder with the programs of the newest PostgreSQL that Debian's packages installed.
+pub fn postgres_programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let folders = versions.flatten().filter_map(|entry| {
+        let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let programs = entry.path().join("bin");
+        programs.join("postgres").is_file().then_some((version, programs))
+    });
+    folders.max().map(|(_, programs)| programs)
 }
 
 /// A program on the search path.

@@ -4,6 +4,7 @@
 //! turns. Read in this order:
 //!
 //! 1. [`log`]: the log and its sisters as ports; [`memory`] and [`sqlite`] keep them; [`clock`] is where time comes in;
+//!    [`columns`]: how blocks lie in rows;
 //!    [`recall`]: the contract of memory search over it;
 //! 2. [`artifacts`]: bytes by digest, durable before a block names them;
 //! 3. [`workspace`]: OUT_DIR, rebuilt on demand, impossible to leave;
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod columns;
 pub mod log;
 pub mod memory;
 #[cfg_attr(

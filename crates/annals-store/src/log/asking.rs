@@ -35,7 +35,7 @@ pub fn asks_from(before: Option<Seq>, block: &Block) -> Option<Seq> {
 
 /// From where a conversation asks, given its blocks from the last one backwards, as place and type, and whether its last
 /// turn begins among them. Looks no further back than that.
-pub(crate) fn asks_from_back<E>(
+pub fn asks_from_back<E>(
     blocks: impl IntoIterator<Item = Result<(Seq, BlockKind), E>>,
 ) -> Result<(Option<Seq>, bool), E> {
     let mut from = None;

@@ -114,6 +114,28 @@ pub enum LogError {
         /// The newest schema this program knows.
         known: i64,
     },
+    /// The storage has an older form than this program needs, or none yet.
+    #[error("the log `{log}` is not ready for this program: run `annals store {command}`")]
+    Unprepared {
+        /// Where the log is.
+        log: String,
+        /// What makes it ready: `init` or `migrate`.
+        command: &'static str,
+    },
+    /// The storage has fewer blocks than it acknowledged: a failover or a backup took it back in time.
+    #[error(
+        "the log has lost blocks of conversation `{id}`: block {acknowledged} was acknowledged, its last one is {}; \
+         look at how the database failed over, then read the conversation again",
+        shown(*actual)
+    )]
+    Lost {
+        /// The conversation.
+        id: ConversationId,
+        /// The last block that was acknowledged.
+        acknowledged: Seq,
+        /// The last block that is there.
+        actual: Option<Seq>,
+    },
     /// The file is a database of another program.
     #[error("`{log}` is a database of another program: choose another home")]
     Foreign {

@@ -6,6 +6,7 @@ use annals_core::ids::ConversationKey;
 use annals_core::time::Timestamp;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use sha2::{Digest as _, Sha256};
 
 use super::{LogError, StoredAnswer};
 
@@ -57,6 +58,17 @@ impl Post {
     pub fn answering(mut self, answer: Option<StoredAnswer>) -> Self {
         self.answer = answer;
         self
+    }
+}
+
+impl Post {
+    /// Tells it from another post under the same key: for backends that keep the digest after the body is consumed.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update((self.kind.len() as u64).to_le_bytes());
+        hash.update(&self.kind);
+        hash.update(&self.body);
+        hash.finalize().into()
     }
 }
 

@@ -19,8 +19,7 @@ mod tokens;
 
 pub use answers::{ANSWER_KEPT, Answers, IdempotencyKey, StoredAnswer};
 pub use append::{Append, BatchId, Work};
-pub(crate) use asking::asks_from_back;
-pub use asking::{Asking, AskingPage, asks_from};
+pub use asking::{Asking, AskingPage, asks_from, asks_from_back};
 pub use claims::{Claimed, Claims};
 pub use conversation::{Ancestor, ConversationInfo, Cursor, CursorError, Listing, NewConversation, Operator};
 pub use error::{LogError, Stale};

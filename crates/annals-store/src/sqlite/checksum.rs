@@ -2,27 +2,10 @@
 //!
 //! It covers texts, not the numbers that stand for them in other tables, so that a change there is found here.
 
+pub(super) use crate::columns::checksum as of;
+
 /// Set in every checksum of a block since schema 3. Those before it cover the numbers of words instead of their texts.
 const OVER_TEXTS: i64 = 1 << 32;
-
-/// The checksum of numbers and texts: numbers and lengths first, so that no text can lend bytes to the next.
-pub(super) fn of(numbers: &[i64], texts: &[Option<&[u8]>]) -> i64 {
-    const WORD_BYTES: usize = size_of::<u64>();
-    const HEAD_MAX_WORDS: usize = 16;
-    let lengths = texts
-        .iter()
-        .map(|text| text.map_or(u64::MAX, |text| text.len() as u64));
-    let words = numbers.iter().map(|number| *number as u64).chain(lengths);
-    let mut head = [0; HEAD_MAX_WORDS * WORD_BYTES];
-    debug_assert!(numbers.len() + texts.len() <= HEAD_MAX_WORDS);
-    for (place, word) in head.chunks_exact_mut(WORD_BYTES).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&head[..(numbers.len() + texts.len()) * WORD_BYTES]);
-    texts.iter().flatten().for_each(|text| sum.update(text));
-    i64::from(sum.finalize())
-}
 
 /// The checksum of a block's row.
 pub(super) fn of_block(numbers: &[i64; 5], texts: &[Option<&[u8]>; 8]) -> i64 {

@@ -3,7 +3,6 @@
 use annals_core::ids::ConversationKey;
 use annals_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use sha2::{Digest as _, Sha256};
 
 use super::fault::Fault;
 use super::head::conflict;
@@ -23,7 +22,7 @@ pub(super) fn post(
     answers::check(tx, post.answer.as_ref(), now)?;
     let place = conversations::find(tx, key)?;
     forget(tx, now)?;
-    let digest = digest(post);
+    let digest = post.digest();
     let known: Option<(i64, [u8; 32])> = tx
         .prepare_cached("SELECT id, digest FROM inbox WHERE conversation = ?1 AND client_key = ?2")?
         .query_row(params![place.key, post.client_key], |row| {
@@ -65,14 +64,6 @@ pub(super) fn post(
     .execute(params![place.key, id, now.unix_micros()])?;
     answers::keep(tx, post.answer.as_ref(), now)?;
     Ok(Posted::New(InboxId::new(id.unsigned_abs())))
-}
-
-fn digest(post: &Post) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    hash.update((post.kind.len() as u64).to_le_bytes());
-    hash.update(&post.kind);
-    hash.update(&post.body);
-    hash.finalize().into()
 }
 
 fn sum(conversation: i64, posted: i64, post: &Post) -> i64 {

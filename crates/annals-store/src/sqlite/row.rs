@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use annals_core::block::{Blob, BlobDigest, Block, Body, Meta};
-use annals_core::ids::{CallId, Seq, TurnId};
-use annals_core::path::LogicalPath;
+use annals_core::block::{Block, Body};
+use annals_core::ids::{CallId, Seq};
 use annals_core::time::Timestamp;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, params};
@@ -15,14 +14,12 @@ use rusqlite::{Connection, Row, params};
 use super::checksum;
 use super::fault::Fault;
 use super::words::{WordKeys, Words};
-use crate::log::{BatchId, digests_in};
+use crate::columns::{self, BLOB_BYTES, meta_of, without_turn};
+use crate::log::BatchId;
 
 /// Columns in the order that [`RowReader::block`] reads them.
 pub(super) const COLUMNS: &str =
     "seq, kind, author, turn, mime, ts, tokens, step, path, call, meta, body, sum, conversation";
-
-const DIGEST_BYTES: usize = 32;
-const BLOB_BODY_BYTES: usize = DIGEST_BYTES + 8;
 
 /// Adds a block, and what it names, to a conversation. The last block of an append carries its batch.
 pub(super) fn insert(
@@ -44,14 +41,13 @@ pub(super) fn insert(
         .map(|path| without_turn(path.as_str(), block.turn.as_str()));
     let call = block.meta().call.as_ref().map(CallId::as_str);
     let step = block.meta().step.map(i64::from);
-    let meta = block.meta.as_deref().and_then(further);
-    let mut blob_body = [0; BLOB_BODY_BYTES];
+    let meta = block.meta.as_deref().and_then(columns::further);
+    let blob_body: [u8; BLOB_BYTES];
     let body = match &block.body {
         Body::Empty => ValueRef::Null,
         Body::Text(text) => ValueRef::Text(text.as_bytes()),
         Body::Blob(blob) => {
-            blob_body[..DIGEST_BYTES].copy_from_slice(&blob.digest.0);
-            blob_body[DIGEST_BYTES..].copy_from_slice(&blob.size_bytes.to_le_bytes());
+            blob_body = columns::blob_bytes(blob);
             ValueRef::Blob(&blob_body)
         }
     };
@@ -91,38 +87,12 @@ pub(super) fn insert(
         sum,
         batch.map(|batch| batch.get() as i64)
     ])?;
-    let mut named: Vec<BlobDigest> = block.blob().map(|blob| blob.digest).into_iter().collect();
-    digests_in(meta.as_deref().unwrap_or_default(), &mut named);
-    for digest in named {
+    for digest in columns::named(block, meta.as_deref()) {
         tx.prepare_cached("INSERT OR IGNORE INTO named (digest, conversation) VALUES (?1, ?2)")?
             .execute(params![digest.0, conversation])?;
     }
     Ok(())
 }
-
-/// Metadata beyond the call and the step, as compact JSON.
-fn further(meta: &Meta) -> Option<String> {
-    let rest = Meta {
-        call: None,
-        step: None,
-        ..meta.clone()
-    };
-    (!rest.is_empty()).then(|| serde_json::to_string(&rest).expect("plain data always serialises to JSON"))
-}
-
-/// Most paths begin with their block's own turn, which has a column: `tc:<turn>.x.call` is kept as `tc:.x.call`.
-/// No canonical path has a dot there, so this reads back in one way.
-fn without_turn<'p>(path: &'p str, turn: &str) -> std::borrow::Cow<'p, str> {
-    match path
-        .split_at_checked(FAMILY_BYTES)
-        .map(|(family, rest)| (family, rest.strip_prefix(turn)))
-    {
-        Some((family, Some(rest))) if rest.starts_with('.') => format!("{family}{rest}").into(),
-        _ => path.into(),
-    }
-}
-
-const FAMILY_BYTES: usize = "tc:".len();
 
 fn text_bytes(text: Option<&str>) -> Option<&[u8]> {
     text.map(str::as_bytes)
@@ -197,7 +167,9 @@ impl<'c> RowReader<'c> {
             .ok_or_else(|| damaged("turn"))?;
         let path = match text(path).map_err(|_| damaged("path"))? {
             None => None,
-            Some(stored) => Some(self.path(stored, &turn).ok_or_else(|| damaged("path"))?),
+            Some(stored) => {
+                Some(columns::with_turn(stored, &turn, &mut self.path).ok_or_else(|| damaged("path"))?)
+            }
         };
         let call = match text(call).map_err(|_| damaged("call"))? {
             None => None,
@@ -223,18 +195,6 @@ impl<'c> RowReader<'c> {
         })
     }
 
-    fn path(&mut self, stored: &str, turn: &TurnId) -> Option<LogicalPath> {
-        let whole = match stored.split_at_checked(FAMILY_BYTES) {
-            Some((family, rest)) if rest.starts_with('.') => {
-                self.path.clear();
-                self.path.extend([family, turn.as_str(), rest]);
-                &self.path
-            }
-            _ => stored,
-        };
-        LogicalPath::parse(whole).ok()
-    }
-
     fn call(&mut self, stored: &str) -> Option<CallId> {
         if self.call.as_ref().is_none_or(|call| call.as_str() != stored) {
             self.call = Some(CallId::parse(stored).ok()?);
@@ -251,40 +211,11 @@ fn text(value: ValueRef<'_>) -> Result<Option<&str>, ()> {
     }
 }
 
-/// The metadata of a row's own columns and of its JSON; `None` if the latter is malformed.
-#[allow(
-    clippy::option_option,
-    reason = "malformed, absent and present are three things"
-)]
-fn meta_of(json: Option<&str>, call: Option<CallId>, step: Option<u32>) -> Option<Option<Box<Meta>>> {
-    let meta = match json {
-        None if call.is_none() && step.is_none() => return Some(None),
-        None => Meta {
-            call,
-            step,
-            ..Meta::EMPTY
-        },
-        Some(json) => {
-            let meta = Meta::from_json(json).ok()?;
-            let (call, step) = (call.or(meta.call.clone()), step.or(meta.step));
-            Meta { call, step, ..meta }
-        }
-    };
-    Some(Some(Box::new(meta)))
-}
-
 fn body_of(value: ValueRef<'_>) -> Option<Body> {
     match value {
         ValueRef::Null => Some(Body::Empty),
         ValueRef::Text(bytes) => Some(Body::Text(Arc::from(std::str::from_utf8(bytes).ok()?))),
-        ValueRef::Blob(bytes) => {
-            let (digest, size) = bytes.split_at_checked(DIGEST_BYTES)?;
-            let digest = BlobDigest(digest.try_into().ok()?);
-            Some(Body::from(Blob {
-                digest,
-                size_bytes: u64::from_le_bytes(size.try_into().ok()?),
-            }))
-        }
+        ValueRef::Blob(bytes) => columns::blob_of(bytes).map(Body::from),
         ValueRef::Integer(_) | ValueRef::Real(_) => None,
     }
 }

@@ -1,0 +1,379 @@
+//! Appends as one statement: of one conversation, or of many at once.
+//!
+//! The statement locks the heads whose token and tail are as their writers expect, in the order of their keys, then moves
+//! them on and inserts the rows. What does not match is left alone; [`verdict`] then says why. An append whose answer was
+//! lost is sent again as it was: its batch id in the head tells that it took effect.
+
+use annals_core::ids::Seq;
+use annals_store::log::{ANSWER_KEPT, asks_from};
+use annals_store::{Append, InboxId, Lease, LogError, Stale, Work, columns};
+use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::answers::{Keepable, Keepables};
+use crate::conversations::{refusal, tail_of};
+use crate::fault::Fault;
+use crate::head::micros;
+use crate::row::Encoded;
+use crate::sql::now;
+
+const KEEP: i16 = 0;
+const DUE: i16 = 1;
+const DONE: i16 = 2;
+
+/// An append, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) lease: Lease,
+    pub(crate) conversation: i64,
+    expected: i64,
+    batch: i64,
+    consumes: Vec<i64>,
+    work: i16,
+    wait: i64,
+    /// The last post that its writer has looked at, if it must not go past a later one.
+    seen: Option<i64>,
+    /// Whether its blocks begin or end a turn, and from where they ask for something.
+    bounds: bool,
+    asks_from: Option<i64>,
+    answer: Option<Keepable>,
+    rows: Vec<Encoded>,
+    named: Vec<[u8; 32]>,
+    pub(crate) bytes: usize,
+}
+
+impl Prepared {
+    pub(crate) fn new(lease: &Lease, append: Append) -> Result<Self, LogError> {
+        append.check(lease.key())?;
+        let conversation = lease.incarnation() as i64;
+        let (work, wait) = match append.work {
+            Work::Keep => (KEEP, 0),
+            Work::DueIn(wait) => (DUE, micros(wait)),
+            Work::Done => (DONE, 0),
+        };
+        let mut consumes: Vec<i64> = append.consumes.iter().map(|row| row.get() as i64).collect();
+        consumes.sort_unstable();
+        consumes.dedup();
+        let asks_from = |before: Option<Seq>| append.blocks.iter().fold(before, asks_from);
+        let (bounds, asks) = (asks_from(Some(Seq::FIRST)) != Some(Seq::FIRST), asks_from(None));
+        let blocks = append.blocks.into_iter();
+        let rows: Vec<Encoded> = blocks.map(|block| Encoded::new(conversation, block)).collect();
+        let mut named: Vec<[u8; 32]> = rows
+            .iter()
+            .flat_map(|row| columns::named(&row.block, row.meta.as_deref()))
+            .map(|digest| digest.0)
+            .collect();
+        named.sort_unstable();
+        named.dedup();
+        Ok(Prepared {
+            lease: lease.clone(),
+            conversation,
+            expected: append.expected_tail.map_or(0, Seq::get) as i64,
+            batch: append.batch.get() as i64,
+            consumes,
+            work,
+            wait,
+            seen: append.seen.map(|row| row.get() as i64),
+            bounds,
+            asks_from: asks.map(|from| from.get() as i64),
+            answer: append.answer.map(Keepable::new),
+            bytes: rows.iter().map(Encoded::bytes).sum(),
+            rows,
+            named,
+        })
+    }
+
+    fn grows(&self) -> i64 {
+        self.rows.len() as i64
+    }
+
+    /// Takes an answer away that is too old to stand in the way of this one's.
+    pub(crate) async fn forget_answer(&self, client: &Client, now: Option<i64>) -> Result<(), Fault> {
+        match &self.answer {
+            Some(answer) => answer.forget_expired(client, now).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The tail once it has taken effect.
+    pub(crate) fn tail_after(&self) -> Option<Seq> {
+        tail_of(self.expected + self.grows())
+    }
+}
+
+const STATEMENT: &str = concat!(
+    "WITH want AS (SELECT * FROM unnest($2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[],
+        $8::int8[], $9::int2[], $10::int8[], $11::int4[], $12::int8[], $13::bool[], $14::int8[], $15::bytea[])
+        AS w(conversation, token, expected, grows, batch, ttl, updated, work, wait, consumes, seen, bounds,
+            asks_from, answer)),
+     consumed AS (SELECT * FROM unnest($16::int8[], $17::int8[]) AS k(conversation, id)),
+     locked AS MATERIALIZED (SELECT w.*, h.posted, h.waiting
+        FROM annals.head h JOIN want w ON w.conversation = h.conversation
+        WHERE h.token = w.token AND h.tail = w.expected AND h.batch IS DISTINCT FROM w.batch
+        ORDER BY h.conversation FOR UPDATE OF h),
+     ok AS MATERIALIZED (SELECT l.* FROM locked l WHERE (l.consumes = 0 OR l.consumes = (SELECT count(*)
+        FROM consumed k JOIN annals.inbox i ON i.conversation = k.conversation AND i.id = k.id AND i.body IS NOT NULL
+        WHERE k.conversation = l.conversation))
+        AND (l.seen IS NULL OR l.posted IS NULL OR l.posted <= l.seen OR l.waiting = (SELECT count(*)
+            FROM annals.inbox i WHERE i.conversation = l.conversation AND i.id <= l.seen AND i.body IS NOT NULL))
+        AND (l.answer IS NULL OR NOT EXISTS (SELECT FROM annals.answer a WHERE a.id = l.answer AND a.kept > ",
+    now!(),
+    " - $18))),
+     moved AS (UPDATE annals.head h SET tail = h.tail + o.grows, batch = o.batch,
+        updated = coalesce(o.updated, h.updated), waiting = h.waiting - o.consumes, attempts = 0,
+        asks_from = CASE WHEN o.bounds THEN o.asks_from ELSE coalesce(h.asks_from, o.asks_from) END,
+        until = CASE WHEN h.node IS NULL THEN NULL ELSE greatest(h.until, ",
+    now!(),
+    " + o.ttl) END,
+        due = CASE WHEN o.work = 0 THEN h.due WHEN h.waiting > o.consumes THEN ",
+    now!(),
+    " WHEN o.work = 1 THEN ",
+    now!(),
+    " + o.wait ELSE NULL END
+        FROM ok o WHERE h.conversation = o.conversation RETURNING h.conversation),
+     taken AS (UPDATE annals.inbox i SET body = NULL FROM consumed k JOIN moved m ON m.conversation = k.conversation
+        WHERE i.conversation = k.conversation AND i.id = k.id),
+     answered AS (INSERT INTO annals.answer (id, digest, status, body, kept, sum)
+        SELECT a.id, a.digest, a.status, a.body, ",
+    now!(),
+    ", a.sum FROM unnest($19::int8[], $20::bytea[], $21::bytea[], $22::int4[], $23::bytea[], $24::int8[])
+            AS a(conversation, id, digest, status, body, sum) JOIN moved m ON m.conversation = a.conversation),
+     naming AS (INSERT INTO annals.named (digest, conversation)
+        SELECT n.digest, n.conversation FROM unnest($25::int8[], $26::bytea[]) AS n(conversation, digest)
+        JOIN moved m ON m.conversation = n.conversation ON CONFLICT DO NOTHING),
+     written AS (INSERT INTO annals.block (conversation, seq, ts, tokens, step, sum, kind, author, turn, mime,
+            path, call, meta, body, blob)
+        SELECT b.* FROM unnest($27::int8[], $28::int8[], $29::int8[], $30::int8[], $31::int8[], $32::int8[],
+            $33::bytea[], $34::bytea[], $35::bytea[], $36::bytea[], $37::bytea[], $38::bytea[], $39::bytea[],
+            $40::bytea[], $41::bytea[])
+            AS b(conversation, seq, ts, tokens, step, sum, kind, author, turn, mime, path, call, meta, body, blob)
+        JOIN moved m ON m.conversation = b.conversation)
+     SELECT conversation FROM moved"
+);
+
+type Texts<'a> = Vec<Option<&'a [u8]>>;
+
+/// The blocks of all appends, column by column.
+#[derive(Default)]
+struct Columns<'a> {
+    conversation: Vec<i64>,
+    seq: Vec<i64>,
+    ts: Vec<i64>,
+    tokens: Vec<i64>,
+    step: Vec<Option<i64>>,
+    sum: Vec<i64>,
+    texts: [Texts<'a>; 9],
+}
+
+impl<'a> Columns<'a> {
+    fn push(&mut self, conversation: i64, row: &'a Encoded) {
+        self.conversation.push(conversation);
+        self.seq.push(row.seq());
+        self.ts.push(row.block.ts.unix_micros());
+        self.tokens.push(i64::from(row.block.tokens));
+        self.step.push(row.step());
+        self.sum.push(row.sum);
+        let texts = [
+            Some(row.block.kind.tag().as_bytes()),
+            Some(row.block.author.as_bytes()),
+            Some(row.block.turn.as_str().as_bytes()),
+            Some(row.block.mime.as_bytes()),
+            row.path.as_deref().map(str::as_bytes),
+            row.call(),
+            row.meta.as_deref().map(str::as_bytes),
+            row.body(),
+            row.blob.as_ref().map(|blob| &blob[..]),
+        ];
+        for (column, text) in self.texts.iter_mut().zip(texts) {
+            column.push(text);
+        }
+    }
+}
+
+/// The heads of all appends, column by column.
+struct Heads<'a> {
+    numbers: [Vec<i64>; 6],
+    updated: Vec<Option<i64>>,
+    work: Vec<i16>,
+    wait: Vec<i64>,
+    consumes: Vec<i32>,
+    seen: Vec<Option<i64>>,
+    bounds: Vec<bool>,
+    asks_from: Vec<Option<i64>>,
+    answers: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Heads<'a> {
+    fn new(appends: &[&'a Prepared]) -> Self {
+        fn column<'a, T>(appends: &[&'a Prepared], of: impl Fn(&'a Prepared) -> T) -> Vec<T> {
+            appends.iter().map(|append| of(append)).collect()
+        }
+        Heads {
+            numbers: [
+                column(appends, |append| append.conversation),
+                column(appends, |append| append.lease.token() as i64),
+                column(appends, |append| append.expected),
+                column(appends, Prepared::grows),
+                column(appends, |append| append.batch),
+                column(appends, |append| micros(append.lease.ttl())),
+            ],
+            updated: column(appends, |append| {
+                append.rows.last().map(|row| row.block.ts.unix_micros())
+            }),
+            work: column(appends, |append| append.work),
+            wait: column(appends, |append| append.wait),
+            consumes: column(appends, |append| append.consumes.len() as i32),
+            seen: column(appends, |append| append.seen),
+            bounds: column(appends, |append| append.bounds),
+            asks_from: column(appends, |append| append.asks_from),
+            answers: column(appends, |append| append.answer.as_ref().map(Keepable::id)),
+        }
+    }
+
+    fn parameters(&self) -> Vec<Parameter<'_>> {
+        let numbers = self
+            .numbers
+            .iter()
+            .map(|numbers| (numbers as _, Type::INT8_ARRAY));
+        let mut parameters: Vec<Parameter<'_>> = numbers.collect();
+        parameters.extend::<[Parameter<'_>; 8]>([
+            (&self.updated, Type::INT8_ARRAY),
+            (&self.work, Type::INT2_ARRAY),
+            (&self.wait, Type::INT8_ARRAY),
+            (&self.consumes, Type::INT4_ARRAY),
+            (&self.seen, Type::INT8_ARRAY),
+            (&self.bounds, Type::BOOL_ARRAY),
+            (&self.asks_from, Type::INT8_ARRAY),
+            (&self.answers, Type::BYTEA_ARRAY),
+        ]);
+        parameters
+    }
+}
+
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// Sends appends of different conversations as one statement; gives the conversations whose appends took effect.
+pub(crate) async fn send(
+    client: &Client,
+    now: Option<i64>,
+    appends: &[&Prepared],
+) -> Result<Vec<i64>, Fault> {
+    let heads = Heads::new(appends);
+    let (mut from, mut posts) = (Vec::new(), Vec::<i64>::new());
+    let (mut naming, mut named) = (Vec::new(), Vec::new());
+    let mut answers = Keepables::default();
+    let mut rows = Columns::default();
+    for append in appends {
+        let conversation = append.conversation;
+        from.extend(append.consumes.iter().map(|_| conversation));
+        posts.extend(&append.consumes);
+        naming.extend(append.named.iter().map(|_| conversation));
+        named.extend(append.named.iter().map(|digest| &digest[..]));
+        append
+            .answer
+            .iter()
+            .for_each(|answer| answers.push(conversation, answer));
+        append.rows.iter().for_each(|row| rows.push(conversation, row));
+    }
+    let kept = micros(ANSWER_KEPT);
+    let mut parameters: Vec<Parameter<'_>> = vec![(&now, Type::INT8)];
+    parameters.extend(heads.parameters());
+    parameters.extend::<[Parameter<'_>; 3]>([
+        (&from, Type::INT8_ARRAY),
+        (&posts, Type::INT8_ARRAY),
+        (&kept, Type::INT8),
+    ]);
+    parameters.extend(answers.parameters());
+    parameters.extend::<[Parameter<'_>; 8]>([
+        (&naming, Type::INT8_ARRAY),
+        (&named, Type::BYTEA_ARRAY),
+        (&rows.conversation, Type::INT8_ARRAY),
+        (&rows.seq, Type::INT8_ARRAY),
+        (&rows.ts, Type::INT8_ARRAY),
+        (&rows.tokens, Type::INT8_ARRAY),
+        (&rows.step, Type::INT8_ARRAY),
+        (&rows.sum, Type::INT8_ARRAY),
+    ]);
+    let texts = rows.texts.iter().map(|texts| (texts as _, Type::BYTEA_ARRAY));
+    parameters.extend::<Vec<Parameter<'_>>>(texts.collect());
+    let done = client.query_typed(STATEMENT, &parameters).await?;
+    Ok(done.iter().map(|row| row.get(0)).collect())
+}
+
+/// What became of an append that [`send`] did not report.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It had taken effect before: its answer was lost.
+    Done,
+    /// It cannot take effect.
+    Refused(LogError),
+    /// Nothing speaks against it: it met another statement. Send it again.
+    Again,
+}
+
+/// Why an append was left alone.
+pub(crate) async fn verdict(client: &Client, now: Option<i64>, append: &Prepared) -> Result<Verdict, Fault> {
+    let head = client
+        .query_typed_opt(
+            "SELECT token, tail, batch FROM annals.head WHERE conversation = $1",
+            &[(&append.conversation, Type::INT8)],
+        )
+        .await?;
+    let Some(head) = head.filter(|head| head.get::<_, i64>(0) == append.lease.token() as i64) else {
+        return match refusal(client, &append.lease).await {
+            Ok(error) | Err(Fault::Refused(error)) => Ok(Verdict::Refused(error)),
+            Err(fault) => Err(fault),
+        };
+    };
+    let (tail, batch): (i64, Option<i64>) = (head.get(1), head.get(2));
+    let refused = |stale: Stale| {
+        let id = append.lease.key().id.clone();
+        Ok(Verdict::Refused(LogError::Conflict { id, stale }))
+    };
+    if batch == Some(append.batch) && tail == append.expected + append.grows() {
+        return Ok(Verdict::Done);
+    }
+    if tail != append.expected {
+        return refused(Stale::Tail {
+            expected: tail_of(append.expected),
+            actual: tail_of(tail),
+        });
+    }
+    let waiting = client
+        .query_typed(
+            "SELECT id FROM annals.inbox WHERE conversation = $1 AND id = ANY ($2) AND body IS NOT NULL",
+            &[
+                (&append.conversation, Type::INT8),
+                (&append.consumes, Type::INT8_ARRAY),
+            ],
+        )
+        .await?;
+    let waiting: Vec<i64> = waiting.iter().map(|row| row.get(0)).collect();
+    if let Some(row) = append.consumes.iter().find(|row| !waiting.contains(row)) {
+        return refused(Stale::Inbox {
+            row: InboxId::new(row.unsigned_abs()),
+        });
+    }
+    if let Some(answer) = &append.answer
+        && answer.is_kept(client, now).await?
+    {
+        return Ok(Verdict::Refused(answer.refusal()));
+    }
+    match overtaken(client, append).await? {
+        Some(row) => refused(Stale::Posted { row }),
+        None => Ok(Verdict::Again),
+    }
+}
+
+/// The first post that waits and that the writer has not looked at.
+async fn overtaken(client: &Client, append: &Prepared) -> Result<Option<InboxId>, Fault> {
+    let later = client
+        .query_typed_one(
+            "SELECT min(id) FROM annals.inbox WHERE conversation = $1 AND id > $2 AND body IS NOT NULL",
+            &[(&append.conversation, Type::INT8), (&append.seen, Type::INT8)],
+        )
+        .await?;
+    Ok(later
+        .get::<_, Option<i64>>(0)
+        .map(|id| InboxId::new(id.unsigned_abs())))
+}

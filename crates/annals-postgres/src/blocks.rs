@@ -1,0 +1,116 @@
+//! Reading blocks, a conversation's own and those it shares.
+
+use annals_core::block::{BlobDigest, Block};
+use annals_core::ids::{ConversationKey, Seq};
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use crate::conversations::{Place, find, missing_base};
+use crate::fault::Fault;
+use crate::row::{COLUMNS, RowReader};
+
+/// Blocks from `from` on, at most `limit`.
+pub(crate) async fn read(
+    client: &Client,
+    key: &ConversationKey,
+    from: Seq,
+    limit: usize,
+) -> Result<Vec<Block>, Fault> {
+    let place = find(client, key).await?;
+    let Some(tail) = place.tail else {
+        return Ok(Vec::new());
+    };
+    let to = from
+        .get()
+        .saturating_add(limit as u64)
+        .saturating_sub(1)
+        .min(tail.get());
+    let mut found = Vec::with_capacity((to + 1).saturating_sub(from.get()) as usize);
+    let mut reader = RowReader::default();
+    let statement = format!(
+        "SELECT {COLUMNS} FROM annals.block WHERE conversation = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq"
+    );
+    for (strand, from, to) in strands(client, place, from.get(), to).await? {
+        let rows = client
+            .query_typed(
+                &statement,
+                &[
+                    (&strand, Type::INT8),
+                    (&(from as i64), Type::INT8),
+                    (&(to as i64), Type::INT8),
+                ],
+            )
+            .await?;
+        let mut expected = from;
+        for row in &rows {
+            let block = reader.block(row).map_err(|fault| match fault {
+                Fault::Damaged(what) => Fault::Damaged(format!("conversation `{}`: {what}", key.id)),
+                fault => fault,
+            })?;
+            if block.seq.get() != expected {
+                break;
+            }
+            expected += 1;
+            found.push(block);
+        }
+        if expected != to + 1 {
+            // It may have been deleted between the two statements.
+            find(client, key).await?;
+            let id = &key.id;
+            return Err(Fault::Damaged(format!(
+                "conversation `{id}`: block {expected} is missing"
+            )));
+        }
+    }
+    Ok(found)
+}
+
+/// Which conversation has which of the blocks `from..=to`, in order.
+async fn strands(client: &Client, place: Place, from: u64, to: u64) -> Result<Vec<(i64, u64, u64)>, Fault> {
+    let mut strands = Vec::new();
+    let (mut key, mut base, mut cut, mut to) = (place.key, place.base, place.cut, to);
+    while from <= to {
+        if to > cut {
+            strands.push((key, from.max(cut + 1), to));
+        }
+        to = to.min(cut);
+        let Some(deeper) = base.filter(|_| from <= to) else {
+            break;
+        };
+        let row = client
+            .query_typed_opt(
+                "SELECT base, cut FROM annals.conversation WHERE key = $1",
+                &[(&deeper, Type::INT8)],
+            )
+            .await?
+            .ok_or_else(|| missing_base(deeper))?;
+        (key, base, cut) = (deeper, row.get(0), row.get::<_, i64>(1).unsigned_abs());
+    }
+    strands.reverse();
+    Ok(strands)
+}
+
+/// Digests that blocks name, in order, after one.
+pub(crate) async fn named(
+    client: &Client,
+    after: Option<BlobDigest>,
+    limit: usize,
+) -> Result<Vec<BlobDigest>, Fault> {
+    // No digest is shorter than the empty one, so that all of them come after it.
+    let after = after.map_or_else(Vec::new, |after| after.0.to_vec());
+    let rows = client
+        .query_typed(
+            "SELECT DISTINCT digest FROM annals.named WHERE digest > $1 ORDER BY digest LIMIT $2",
+            &[
+                (&after, Type::BYTEA),
+                (&i64::try_from(limit).unwrap_or(i64::MAX), Type::INT8),
+            ],
+        )
+        .await?;
+    let digests = rows.iter().map(|row| {
+        let bytes: &[u8] = row.get(0);
+        let digest = bytes.try_into().map(BlobDigest);
+        digest.map_err(|_| Fault::Damaged("a named digest has a wrong length".to_owned()))
+    });
+    digests.collect()
+}

@@ -1,0 +1,108 @@
+//! What went wrong, by SQLSTATE: what to try again, what to say.
+
+use annals_store::LogError;
+use tokio_postgres::error::SqlState;
+
+/// Why an operation did not end well.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Database(#[from] tokio_postgres::Error),
+    /// No answer in time. The statement may take effect yet.
+    #[error("the database does not answer")]
+    Silent,
+    /// The log says no.
+    #[error(transparent)]
+    Refused(#[from] LogError),
+    /// The stored rows contradict themselves.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// What to do about a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// The same statement, on this connection: it lost a race.
+    Again,
+    /// The same statement, on a new connection: this one is of no more use, or not to the primary. It may have taken
+    /// effect.
+    Elsewhere,
+    /// Nothing helps.
+    None,
+}
+
+impl Fault {
+    pub(crate) fn remedy(&self) -> Remedy {
+        match self {
+            Fault::Silent => Remedy::Elsewhere,
+            Fault::Refused(_) | Fault::Damaged(_) => Remedy::None,
+            Fault::Database(error) => match error.code() {
+                // Not of the server: the connection broke.
+                None => Remedy::Elsewhere,
+                Some(code) => remedy(code),
+            },
+        }
+    }
+
+    pub(crate) fn is_unique_violation(&self) -> bool {
+        matches!(self, Fault::Database(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
+    }
+
+    /// As the log's callers see it.
+    pub(crate) fn into_log(self, log: &str) -> LogError {
+        match self {
+            Fault::Refused(error) => error,
+            fault => fault.to_log(log),
+        }
+    }
+
+    /// The same for one of several callers.
+    pub(crate) fn to_log(&self, log: &str) -> LogError {
+        let log = log.to_owned();
+        match self {
+            Fault::Refused(error) => LogError::Storage {
+                log,
+                detail: error.to_string(),
+            },
+            Fault::Damaged(detail) => LogError::Corrupt {
+                log,
+                detail: detail.clone(),
+            },
+            Fault::Silent => LogError::Storage {
+                log,
+                detail: "the database does not answer; what was asked may take effect yet".to_owned(),
+            },
+            Fault::Database(error) => {
+                let detail = described(error);
+                match error.code().map(SqlState::code) {
+                    Some("53100") => LogError::DiskFull { log },
+                    Some("25006") => LogError::ReadOnly { log },
+                    Some("55P03" | "40001" | "40P01") => LogError::Busy { log },
+                    Some("XX001" | "XX002") => LogError::Corrupt { log, detail },
+                    _ => LogError::Storage { log, detail },
+                }
+            }
+        }
+    }
+}
+
+fn remedy(code: &SqlState) -> Remedy {
+    match code.code() {
+        // Serialization failure, deadlock, lock not available.
+        "40001" | "40P01" | "55P03" => Remedy::Again,
+        // A demoted primary; a server that ends, starts or is full; a statement that a pooler forgot.
+        "25006" | "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "26000" => Remedy::Elsewhere,
+        code if code.starts_with("08") => Remedy::Elsewhere,
+        _ => Remedy::None,
+    }
+}
+
+/// The server's own words with their SQLSTATE, or the driver's with their cause.
+fn described(error: &tokio_postgres::Error) -> String {
+    use std::error::Error as _;
+    match (error.as_db_error(), error.source()) {
+        (Some(database), _) => format!("{} ({})", database.message(), database.code().code()),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}

@@ -1,0 +1,332 @@
+//! The ports of a store, on one database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals_core::block::{BlobDigest, Block};
+use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
+use annals_store::log::{Mark, TokenHash};
+use annals_store::{
+    Answers, Append, AskingPage, BlockLog, Claimed, Claims, Clock, ConversationInfo, Cursor, IdempotencyKey,
+    Inbox, InboxId, Lease, Listing, LogError, Member, Members, NewConversation, Owner, Pending, Post, Posted,
+    StoredAnswer, Tails, Token, Tokens,
+};
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+
+use crate::address::Address;
+use crate::answers::Keepable;
+use crate::pool::{Pool, attempt};
+use crate::tails::{News, mark_of};
+use crate::writer::Writers;
+use crate::{answers, asking, blocks, conversations, head, inbox, link, members, schema, tokens};
+
+/// Connections that append.
+const WRITERS: usize = 4;
+
+/// For this long, what fails in a way that passes is tried again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How to open a log.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    clock: Option<Arc<dyn Clock>>,
+    writers: usize,
+    patience: Duration,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        PostgresOptions {
+            clock: None,
+            writers: WRITERS,
+            patience: PATIENCE,
+        }
+    }
+}
+
+impl PostgresOptions {
+    /// With leases that live by this clock instead of the database's: for tests.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// With this many connections that append.
+    pub fn writers(mut self, writers: usize) -> Self {
+        self.writers = writers;
+        self
+    }
+
+    /// Trying for this long what fails in a way that passes: a failover, a restart, a full server.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+}
+
+/// A block log on PostgreSQL, shared by any number of nodes.
+///
+/// Leases, memberships and due work are judged by the database's clock. Must be made and used inside a Tokio runtime.
+pub struct PostgresLog {
+    pool: Arc<Pool>,
+    writers: Writers,
+    news: Arc<News>,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl std::fmt::Debug for PostgresLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresLog")
+            .field("address", self.pool.address())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresLog {
+    /// Opens the log of a database whose tables `annals store init` has made.
+    pub async fn open(address: Address, options: PostgresOptions) -> Result<Self, LogError> {
+        let opened = async {
+            let (client, _) = link::open(&address, &address.config).await?;
+            schema::identify(&client, &address.name).await
+        };
+        let identity = opened.await.map_err(|fault| fault.into_log(&address.name))?;
+        let pool = Pool::new(address, identity, options.patience);
+        Ok(PostgresLog {
+            writers: Writers::start(options.writers, &pool, options.clock.as_ref(), options.patience),
+            news: News::start(&pool, options.clock.clone()),
+            clock: options.clock,
+            pool,
+        })
+    }
+
+    /// The time of a test's clock; none where the database's counts.
+    fn now(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| clock.now().unix_micros())
+    }
+
+    /// Reads a conversation's mark when it is polled, and notes that it is followed.
+    fn mark(&self, key: &ConversationKey) -> impl Future<Output = Result<Mark, LogError>> + Send + 'static {
+        let (pool, news, key) = (Arc::clone(&self.pool), Arc::clone(&self.news), key.clone());
+        async move {
+            let place = {
+                let found: Result<_, LogError> =
+                    attempt!(pool, |client, attempts| conversations::find(client, &key));
+                found?
+            };
+            news.follow(&key, place.key);
+            Ok(mark_of(place.tail, place.posted))
+        }
+    }
+}
+
+#[async_trait]
+impl BlockLog for PostgresLog {
+    async fn create(&self, new: NewConversation) -> Result<(), LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| conversations::create(
+            client,
+            now,
+            &new,
+            attempts.in_doubt()
+        ))
+    }
+
+    async fn get(&self, key: &ConversationKey) -> Result<ConversationInfo, LogError> {
+        attempt!(self.pool, |client, attempts| conversations::info(client, key))
+    }
+
+    async fn list(&self, scope: &Scope, cursor: Option<Cursor>, limit: usize) -> Result<Listing, LogError> {
+        let before = cursor.map(|cursor| cursor.number()).transpose()?;
+        attempt!(self.pool, |client, attempts| conversations::list(
+            client, scope, before, limit
+        ))
+    }
+
+    async fn asking(
+        &self,
+        scope: &Scope,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<AskingPage, LogError> {
+        let after = cursor.map_or(Ok(0), |cursor| cursor.number())?;
+        attempt!(self.pool, |client, attempts| asking::list(
+            client, scope, after, limit
+        ))
+    }
+
+    async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| head::acquire(
+            client, now, key, owner, ttl
+        ))
+    }
+
+    async fn renew(&self, lease: &Lease) -> Result<(), LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| head::renew(client, now, lease))
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), LogError> {
+        attempt!(self.pool, |client, attempts| head::release(client, lease))
+    }
+
+    async fn append(&self, lease: &Lease, append: Append) -> Result<Option<Seq>, LogError> {
+        let tail = self.writers.append(lease, append).await?;
+        let mark = Mark { tail, posted: None };
+        self.news.advance(lease.key(), lease.incarnation() as i64, mark);
+        Ok(tail)
+    }
+
+    async fn read(&self, key: &ConversationKey, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
+        attempt!(self.pool, |client, attempts| blocks::read(
+            client, key, from, limit
+        ))
+    }
+
+    async fn fork(&self, parent: &ConversationKey, at: Seq, new: NewConversation) -> Result<(), LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| conversations::fork(
+            client,
+            now,
+            (parent, at),
+            &new,
+            attempts.in_doubt()
+        ))
+    }
+
+    async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
+        let deleted: Result<(), LogError> = attempt!(self.pool, |client, attempts| {
+            conversations::delete(client, lease, attempts.in_doubt())
+        });
+        deleted?;
+        self.news.followers.end(lease.key());
+        Ok(())
+    }
+
+    async fn named_blobs(
+        &self,
+        after: Option<BlobDigest>,
+        limit: usize,
+    ) -> Result<Vec<BlobDigest>, LogError> {
+        attempt!(self.pool, |client, attempts| blocks::named(client, after, limit))
+    }
+}
+
+#[async_trait]
+impl Inbox for PostgresLog {
+    async fn post(&self, key: &ConversationKey, post: Post) -> Result<Posted, LogError> {
+        let now = self.now();
+        let (number, posted) = {
+            let outcome: Result<_, LogError> =
+                attempt!(self.pool, |client, attempts| inbox::post(client, now, key, &post));
+            outcome?
+        };
+        let mark = Mark {
+            tail: None,
+            posted: Some(posted.id()),
+        };
+        self.news.advance(key, number, mark);
+        Ok(posted)
+    }
+
+    async fn pending(&self, key: &ConversationKey) -> Result<Vec<Pending>, LogError> {
+        attempt!(self.pool, |client, attempts| inbox::pending(client, key))
+    }
+
+    fn posted(
+        &self,
+        key: &ConversationKey,
+        after: Option<InboxId>,
+    ) -> BoxStream<'static, Result<InboxId, LogError>> {
+        self.news.followers.posts(key, after, self.mark(key))
+    }
+}
+
+#[async_trait]
+impl Claims for PostgresLog {
+    async fn claim(&self, owner: &Owner, ttl: Duration, limit: usize) -> Result<Vec<Claimed>, LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| head::claim(
+            client, now, owner, ttl, limit
+        ))
+    }
+}
+
+#[async_trait]
+impl Members for PostgresLog {
+    async fn join(&self, node: &NodeId, address: Option<&str>, ttl: Duration) -> Result<Owner, LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| members::join(
+            client, now, node, address, ttl
+        ))
+    }
+
+    async fn beat(&self, owner: &Owner) -> Result<(), LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| members::beat(client, now, owner))
+    }
+
+    async fn leave(&self, owner: &Owner) -> Result<(), LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| members::leave(client, now, owner))
+    }
+
+    async fn alive(&self) -> Result<Vec<Member>, LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| members::alive(client, now))
+    }
+}
+
+#[async_trait]
+impl Answers for PostgresLog {
+    async fn answered(&self, to: &IdempotencyKey) -> Result<Option<StoredAnswer>, LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| answers::find(client, now, to))
+    }
+
+    async fn keep_answer(&self, answer: StoredAnswer) -> Result<(), LogError> {
+        let (now, answer) = (self.now(), Keepable::new(answer));
+        attempt!(self.pool, |client, attempts| answer.keep(client, now))
+    }
+}
+
+#[async_trait]
+impl Tokens for PostgresLog {
+    async fn add_token(&self, token: Token) -> Result<(), LogError> {
+        attempt!(self.pool, |client, attempts| tokens::add(
+            client,
+            &token,
+            attempts.in_doubt()
+        ))
+    }
+
+    async fn find_token(&self, hash: &TokenHash) -> Result<Option<Token>, LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| tokens::find(client, now, hash))
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, LogError> {
+        attempt!(self.pool, |client, attempts| tokens::all(client))
+    }
+
+    async fn revoke_token(&self, name: &str) -> Result<bool, LogError> {
+        attempt!(self.pool, |client, attempts| tokens::revoke(
+            client,
+            name,
+            attempts.in_doubt()
+        ))
+    }
+
+    async fn server_key(&self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], LogError> {
+        attempt!(self.pool, |client, attempts| tokens::server_key(
+            client, name, &fresh
+        ))
+    }
+}
+
+impl Tails for PostgresLog {
+    fn follow(&self, key: &ConversationKey, after: Option<Seq>) -> BoxStream<'static, Result<Seq, LogError>> {
+        self.news.followers.tails(key, after, self.mark(key))
+    }
+}

@@ -1,0 +1,210 @@
+//! Connections for everything but appends: taken for one operation, given back after it, tried again when the database
+//! fails in a way that passes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use annals_store::LogError;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+use tokio_postgres::Client;
+
+use crate::address::Address;
+use crate::fault::{Fault, Remedy};
+use crate::link;
+use crate::schema::Identity;
+
+/// At most this many connections read at once on one node.
+const CONNECTIONS_MAX: usize = 8;
+
+/// A statement that has not answered by then is given up with its connection. The server's own timeout does not end a
+/// commit that waits for a standby.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// The pauses between attempts grow from the first to the last.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Connections that anybody may use for one operation.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    address: Address,
+    identity: Identity,
+    patience: Duration,
+    /// Taken out for an operation and put back after it; held only for a push or a pop.
+    idle: Mutex<Vec<Client>>,
+    turns: Semaphore,
+}
+
+/// A connection for one operation. Dropped before the operation has ended, it is closed.
+pub(crate) struct Link<'p> {
+    pool: &'p Pool,
+    pub(crate) client: Client,
+    _turn: SemaphorePermit<'p>,
+}
+
+impl Link<'_> {
+    /// Gives the connection back: no statement runs on it and no transaction is open.
+    pub(crate) fn give_back(self) {
+        if !self.client.is_closed() {
+            self.pool.lock().push(self.client);
+        }
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(address: Address, identity: Identity, patience: Duration) -> Arc<Self> {
+        Arc::new(Pool {
+            address,
+            identity,
+            patience,
+            idle: Mutex::default(),
+            turns: Semaphore::new(CONNECTIONS_MAX),
+        })
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Client>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn link(&self) -> Result<Link<'_>, Fault> {
+        let turn = self.turns.acquire().await.map_err(|_| LogError::Closed)?;
+        let idle = self.lock().pop();
+        let client = match idle.filter(|client| !client.is_closed()) {
+            Some(client) => client,
+            None => link::connect(&self.address, &self.identity).await?,
+        };
+        Ok(Link {
+            pool: self,
+            client,
+            _turn: turn,
+        })
+    }
+
+    /// Attempts at one operation.
+    pub(crate) fn attempts(&self) -> Attempts<'_> {
+        Attempts {
+            pool: self,
+            pauses: Pauses::new(self.patience),
+            in_doubt: false,
+        }
+    }
+
+    /// For a caller of the log.
+    pub(crate) fn error(&self, fault: Fault) -> LogError {
+        fault.into_log(&self.address.name)
+    }
+}
+
+/// Attempts at one operation, until one answers or patience ends.
+pub(crate) struct Attempts<'p> {
+    pool: &'p Pool,
+    pauses: Pauses,
+    in_doubt: bool,
+}
+
+impl<'p> Attempts<'p> {
+    /// Whether an earlier attempt may have taken effect.
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    /// A connection for the next attempt.
+    pub(crate) async fn link(&mut self) -> Result<Link<'p>, LogError> {
+        loop {
+            match self.pool.link().await {
+                Ok(link) => return Ok(link),
+                Err(fault) => self.after(fault).await?,
+            }
+        }
+    }
+
+    /// What an attempt came to: its answer, or nothing if it is worth another.
+    pub(crate) async fn settle<T>(
+        &mut self,
+        link: Link<'p>,
+        outcome: Result<T, Fault>,
+    ) -> Result<Option<T>, LogError> {
+        match outcome {
+            Ok(answer) => {
+                link.give_back();
+                Ok(Some(answer))
+            }
+            Err(fault) => {
+                match fault.remedy() {
+                    Remedy::Elsewhere => {
+                        drop(link);
+                        self.in_doubt = true;
+                    }
+                    Remedy::Again | Remedy::None => link.give_back(),
+                }
+                self.after(fault).await.map(|()| None)
+            }
+        }
+    }
+
+    /// Waits if another attempt may help.
+    async fn after(&mut self, fault: Fault) -> Result<(), LogError> {
+        match fault.remedy() != Remedy::None && self.pauses.pause().await {
+            true => Ok(()),
+            false => Err(self.pool.error(fault)),
+        }
+    }
+}
+
+/// Growing pauses within a bound.
+pub(crate) struct Pauses {
+    next: Duration,
+    deadline: Instant,
+}
+
+impl Pauses {
+    pub(crate) fn new(patience: Duration) -> Self {
+        Pauses {
+            next: PAUSE_MIN,
+            deadline: Instant::now() + patience,
+        }
+    }
+
+    /// Waits; `false` once patience has ended.
+    pub(crate) async fn pause(&mut self) -> bool {
+        if Instant::now() + self.next > self.deadline {
+            return false;
+        }
+        tokio::time::sleep(self.next).await;
+        self.next = (self.next * 2).min(PAUSE_MAX);
+        true
+    }
+}
+
+/// Runs an operation on a connection of the pool, again if the database failed in a way that passes. `$attempts` tells
+/// whether an earlier attempt may have taken effect.
+macro_rules! attempt {
+    ($pool:expr, |$client:ident, $attempts:ident| $operation:expr) => {{
+        let mut $attempts = $pool.attempts();
+        loop {
+            #[allow(unused_mut, reason = "transactions need it, statements do not")]
+            let mut link = $attempts.link().await?;
+            let outcome = {
+                #[allow(unused_variables, reason = "each operation takes the one it needs")]
+                let $client = &mut link.client;
+                match tokio::time::timeout($crate::pool::ANSWER_MAX, async { $operation.await }).await {
+                    Ok(outcome) => outcome,
+                    Err(_) => Err($crate::fault::Fault::Silent),
+                }
+            };
+            if let Some(answer) = $attempts.settle(link, outcome).await? {
+                break Ok(answer);
+            }
+        }
+    }};
+}
+pub(crate) use attempt;

@@ -1,0 +1,15 @@
+//! Real servers for tests, started and stopped by the test that uses them, and a proxy that breaks connections to them.
+//!
+//! Everything is private to its owner: a temporary folder, unix sockets or loopback ports, and processes that end with the
+//! test. Where a program is not installed, starting gives nothing and says so, as `annals-requirements` does.
+
+#![forbid(unsafe_code)]
+
+mod account;
+mod pgbouncer;
+mod postgres;
+mod proxy;
+
+pub use pgbouncer::PgBouncer;
+pub use postgres::{Durability, Edition, PostgresServer};
+pub use proxy::{FaultProxy, Upstream};
