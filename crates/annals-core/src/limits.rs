@@ -44,6 +44,8 @@ pub const MODEL_EVENT_MAX_BYTES: usize = 16_000_000;
 pub const MODEL_ANSWER_MAX_SECONDS: u64 = 1_800;
 /// A turn makes at most so many model calls, unless set otherwise.
 pub const TURN_MAX_ITERATIONS: u32 = 15;
+/// A turn is taken up this often after its process died without anything new on its timeline; then it ends as `failed`.
+pub const TURN_MAX_ATTEMPTS: u32 = 5;
 /// No setting allows more model calls a turn than this.
 pub const TURN_ITERATIONS_CEILING: u32 = 1_000;
 /// So many protocol violations in a row, for the same reason, end the turn.

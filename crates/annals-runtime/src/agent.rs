@@ -27,6 +27,7 @@ use crate::error::RunError;
 use crate::hooks::{Hooks, may_contribute};
 use crate::journal::Journal;
 use crate::listen::Subscribers;
+use crate::membership::Life;
 use crate::request::TurnRequest;
 use crate::runtime::Runtime;
 use crate::session::Session;
@@ -146,8 +147,8 @@ impl Agent {
     }
 
     /// Who it is among those that write to the log.
-    pub fn owner(&self) -> &Owner {
-        &self.parts.runtime.parts.owner
+    pub fn owner(&self) -> Owner {
+        self.parts.runtime.parts.membership.life().owner
     }
 
     /// Where its time and ids come from.
@@ -220,12 +221,49 @@ impl Agent {
 
     /// Takes the lease and folds the conversation.
     async fn take(&self, id: &ConversationId, subscribers: Subscribers) -> Result<Conversation, RunError> {
+        let runtime = &self.parts.runtime.parts;
+        let life = runtime.membership.life();
+        let (key, ttl) = (self.key(id), runtime.lease_ttl);
+        let lease = runtime.log.acquire(&key, &life.owner, ttl).await?;
+        self.opened(lease, life, subscribers).await
+    }
+
+    /// Opens a conversation with a lease that the store gave to this process, and goes on with the turn that another left
+    /// open before it does anything else. A poisonous one, which ended the processes that tried, is ended instead.
+    pub(crate) async fn take_over(
+        &self,
+        lease: Lease,
+        life: Life,
+        is_poison: bool,
+    ) -> Result<Session, RunError> {
+        let key = lease.key().clone();
+        let mut claimed = Some((lease, life));
+        let given = &mut claimed;
+        let open = |subscribers| async move {
+            let (lease, life) = given.take().ok_or(RunError::Stopped)?;
+            let conversation = self.opened(lease, life, subscribers).await?;
+            conversation.take_up_first(is_poison);
+            Ok(conversation)
+        };
+        let conversation = self.parts.runtime.conversation(&key, open).await?;
+        if let Some((lease, life)) = claimed {
+            // It is open here, with a lease that had run out.
+            conversation.writer().await.journal.adopt(lease, life);
+            conversation.take_up_first(is_poison);
+        }
+        conversation.start();
+        Ok(Session { conversation })
+    }
+
+    /// Folds the conversation of a lease.
+    async fn opened(
+        &self,
+        lease: Lease,
+        life: Life,
+        subscribers: Subscribers,
+    ) -> Result<Conversation, RunError> {
         let (parts, runtime) = (&self.parts, &self.parts.runtime.parts);
-        let key = self.key(id);
-        let lease = parts
-            .log()
-            .acquire(&key, &runtime.owner, runtime.lease_ttl)
-            .await?;
+        let (key, id) = (lease.key().clone(), &lease.key().id);
         let timeline = Arc::new(RwLock::new(Arc::new(self.timeline(id).await?)));
         let dir = workspace_folder(&runtime.workspaces, &key);
         let workspace = Workspace::at(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
@@ -248,9 +286,8 @@ impl Agent {
                 parts.artifacts().clone(),
             )
         };
-        let world = parts.world().clone();
-        let journal = Journal::new(parts.log().clone(), lease, timeline, world, subscribers)
-            .redacting(parts.redactor.clone());
+        let journal =
+            Journal::new(runtime, lease, life, timeline, subscribers).redacting(parts.redactor.clone());
         Ok(Conversation::new(parts.clone(), Arc::new(cx), journal))
     }
 

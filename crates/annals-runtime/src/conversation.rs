@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use annals_core::ids::ConversationKey;
 use annals_core::view::{Renderer, View};
-use annals_store::{InboxId, Store};
+use annals_store::{InboxId, Store, Work as Remaining};
 use annals_tools::ConversationCx;
 use annals_tools::execute::panic_text;
 use futures::{FutureExt as _, StreamExt as _};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
@@ -45,6 +45,8 @@ pub(crate) struct Conversation {
     /// Whether the inbox may hold rows that were not looked at.
     has_mail: AtomicBool,
     watch: OnceLock<AbortOnDropHandle<()>>,
+    /// Told whenever work begins or ends.
+    changed: Notify,
 }
 
 /// What only the one who writes may touch.
@@ -69,6 +71,25 @@ struct Queue {
     is_working: bool,
     /// Ends the turn that runs.
     running: Option<CancellationToken>,
+    /// A process left a turn open, and this one is to see to it before anything else.
+    take_up: Option<TakeUp>,
+}
+
+/// What to do with a turn that its process left open.
+#[derive(Clone, Copy)]
+enum TakeUp {
+    GoOn,
+    /// It, or the prompt that would be next, ended the processes that tried.
+    GiveUp,
+}
+
+/// How a conversation was left when nothing more could be done for it here.
+pub(crate) enum Rest {
+    Done,
+    /// Its turn waits for a person.
+    Waiting,
+    /// Its turn, or a post, is there still.
+    Unfinished,
 }
 
 struct Queued {
@@ -93,7 +114,16 @@ struct Parked {
 enum Job {
     Run(Queued),
     GoOn,
+    /// End the open turn, or else this prompt that was to be next, as failed.
+    GiveUp(Option<Queued>),
     Discard(Vec<Letter>),
+}
+
+impl Queue {
+    fn next_posted(&mut self) -> Option<Queued> {
+        let at = self.waiting.iter().position(|queued| queued.row.is_some())?;
+        self.waiting.remove(at)
+    }
 }
 
 impl Conversation {
@@ -112,6 +142,7 @@ impl Conversation {
             queue: Mutex::default(),
             has_mail: AtomicBool::new(false),
             watch: OnceLock::new(),
+            changed: Notify::new(),
         }
     }
 
@@ -175,10 +206,41 @@ impl Conversation {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(self: &Arc<Self>) {
+    pub(crate) fn start(self: &Arc<Self>) {
         if !std::mem::replace(&mut self.queue().is_working, true) {
+            self.changed.notify_waiters();
             tokio::spawn(work(self.clone()).in_current_span());
         }
+    }
+
+    fn stop_working(&self, queue: &mut Queue) {
+        queue.is_working = false;
+        self.changed.notify_waiters();
+    }
+
+    /// The turn that another process left open comes before everything else.
+    pub(crate) fn take_up_first(&self, is_poison: bool) {
+        self.has_mail.store(true, Ordering::Release);
+        self.queue().take_up = Some(match is_poison {
+            true => TakeUp::GiveUp,
+            false => TakeUp::GoOn,
+        });
+    }
+
+    /// How it was left, once it has settled.
+    pub(crate) async fn rest(&self) -> Result<Rest, RunError> {
+        Ok(if self.is_waiting() {
+            Rest::Waiting
+        } else if self.has_open_turn() || self.has_posts().await? {
+            Rest::Unfinished
+        } else {
+            Rest::Done
+        })
+    }
+
+    /// Whether anything waits in its inbox.
+    pub(crate) async fn has_posts(&self) -> Result<bool, RunError> {
+        Ok(!self.log.pending(&self.key).await?.is_empty())
     }
 
     /// Letters for the turn that runs. Prompts among them take their place in the queue.
@@ -235,9 +297,28 @@ impl Conversation {
 
     /// Waits until nothing is left to do here.
     pub(crate) async fn settled(&self) {
-        while self.queue().is_working {
-            drop(self.writer().await);
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        self.until(|queue| !queue.is_working).await;
+    }
+
+    pub(crate) fn is_working(&self) -> bool {
+        self.queue().is_working
+    }
+
+    /// Waits until something is to be done.
+    pub(crate) async fn begins(&self) {
+        self.until(|queue| queue.is_working).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&Queue) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that nothing falls in between.
+            changed.as_mut().enable();
+            if is_so(&self.queue()) {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -261,6 +342,12 @@ impl Conversation {
 
     fn pick(self: &Arc<Self>, is_waiting: bool) -> Option<Job> {
         let mut queue = self.queue();
+        match queue.take_up.take() {
+            Some(TakeUp::GiveUp) if !is_waiting => return Some(Job::GiveUp(queue.next_posted())),
+            // One that waits may have waited too long.
+            Some(_) if self.has_open_turn() => return Some(Job::GoOn),
+            _ => {}
+        }
         if !is_waiting {
             return match queue.waiting.pop_front() {
                 Some(queued) => Some(Job::Run(queued)),
@@ -296,10 +383,10 @@ impl Conversation {
             true => queue.letters.iter().any(Letter::wakes),
             false => !queue.waiting.is_empty() || !queue.letters.is_empty(),
         };
-        if has_work || self.has_mail.load(Ordering::Acquire) {
+        if has_work || queue.take_up.is_some() || self.has_mail.load(Ordering::Acquire) {
             return false;
         }
-        queue.is_working = false;
+        self.stop_working(&mut queue);
         true
     }
 
@@ -389,6 +476,20 @@ impl Conversation {
         }
     }
 
+    /// Ends what ended the processes that went on with it.
+    async fn give_up(self: &Arc<Self>, next: Option<Queued>) {
+        let (request, row) = match next {
+            Some(next) => (Some(next.request), next.row),
+            None => (None, None),
+        };
+        let mut writer = self.writer().await;
+        let given_up = perform::give_up(&self.agent, self, &mut writer, request, row).await;
+        writer.rest();
+        if let Err(error) = given_up {
+            tracing::warn!(%error, "a turn that ended its processes could not be ended");
+        }
+    }
+
     /// A posted prompt that can never run is forgotten; any other waits in the inbox for a better time.
     async fn posted_failed(&self, row: InboxId, error: &RunError) {
         tracing::warn!(%error, "a posted prompt could not be run");
@@ -406,7 +507,11 @@ impl Conversation {
         let mut writer = self.writer().await;
         let discarded = async {
             writer.journal.ready().await?;
-            writer.journal.append_consuming(Vec::new(), rows).await
+            let work = match self.has_open_turn() {
+                true => Remaining::Keep,
+                false => Remaining::Done,
+            };
+            writer.journal.append_consuming(Vec::new(), rows, work).await
         };
         if let Err(error) = discarded.await {
             tracing::warn!(%error, "what came too late stays in the inbox");
@@ -442,12 +547,13 @@ async fn work(conversation: Arc<Conversation>) {
             Ok(None) => return,
             Err(error) => {
                 tracing::warn!(%error, "the inbox of a conversation cannot be read");
-                conversation.queue().is_working = false;
+                conversation.stop_working(&mut conversation.queue());
                 return;
             }
         };
         match job {
             Job::GoOn => conversation.go_on().await,
+            Job::GiveUp(next) => conversation.give_up(next).await,
             Job::Discard(letters) => conversation.discard(letters).await,
             Job::Run(queued) => {
                 if let Some((reply, ended)) = run_queued(&conversation, queued).await {

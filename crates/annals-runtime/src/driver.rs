@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use annals_core::block::{BlockKind, Meta, NewBlock};
 use annals_core::ids::{CallId, TurnId};
@@ -10,7 +11,7 @@ use annals_core::timeline::HideReason;
 use annals_core::turn::opening::{completion_block, steer_block};
 use annals_core::turn::{Next, TurnEnd, TurnReport, TurnUsage, next, round};
 use annals_core::view::prune;
-use annals_store::InboxId;
+use annals_store::{InboxId, Work};
 use annals_tools::ConversationCx;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,7 @@ use crate::ask::Asked;
 use crate::conversation::{Conversation, Writer};
 use crate::error::RunError;
 use crate::hooks::{HookCx, guarded, may_contribute};
+use crate::journal::KeepAlive;
 use crate::listen::Update;
 use crate::mail::{Letter, Mail};
 
@@ -32,6 +34,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) writer: &'a mut Writer,
     pub(crate) turn: TurnId,
     pub(crate) cancel: CancellationToken,
+    /// Keeps the lease for as long as the turn is driven, and cancels it when the lease is lost.
+    pub(crate) _alive: KeepAlive,
     /// Calls that nobody has started: with their whole arguments where this process has just written them down.
     pub(crate) fresh: HashMap<CallId, Option<Map<String, Value>>>,
     /// Calls that an earlier decision covers.
@@ -47,12 +51,9 @@ pub(crate) struct Drive<'a> {
 impl Drive<'_> {
     /// Goes on with the turn until it has ended; none when it has to wait for a person.
     pub(crate) async fn run(&mut self) -> Result<Option<TurnEnd>, RunError> {
-        let alive = self.writer.journal.keep_alive(self.cancel.clone());
         self.note_never_started();
         loop {
-            if alive.is_lost() {
-                return Err(RunError::LeaseLost(self.cx.conversation.clone()));
-            }
+            self.writer.journal.check()?;
             self.read_letters().await?;
             if self.cancel.is_cancelled() {
                 return self.finish(TurnEnd::Cancelled, None).await.map(Some);
@@ -85,6 +86,17 @@ impl Drive<'_> {
             return self.finish(TurnEnd::ApprovalExpired, Some(why)).await.map(Some);
         }
         self.conversation.put_back(std::mem::take(&mut self.letters));
+        // An answer is a post, and makes the conversation due again; so does the end of the time for one.
+        let first = self
+            .writer
+            .journal
+            .read(|timeline| timeline.waiting().filter_map(|request| request.expires).min());
+        let work = match first {
+            Some(first) => Work::DueIn(Duration::from_micros(first.micros_since(now))),
+            None => Work::Done,
+        };
+        let journal = &mut self.writer.journal;
+        journal.append_consuming(Vec::new(), Vec::new(), work).await?;
         Ok(None)
     }
 
@@ -106,7 +118,10 @@ impl Drive<'_> {
                 Some(Mail::Steer { turn, .. }) if is_ours(turn) && is_open => self.letters.push(letter),
                 Some(Mail::Steer { turn, text }) if is_ours(turn) => {
                     let steer = steer_block(&self.turn, steers + 1, text);
-                    self.writer.journal.append_consuming(vec![steer], row).await?;
+                    self.writer
+                        .journal
+                        .append_consuming(vec![steer], row, Work::Keep)
+                        .await?;
                 }
                 Some(Mail::Decision(decision)) => {
                     let turn = &self.turn;
@@ -116,7 +131,10 @@ impl Drive<'_> {
                         .read(|timeline| approval::decision_block(timeline, turn, decision));
                     self.writer.grants.forget();
                     let block = block.into_iter().collect();
-                    self.writer.journal.append_consuming(block, row).await?;
+                    self.writer
+                        .journal
+                        .append_consuming(block, row, Work::Keep)
+                        .await?;
                 }
                 // For a turn that is over, or unreadable: gone with the end of this one.
                 _ => self.taken.extend(row),
@@ -164,7 +182,10 @@ impl Drive<'_> {
         let late = self.letters.drain(..).filter_map(|letter| letter.row);
         let rows = self.taken.drain(..).chain(late).collect();
         let completion = vec![completion_block(&self.turn, &report)];
-        self.writer.journal.append_consuming(completion, rows).await?;
+        self.writer
+            .journal
+            .append_consuming(completion, rows, Work::Done)
+            .await?;
         self.writer.journal.tell(Update::TurnEnded {
             turn: self.turn.clone(),
             end,

@@ -8,29 +8,29 @@ use annals_core::block::{Block, NewBlock};
 use annals_core::ids::ConversationKey;
 use annals_core::redact::Redactor;
 use annals_core::view::View;
-use annals_store::{Append, BatchId, BlockLogExt as _, InboxId, Lease, LogError, Owner, Store};
+use annals_store::{Append, BatchId, BlockLogExt as _, InboxId, Lease, LogError, Store, Work};
 use annals_tools::SharedTimeline;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::RunError;
 use crate::listen::{Audience, Listen, Subscribers, Update};
+use crate::membership::{Life, Membership, until_lost};
 use crate::redaction::Redaction;
+use crate::runtime::RuntimeParts;
 use crate::world::World;
 
 /// How long a writer may be silent before another may take its place, unless the runtime is told otherwise.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(60);
-/// A writer that could not renew its lease stops this share of its time before others may take it.
-const LEASE_MARGIN: u32 = 6;
 
 /// Writes one conversation: seals drafts, makes them durable, folds them in, shows them. In this order.
 pub(crate) struct Journal {
     key: ConversationKey,
     log: Arc<dyn Store>,
-    owner: Owner,
+    membership: Arc<Membership>,
     ttl: Duration,
     /// None once it was lost to another writer.
-    lease: Option<Lease>,
+    held: Option<Held>,
     /// Whether the log may hold blocks that are not folded in: an append whose end nobody saw, or a lost lease.
     is_behind: bool,
     timeline: SharedTimeline,
@@ -41,21 +41,21 @@ pub(crate) struct Journal {
 
 impl Journal {
     pub(crate) fn new(
-        log: Arc<dyn Store>,
+        runtime: &RuntimeParts,
         lease: Lease,
+        life: Life,
         timeline: SharedTimeline,
-        world: World,
         subscribers: Subscribers,
     ) -> Self {
         Journal {
             key: lease.key().clone(),
-            owner: lease.owner().clone(),
             ttl: lease.ttl(),
-            log,
-            lease: Some(lease),
+            log: runtime.log.clone(),
+            membership: runtime.membership.clone(),
+            held: Some(Held::new(lease, life)),
             is_behind: false,
             timeline,
-            world,
+            world: runtime.world.clone(),
             audience: Audience::of(subscribers),
             redaction: Redaction::new(Arc::default()),
         }
@@ -86,10 +86,10 @@ impl Journal {
 
     /// Takes the lease again if it was lost, and folds in what others, or an append that nobody waited for, have written.
     pub(crate) async fn ready(&mut self) -> Result<(), RunError> {
-        if self.lease.is_none() {
-            let lease = self.log.acquire(&self.key, &self.owner, self.ttl).await?;
-            self.lease = Some(lease);
-            self.is_behind = true;
+        if self.check().is_err() {
+            let life = self.membership.life();
+            let lease = self.log.acquire(&self.key, &life.owner, self.ttl).await?;
+            self.adopt(lease, life);
         }
         if self.is_behind {
             let tail = self.read(|timeline| timeline.tail());
@@ -100,18 +100,30 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes these blocks durable, all or none, then shows them.
-    pub(crate) async fn append(&mut self, drafts: Vec<NewBlock>) -> Result<(), RunError> {
-        self.append_consuming(drafts, Vec::new()).await
+    /// Writes on with a lease that the store gave out, unless the one it has is newer.
+    pub(crate) fn adopt(&mut self, lease: Lease, life: Life) {
+        let own = self.held.as_ref().map(|held| held.lease.token());
+        if own > Some(lease.token()) {
+            return;
+        }
+        self.held = Some(Held::new(lease, life));
+        self.is_behind = true;
     }
 
-    /// Makes these blocks durable; the rows of the inbox that they write down are gone in the same commit.
+    /// Makes these blocks durable, all or none, then shows them.
+    pub(crate) async fn append(&mut self, drafts: Vec<NewBlock>) -> Result<(), RunError> {
+        self.append_consuming(drafts, Vec::new(), Work::Keep).await
+    }
+
+    /// Makes these blocks durable; the rows of the inbox that they write down are gone in the same commit, which also says
+    /// what remains to be done once nobody holds the conversation.
     pub(crate) async fn append_consuming(
         &mut self,
         drafts: Vec<NewBlock>,
         rows: Vec<InboxId>,
+        work: Work,
     ) -> Result<(), RunError> {
-        if drafts.is_empty() && rows.is_empty() {
+        if drafts.is_empty() && rows.is_empty() && work == Work::Keep {
             return Ok(());
         }
         let now = self.world.now();
@@ -121,7 +133,7 @@ impl Journal {
             blocks.push(self.redaction.block(draft).seal(seq, now));
             seq = seq.next();
         }
-        self.commit(blocks, rows).await
+        self.commit(blocks, rows, work).await
     }
 
     /// Makes copies of another conversation's blocks durable, with their own times and new places.
@@ -133,22 +145,23 @@ impl Journal {
         }
         match blocks.is_empty() {
             true => Ok(()),
-            false => self.commit(blocks, Vec::new()).await,
+            false => self.commit(blocks, Vec::new(), Work::Keep).await,
         }
     }
 
-    async fn commit(&mut self, blocks: Vec<Block>, rows: Vec<InboxId>) -> Result<(), RunError> {
-        let Some(lease) = &self.lease else {
-            return Err(RunError::LeaseLost(self.key.id.clone()));
-        };
+    async fn commit(&mut self, blocks: Vec<Block>, rows: Vec<InboxId>, work: Work) -> Result<(), RunError> {
+        let held = self.held()?;
         let tail = self.read(|timeline| timeline.tail());
         let batch = BatchId::new(self.world.random());
-        let append = Append::new(batch, tail, blocks.clone()).consuming(rows);
+        let append = Append::new(batch, tail, blocks.clone())
+            .consuming(rows)
+            .work(work);
+        let lease = held.lease.clone();
         // Until the answer is here, and when this future is dropped, nobody knows whether the blocks are in the log.
         self.is_behind = true;
-        if let Err(error) = self.log.append(lease, append).await {
+        if let Err(error) = self.log.append(&lease, append).await {
             if matches!(error, LogError::Conflict { .. }) {
-                self.lease = None;
+                self.held = None;
             }
             return Err(error.into());
         }
@@ -186,84 +199,84 @@ impl Journal {
             .clone()
     }
 
+    /// Fails once another process may act in this one's place.
+    pub(crate) fn check(&self) -> Result<(), RunError> {
+        self.held().map(drop)
+    }
+
+    fn held(&self) -> Result<&Held, RunError> {
+        let held = self.held.as_ref();
+        let held = held.ok_or_else(|| RunError::LeaseLost(self.key.id.clone()))?;
+        held.check().map(|()| held)
+    }
+
     /// Keeps the lease while a turn runs; ends when dropped. When the lease is lost, or might be because it could not be
     /// renewed in time, `stop` fires: the next owner must not meet a tool of this turn.
     pub(crate) fn keep_alive(&self, stop: CancellationToken) -> KeepAlive {
-        let is_lost = Arc::new(AtomicBool::new(false));
-        let Some(lease) = self.lease.clone() else {
-            is_lost.store(true, Ordering::Release);
+        let Some(kept) = self.held.clone() else {
             stop.cancel();
-            return KeepAlive { is_lost, task: None };
+            return KeepAlive { _task: None };
         };
-        let (log, lost, ttl) = (self.log.clone(), is_lost.clone(), self.ttl);
+        let log = self.log.clone();
         let task = tokio::spawn(async move {
-            let mut last_renewed = Instant::now();
-            loop {
-                let deadline = last_renewed + ttl - ttl / LEASE_MARGIN;
-                tokio::time::sleep_until((last_renewed + ttl / 3).min(deadline)).await;
-                let asked = Instant::now();
-                let renewed = tokio::time::timeout_at(deadline, renew(&*log, &lease, deadline)).await;
-                match renewed {
-                    Ok(Ok(())) => last_renewed = asked,
-                    Ok(Err(_)) | Err(_) => {
-                        lost.store(true, Ordering::Release);
-                        stop.cancel();
-                        return;
-                    }
-                }
+            let renew = || {
+                let (log, lease) = (log.clone(), kept.lease.clone());
+                async move { log.renew(&lease).await }
+            };
+            tokio::select! {
+                () = kept.life.over.cancelled() => {}
+                () = until_lost(kept.lease.ttl(), renew) => {}
             }
+            kept.is_lost.store(true, Ordering::Release);
+            stop.cancel();
         });
         KeepAlive {
-            is_lost,
-            task: Some(task),
+            _task: Some(AbortOnDropHandle::new(task)),
         }
     }
 
     /// Gives the right to write back.
     pub(crate) async fn release(&mut self) -> Result<(), RunError> {
-        match self.lease.take() {
-            Some(lease) => Ok(self.log.release(&lease).await?),
+        match self.held.take() {
+            Some(held) => Ok(self.log.release(&held.lease).await?),
             None => Ok(()),
         }
     }
 
     /// What [`release`](Self::release) would do, for a journal that is going away.
     pub(crate) fn take_lease(&mut self) -> Option<(Arc<dyn Store>, Lease)> {
-        Some((self.log.clone(), self.lease.take()?))
+        Some((self.log.clone(), self.held.take()?.lease))
     }
 }
 
-/// Renews until it works, it is certain that it never will, or the deadline has passed.
-async fn renew(log: &dyn Store, lease: &Lease, deadline: Instant) -> Result<(), LogError> {
-    let pause = lease.ttl() / 60;
-    loop {
-        match log.renew(lease).await {
-            Ok(()) => return Ok(()),
-            Err(error @ (LogError::Conflict { .. } | LogError::NotFound { .. } | LogError::Closed)) => {
-                return Err(error);
-            }
-            Err(error) if Instant::now() + pause >= deadline => return Err(error),
-            Err(_) => tokio::time::sleep(pause).await,
+/// A lease, the life of this process in which it was taken, and whether it must be taken for lost.
+#[derive(Clone)]
+struct Held {
+    lease: Lease,
+    life: Life,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Held {
+    fn new(lease: Lease, life: Life) -> Self {
+        Held {
+            lease,
+            life,
+            is_lost: Arc::default(),
+        }
+    }
+
+    /// Fails once another process may act in this one's place.
+    fn check(&self) -> Result<(), RunError> {
+        match self.is_lost.load(Ordering::Acquire) || self.life.is_over() {
+            false => Ok(()),
+            true if self.life.is_stopping() => Err(RunError::Stopped),
+            true => Err(RunError::LeaseLost(self.lease.key().id.clone())),
         }
     }
 }
 
 /// Renews a lease until dropped.
 pub(crate) struct KeepAlive {
-    is_lost: Arc<AtomicBool>,
-    task: Option<tokio::task::JoinHandle<()>>,
-}
-
-impl KeepAlive {
-    pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for KeepAlive {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
-    }
+    _task: Option<AbortOnDropHandle<()>>,
 }

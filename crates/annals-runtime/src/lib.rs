@@ -6,7 +6,8 @@
 //! 1. [`world`]: time and chance, the only ways in for what cannot be replayed;
 //! 2. [`runtime`], [`agent`] and [`session`]: what a program holds; [`request`] and [`turn`]: what it asks and gets;
 //! 3. [`conversation`]: the one owner of a conversation, its queue and its lease; [`handle`] and [`mail`]: what reaches it
-//!    from outside; [`approval`]: what it waits for;
+//!    from outside; [`approval`]: what it waits for; [`worker`] and [`membership`]: work of processes that died, and who
+//!    this process is among those that share the store;
 //! 4. [`perform`] and [`driver`]: one request, and the loop, one screen;
 //! 5. [`step`], [`ask`], [`gate`], [`calls`]: one model request, its answer, its calls checked, its calls run;
 //! 6. [`journal`]: append before act, append before show;
@@ -27,6 +28,7 @@ pub mod runtime;
 pub mod session;
 pub mod subscription;
 pub mod turn;
+pub mod worker;
 pub mod world;
 
 mod approval;
@@ -41,6 +43,7 @@ mod instructions;
 mod journal;
 mod mail;
 mod media;
+mod membership;
 mod partial;
 mod pending;
 mod perform;
@@ -63,4 +66,5 @@ pub use session::Session;
 pub use subscription::Subscription;
 pub use tokio_util::sync::CancellationToken;
 pub use turn::{RunFailed, Turn, TurnFile};
+pub use worker::{Agents, Worker, WorkerOptions};
 pub use world::{Clock, Entropy, SystemClock, World};

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use annals_core::block::{BlockKind, NewBlock};
 use annals_core::ids::TurnId;
@@ -11,7 +12,7 @@ use annals_core::timeline::Timeline;
 use annals_core::turn::TurnEnd;
 use annals_core::turn::opening::{AttachedFile, Opening};
 use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
-use annals_store::{InboxId, LogError};
+use annals_store::{InboxId, LogError, Work as Remaining};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,9 @@ use crate::hooks::guarded;
 use crate::mail::StoredAttachment;
 use crate::request::{TurnRequest, Work};
 use crate::turn::Ended;
+
+/// A turn has begun: if this process dies, another takes it up.
+const UNFINISHED: Remaining = Remaining::DueIn(Duration::ZERO);
 
 /// Does what the request asks for, to the end of its turn; none when the turn waits for a person. `row` is the row of the
 /// inbox that the request came from.
@@ -58,6 +62,48 @@ pub(crate) async fn turn(
     }
     let ended = opened.writer.journal.read(|timeline| Ended::of(timeline, &turn));
     ended.map(Some).ok_or(RunError::Stopped)
+}
+
+/// Ends the turn that is open, or else the one that the request would begin, without trying it once more.
+pub(crate) async fn give_up(
+    agent: &Arc<AgentParts>,
+    conversation: &Arc<Conversation>,
+    writer: &mut Writer,
+    next: Option<TurnRequest>,
+    row: Option<InboxId>,
+) -> Result<(), RunError> {
+    writer.journal.ready().await?;
+    let open = writer.journal.read(|timeline| {
+        let open = timeline.current_turn().filter(|turn| turn.end.is_none());
+        open.map(|turn| turn.id.clone())
+    });
+    let mut opened = Opened {
+        agent,
+        conversation,
+        writer,
+        row,
+        instructions: None,
+        cancel: CancellationToken::new(),
+    };
+    let turn = match (open, next) {
+        (Some(turn), _) => turn,
+        (None, Some(next)) => {
+            let (Work::Posted { prompt, .. }, turn) = (next.work, next.turn) else {
+                return Ok(());
+            };
+            let turn = opened.new_turn(turn)?;
+            // Its files may be what no process survived.
+            opened.open_turn(&turn, &prompt, &[]).await?;
+            turn
+        }
+        (None, None) => return Ok(()),
+    };
+    let why = format!(
+        "the process that ran this turn ended {} times without getting on; it is not tried again",
+        limits::TURN_MAX_ATTEMPTS
+    );
+    opened.drive(turn).finish(TurnEnd::Failed, Some(why)).await?;
+    Ok(())
 }
 
 /// A turn, and how it ended if it has.
@@ -135,7 +181,8 @@ impl Opened<'_> {
             opening.blocks(timeline).into_iter().chain(resolved).collect()
         });
         let row = self.row.into_iter().collect();
-        self.writer.journal.append_consuming(blocks, row).await
+        let journal = &mut self.writer.journal;
+        journal.append_consuming(blocks, row, UNFINISHED).await
     }
 
     async fn resume(&mut self) -> Result<Driven, RunError> {
@@ -189,7 +236,8 @@ impl Opened<'_> {
             .iter_mut()
             .skip(1)
             .for_each(|block| block.author = "user".into());
-        self.writer.journal.append(blocks).await?;
+        let journal = &mut self.writer.journal;
+        journal.append_consuming(blocks, Vec::new(), UNFINISHED).await?;
         let mut drive = self.drive(turn.clone());
         drive.is_person = true;
         drive.fresh.insert(call.clone(), Some(params));
@@ -228,13 +276,15 @@ impl Opened<'_> {
     }
 
     fn drive(&mut self, turn: TurnId) -> Drive<'_> {
+        let cancel = self.cancel.child_token();
         Drive {
             agent: self.agent,
             conversation: self.conversation,
             cx: &self.conversation.cx,
+            _alive: self.writer.journal.keep_alive(cancel.clone()),
             writer: self.writer,
             turn,
-            cancel: self.cancel.child_token(),
+            cancel,
             fresh: HashMap::new(),
             granted: HashSet::new(),
             is_person: false,

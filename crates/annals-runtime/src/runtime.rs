@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use annals_core::ids::{ConversationKey, NodeId};
-use annals_store::{ArtifactStore, MemoryLog, Owner, Recall, Store};
+use annals_core::ids::ConversationKey;
+use annals_store::{ArtifactStore, MemoryLog, Recall, Store};
 use tempfile::TempDir;
 
 use crate::conversation::Conversation;
 use crate::error::{BuildError, RunError};
 use crate::journal::LEASE_TTL;
 use crate::listen::Subscribers;
+use crate::membership::Membership;
 use crate::world::World;
 
 /// The stores, the clock and the open conversations that agents share. Cheap to clone.
@@ -31,8 +32,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) artifacts: ArtifactStore,
     pub(crate) workspaces: PathBuf,
     pub(crate) world: World,
-    /// Names this process among the writers of a conversation.
-    pub(crate) owner: Owner,
+    pub(crate) membership: Arc<Membership>,
     pub(crate) lease_ttl: Duration,
     open: Mutex<HashMap<ConversationKey, Arc<Slot>>>,
     /// The folder of a runtime that keeps nothing, removed with it.
@@ -84,14 +84,13 @@ impl Runtime {
         world: World,
         temporary: Option<TempDir>,
     ) -> Self {
-        let node = NodeId::made(std::process::id(), world.random());
         let parts = RuntimeParts {
+            membership: Membership::new(&world),
             log,
             recall,
             artifacts,
             workspaces,
             world,
-            owner: Owner::new(node, 1),
             lease_ttl: LEASE_TTL,
             open: Mutex::default(),
             _temporary: temporary,
@@ -130,6 +129,11 @@ impl Runtime {
         &self.parts.world
     }
 
+    /// Whether both are one.
+    pub(crate) fn is(&self, other: &Runtime) -> bool {
+        Arc::ptr_eq(&self.parts, &other.parts)
+    }
+
     /// The conversation if it is open in this process, else what `open` makes of it. Others who want it wait meanwhile.
     pub(crate) async fn conversation<F>(
         &self,
@@ -148,6 +152,27 @@ impl Runtime {
         conversation.watch_inbox();
         *place = Arc::downgrade(&conversation);
         Ok(conversation)
+    }
+
+    /// Waits until no turn runs in this process. Turns that wait for a person are not waited for.
+    pub async fn settled(&self) {
+        loop {
+            let slots: Vec<Arc<Slot>> = {
+                let open = self.parts.open.lock().unwrap_or_else(PoisonError::into_inner);
+                open.values().cloned().collect()
+            };
+            let mut was_working = false;
+            for slot in slots {
+                let conversation = slot.open.lock().await.upgrade();
+                if let Some(conversation) = conversation.filter(|conversation| conversation.is_working()) {
+                    was_working = true;
+                    conversation.settled().await;
+                }
+            }
+            if !was_working {
+                return;
+            }
+        }
     }
 
     /// The conversation if it is open in this process.

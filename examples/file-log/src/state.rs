@@ -366,15 +366,16 @@ impl State {
 
     /// Who keeps others from taking a conversation.
     fn holder<'c>(&self, conversation: &'c Conversation, now: Timestamp) -> Option<&'c Holding> {
-        let is_gone = |owner: &Owner| {
-            self.members.get(&owner.node).is_some_and(|member| {
-                member.owner.epoch > owner.epoch || member.owner == *owner && !member.is_alive(now)
-            })
-        };
         conversation
             .holding
             .as_ref()
-            .filter(|holding| holding.until > now && !is_gone(&holding.by))
+            .filter(|holding| holding.until > now && !self.is_gone(&holding.by, now))
+    }
+
+    fn is_gone(&self, owner: &Owner, now: Timestamp) -> bool {
+        self.members.get(&owner.node).is_some_and(|member| {
+            member.owner.epoch > owner.epoch || member.owner == *owner && !member.is_alive(now)
+        })
     }
 
     fn acquire(
@@ -404,6 +405,9 @@ impl State {
         limit: usize,
         now: Timestamp,
     ) -> Result<Answer, LogError> {
+        if self.is_gone(&owner, now) {
+            return Err(LogError::NotAMember { owner });
+        }
         let free = |c: &&Conversation| self.holder(c, now).is_none();
         let mut due: Vec<_> = self
             .conversations

@@ -31,7 +31,7 @@ async fn delete(args: &ConversationArgs, setup: &Setup) -> Result<Ended, Failure
     let (id, agent) = (conversation_id(&args.conversation)?, &setup.agent);
     let lease = agent
         .log()
-        .acquire(&agent.key(&id), agent.owner(), DELETE_TTL)
+        .acquire(&agent.key(&id), &agent.owner(), DELETE_TTL)
         .await?;
     agent.log().delete(&lease).await?;
     match std::fs::remove_dir_all(setup.workspace(&id)) {

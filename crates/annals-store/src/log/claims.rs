@@ -22,6 +22,8 @@ pub struct Claimed {
 /// 2. **To one**: what is due and not held is given to one claimant, as if it had acquired it. What is held is not given
 ///    to anybody.
 /// 3. **The longest due first.**
+/// 4. **Nothing to the dead.** An owner that joined and is gone ([`Members`](super::Members)) gets
+///    [`LogError::NotAMember`]: what it claimed would be free for everybody at once.
 #[async_trait]
 pub trait Claims: Send + Sync {
     /// Takes up to `limit` conversations of any scope.

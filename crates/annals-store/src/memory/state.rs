@@ -195,6 +195,9 @@ impl State {
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Claimed>, LogError> {
+        if self.is_gone(owner, now) {
+            return Err(LogError::NotAMember { owner: owner.clone() });
+        }
         let mut due: Vec<(Timestamp, u64, ConversationKey)> = self
             .conversations
             .values()

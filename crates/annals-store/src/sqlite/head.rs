@@ -160,6 +160,9 @@ pub(super) fn claim(
     limit: usize,
     now: Timestamp,
 ) -> Result<Vec<Claimed>, Fault> {
+    if members::is_gone(tx, owner, now)? {
+        return Err(LogError::NotAMember { owner: owner.clone() }.into());
+    }
     let mut statement = tx.prepare_cached(
         "SELECT h.conversation, s.text || '/' || c.id FROM head h
          JOIN conversation c ON c.key = h.conversation JOIN scope s ON s.key = c.scope_key

@@ -852,6 +852,10 @@ cases! {
         log.join(&owner("again").node, None, TTL).await.unwrap();
         log.beat(&Owner::new(owner("there").node, 1)).await.unwrap();
         log.pass(10);
+        for name in ["left", "silent", "again"] {
+            let gone = log.claim(&Owner::new(owner(name).node, 1), TTL, 9).await;
+            assert!(matches!(gone, Err(LogError::NotAMember { .. })), "{name}: {gone:?}");
+        }
         let claimed = log.claim(&owner("b"), TTL, 9).await.unwrap();
         let mut names: Vec<&str> = claimed.iter().map(|claimed| claimed.lease.key().id.as_str()).collect();
         names.sort();

@@ -15,7 +15,7 @@ pub(crate) async fn run(args: ImportArgs, setup: &Setup) -> Result<Ended, Failur
     let import_as = ImportAs {
         id: None,
         scope: agent.scope().clone(),
-        owner: agent.owner().clone(),
+        owner: agent.owner(),
     };
     let imported = import_conversation(&**agent.log(), agent.artifacts(), &mut reader, import_as).await?;
     paint::print(format!("{}\n", imported.id))?;
