@@ -362,11 +362,33 @@ pub fn block_text_length(block: &Block) -> usize {
     }
 }
 
-/// Whether the first letter is of a script written from right to left.
-pub(crate) fn is_right_to_left(inlines: &[Inline]) -> bool {
-    let text = plain_text(inlines);
-    let first = text.chars().find(|c| c.is_alphabetic());
-    first.is_some_and(|c| matches!(u32::from(c), 0x0590..=0x08FF | 0xFB1D..=0xFDFF | 0xFE70..=0xFEFF))
+/// Which way a text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    LeftToRight,
+    RightToLeft,
+}
+
+impl Direction {
+    /// That of the first letter, if there is one.
+    pub(crate) fn of(inlines: &[Inline]) -> Option<Self> {
+        let text = plain_text(inlines);
+        let first = text.chars().find(|c| c.is_alphabetic())?;
+        let is_rightward = !matches!(u32::from(first), 0x0590..=0x08FF | 0xFB1D..=0xFDFF | 0xFE70..=0xFEFF);
+        Some(if is_rightward {
+            Direction::LeftToRight
+        } else {
+            Direction::RightToLeft
+        })
+    }
+
+    /// That of a document in this language.
+    pub(crate) fn of_language(lang: &str) -> Self {
+        match lang {
+            "ar" | "he" => Direction::RightToLeft,
+            _ => Direction::LeftToRight,
+        }
+    }
 }
 
 /// Whether an address may be opened by a click: everything else is printed as text.

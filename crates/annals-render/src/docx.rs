@@ -11,8 +11,7 @@ mod table;
 use std::fmt::Write as _;
 
 use crate::doc::{
-    Align, Block, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
-    is_right_to_left,
+    Align, Block, Direction, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
 };
 use crate::highlight;
 use crate::ooxml::{EMU_PER_PX, OfficePicture, Package, Relations, XML_HEAD, escape};
@@ -337,7 +336,7 @@ impl Writer<'_> {
                 fill.hex()
             );
         }
-        if is_right_to_left(inlines) {
+        if Direction::of(inlines) == Some(Direction::RightToLeft) {
             xml.push_str("<w:bidi/>");
         }
         if place.ends_list {

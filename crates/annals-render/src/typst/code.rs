@@ -6,8 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::doc::{
-    Align, Block, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
-    is_right_to_left,
+    Align, Block, Direction, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
 };
 use crate::fonts::Choice;
 use crate::picture::Pictures;
@@ -223,13 +222,18 @@ impl Writer<'_> {
                         ..
                     }]
                 );
-                let is_reversed = !self.in_cell && is_right_to_left(inlines);
-                self.put(if is_reversed { "{ set text(dir: rtl); " } else { "" });
+                let own = Direction::of(inlines)
+                    .filter(|own| !self.in_cell && *own != Direction::of_language(self.lang));
+                self.put(match own {
+                    Some(Direction::RightToLeft) => "{ set text(dir: rtl); ",
+                    Some(Direction::LeftToRight) => "{ set text(dir: ltr); ",
+                    None => "",
+                });
                 self.put(if is_display { "" } else { "par" });
                 let outer = std::mem::replace(&mut self.in_line, !is_display);
                 self.content(inlines);
                 self.in_line = outer;
-                self.put(if is_reversed { " }" } else { "" });
+                self.put(if own.is_some() { " }" } else { "" });
             }
             Block::List(list) => self.list(list),
             Block::Table(table) => self.table(table),

@@ -48,6 +48,8 @@ pub(super) struct CellLook {
 pub(super) struct Measured {
     /// The width of each column in points.
     pub(super) widths_pt: Vec<f64>,
+    /// Every column is as wide as its longest word; very long ones may be broken anywhere.
+    pub(super) keeps_words: bool,
     /// The height of each row.
     pub(super) heights: Vec<RowHeight>,
 }
@@ -74,12 +76,18 @@ impl Measured {
             .enumerate()
             .map(|(index, row)| row_texts(row, Weight::of_row(index, grid), look.max_run))
             .collect::<Option<_>>()?;
-        let mut widths_pt = vec![0.0_f64; grid.columns];
+        let (mut least_pt, mut wanted_pt) = (vec![0.0_f64; grid.columns], vec![0.0_f64; grid.columns]);
         for text in rows.iter().flatten() {
-            let needed = at_most_pt(text.widest_em(), size_pt) + inset_pt;
-            widths_pt[text.column] = widths_pt[text.column].max(needed);
+            let needs = |ems: f64| at_most_pt(ems, size_pt) + inset_pt;
+            let (least, wanted) = (&mut least_pt[text.column], &mut wanted_pt[text.column]);
+            *least = least.max(needs(text.longest_word_em()));
+            *wanted = wanted.max(needs(text.widest_em()));
         }
-        let widths_pt = share_width(&vec![0.0; grid.columns], &widths_pt, available_pt);
+        let keeps_words = least_pt.iter().sum::<f64>() <= available_pt;
+        let widths_pt = match keeps_words {
+            true => share_width(&least_pt, &wanted_pt, available_pt),
+            false => share_width(&vec![0.0; grid.columns], &wanted_pt, available_pt),
+        };
         let height = |row: &Vec<CellText>| {
             if row.len() < grid.columns {
                 return RowHeight::Unknown;
@@ -99,7 +107,11 @@ impl Measured {
             }
         };
         let heights = rows.iter().map(height).collect();
-        Some(Measured { widths_pt, heights })
+        Some(Measured {
+            widths_pt,
+            keeps_words,
+            heights,
+        })
     }
 }
 
@@ -172,6 +184,9 @@ struct Line {
     words_em: Vec<f64>,
     /// All of it, with its spaces.
     width_em: f64,
+    /// The piece at the end in which no line may end, and the longest of all.
+    piece_em: f64,
+    longest_piece_em: f64,
     /// A line may end elsewhere than at a space.
     has_other_breaks: bool,
 }
@@ -181,12 +196,16 @@ impl Line {
         Line {
             words_em: vec![0.0],
             width_em: 0.0,
+            piece_em: 0.0,
+            longest_piece_em: 0.0,
             has_other_breaks: false,
         }
     }
 
     fn widen(&mut self, ems: f64) {
         self.width_em += ems;
+        self.piece_em += ems;
+        self.longest_piece_em = self.longest_piece_em.max(self.piece_em);
         if let Some(word) = self.words_em.last_mut() {
             *word += ems;
         }
@@ -259,6 +278,12 @@ impl CellText {
         self.lines.iter().map(|line| line.width_em).fold(0.0, f64::max)
     }
 
+    /// The longest piece that is kept in one line.
+    fn longest_word_em(&self) -> f64 {
+        let longest = self.lines.iter().map(|line| line.longest_piece_em);
+        longest.fold(0.0, f64::max).min(self.max_run as f64 * UNKNOWN_EM)
+    }
+
     fn lines_in(&self, width_pt: f64, size_pt: f64) -> Option<usize> {
         let lines = self.lines.iter().map(|line| line.lines_in(width_pt, size_pt));
         lines.sum::<Option<usize>>().filter(|_| !self.is_uncertain)
@@ -318,6 +343,9 @@ impl CellText {
                 self.is_uncertain = true;
                 if is_cjk(c) { 1.0 } else { UNKNOWN_EM }
             });
+            if c == ' ' || is_cjk(c) {
+                line.piece_em = 0.0;
+            }
             if c == ' ' {
                 line.width_em += ems;
                 line.words_em.push(0.0);

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::doc::{Align, Block, Cell, Style, Table, TableWidth};
+use crate::doc::{Align, Block, Cell, Direction, Style, Table, TableWidth};
 use crate::grid::{Grid, Slot};
 
 use super::super::measure::{CellLook, Measured, RowHeight};
@@ -21,7 +21,7 @@ const MIN_RUN_IN_CELL: usize = 4;
 /// What a character takes, on the wide side.
 const CHAR_EM: f64 = 0.6;
 
-/// How a table of so many columns looks: the more there are, the smaller the text and the closer the cells.
+/// How a table looks: the more columns there are, the smaller the text and the closer the cells.
 #[derive(Clone, Copy)]
 struct TableLook {
     size_em: f64,
@@ -31,19 +31,41 @@ struct TableLook {
     edge: &'static str,
 }
 
+/// From the widest to the closest.
+const LOOKS: [TableLook; 5] = [
+    TableLook::new(0.92, 7.0, "edge"),
+    TableLook::new(0.86, 7.0, "edge"),
+    TableLook::new(0.78, 7.0, "edge"),
+    TableLook::new(0.7, 4.5, "edge-narrow"),
+    TableLook::new(0.6, 2.5, "edge-least"),
+];
+
 impl TableLook {
-    fn of(columns: usize) -> Self {
-        let (size_em, gap_pt, edge) = match columns {
-            0..=4 => (0.92, 7.0, "edge"),
-            5..=6 => (0.86, 7.0, "edge"),
-            7..=8 => (0.78, 7.0, "edge"),
-            9..=11 => (0.7, 4.5, "edge-narrow"),
-            _ => (0.6, 2.5, "edge-least"),
-        };
+    const fn new(size_em: f64, gap_pt: f64, edge: &'static str) -> Self {
         TableLook {
             size_em,
             gap_pt,
             edge,
+        }
+    }
+
+    /// The look of a table of this many columns, and those that are closer.
+    fn from(columns: usize) -> &'static [TableLook] {
+        let widest = match columns {
+            0..=4 => 0,
+            5..=6 => 1,
+            7..=8 => 2,
+            9..=11 => 3,
+            _ => 4,
+        };
+        &LOOKS[widest..]
+    }
+
+    fn cell(self, max_run: usize) -> CellLook {
+        CellLook {
+            size_pt: self.size_em * BODY_SIZE_PT,
+            gap_pt: self.gap_pt,
+            max_run,
         }
     }
 
@@ -57,6 +79,13 @@ impl TableLook {
         let chars = room_pt / (self.size_em * BODY_SIZE_PT * CHAR_EM);
         (chars as usize).clamp(MIN_RUN_IN_CELL, MAX_RUN_IN_CELL)
     }
+}
+
+/// A look that was chosen for a table.
+struct Fitted {
+    look: TableLook,
+    max_run: usize,
+    measured: Option<Measured>,
 }
 
 /// How the cells of a row are written.
@@ -73,18 +102,11 @@ enum RowForm {
 impl Writer<'_> {
     pub(super) fn table(&mut self, table: &Table) {
         let grid = Grid::of(table);
-        let look = TableLook::of(grid.columns);
-        let max_run = look.max_run(grid.columns, self.text_width_pt);
-        let cell_look = CellLook {
-            size_pt: look.size_em * BODY_SIZE_PT,
-            gap_pt: look.gap_pt,
+        let Fitted {
+            look,
             max_run,
-        };
-        // Within a cell or a list there is less room than the page has.
-        let is_measured = table.width == TableWidth::Natural && !self.in_cell && !self.in_list;
-        let measured = is_measured
-            .then(|| Measured::of(&grid, cell_look, self.text_width_pt))
-            .flatten();
+            measured,
+        } = self.fit(&grid, table.width);
         let columns = match (&measured, table.width) {
             (Some(measured), _) => array(measured.widths_pt.iter().map(|width| format!("{width:.2}pt"))),
             (None, TableWidth::Natural) => grid.columns.to_string(),
@@ -135,10 +157,39 @@ impl Writer<'_> {
         self.max_run_in_cell = outer_run;
     }
 
+    /// The first look in which no word has to be broken, or else the widest one.
+    fn fit(&self, grid: &Grid<'_>, width: TableWidth) -> Fitted {
+        let looks = TableLook::from(grid.columns);
+        // Within a cell or a list there is less room than the page has.
+        let is_measured = width == TableWidth::Natural && !self.in_cell && !self.in_list;
+        let measure = |look: TableLook, max_run: usize| {
+            is_measured
+                .then(|| Measured::of(grid, look.cell(max_run), self.text_width_pt))
+                .flatten()
+        };
+        let whole_words = looks.iter().find_map(|look| {
+            let measured = measure(*look, MAX_RUN_IN_CELL)?;
+            measured.keeps_words.then_some(Fitted {
+                look: *look,
+                max_run: MAX_RUN_IN_CELL,
+                measured: Some(measured),
+            })
+        });
+        whole_words.unwrap_or_else(|| {
+            let look = looks[0];
+            let max_run = look.max_run(grid.columns, self.text_width_pt);
+            Fitted {
+                look,
+                max_run,
+                measured: measure(look, max_run),
+            }
+        })
+    }
+
     /// The height of every row; none is known in writing from right to left, where Typst knows better on which side of
     /// a cell its text begins.
     fn heights(&self, grid: &Grid<'_>, measured: Option<Measured>) -> Vec<RowHeight> {
-        let is_leftward = matches!(self.lang, "ar" | "he");
+        let is_leftward = Direction::of_language(self.lang) == Direction::RightToLeft;
         measured
             .filter(|_| !is_leftward && self.heights == Heights::Told)
             .map_or_else(

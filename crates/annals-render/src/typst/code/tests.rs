@@ -113,7 +113,10 @@ proptest! {
         // A blank title makes no title block.
         prop_assume!(!text.trim().is_empty());
         let inlines = [Inline::Text(text.clone())];
-        let same = if is_right_to_left(&inlines) { "א" } else { "x" };
+        let same = match Direction::of(&inlines) {
+            Some(Direction::RightToLeft) => "א",
+            _ => "x",
+        };
         prop_assert_eq!(skeleton_of(&text), skeleton_of(same));
     }
 
@@ -281,6 +284,12 @@ fn an_emoji_keeps_what_belongs_to_it() {
 fn a_paragraph_runs_in_the_direction_of_its_first_letter() {
     let code = code_of(&markdown::read("שלום world\n\nworld שלום\n"));
     assert_eq!(code.matches("set text(dir: rtl)").count(), 1, "{code}");
+    let hebrew = "פגישה ביום שלישי בשעה עשר. ".repeat(8);
+    let code = code_of(&markdown::read(&format!(
+        "{hebrew}\n\nThe word שלום means peace.\n"
+    )));
+    assert_eq!(code.matches("set text(dir: ltr)").count(), 1, "{code}");
+    assert_eq!(code.matches("set text(dir: rtl)").count(), 0, "{code}");
 }
 
 /// How high a document is on one endless page.
