@@ -122,6 +122,11 @@ pub(crate) enum Command {
     Tool(ToolCommand),
     /// Write finished turns as OpenTelemetry spans, or send them to a collector.
     Trace(TraceArgs),
+    /// Serve the HTTP API, live events and the web page; prints the URL with its token.
+    Serve(ServeArgs),
+    /// Make, list and revoke tokens of the HTTP API.
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Say whether a turn was good.
     Feedback(FeedbackArgs),
     /// Show what works here: isolation, interpreters, renderers, model, stores, settings.
@@ -141,6 +146,49 @@ pub(crate) struct DemoArgs {
     /// Do not wait between the pieces of the streamed answer.
     #[arg(long)]
     pub(crate) fast: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Let in everybody who reaches the address; on loopback only.
+    #[arg(long)]
+    pub(crate) no_token: bool,
+    /// How people reach the server through a proxy, such as `https://annals.example`.
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it: it is shown once and stored nowhere.
+    Create(TokenCreateArgs),
+    /// List tokens, without their secrets.
+    List(JsonArgs),
+    /// Revoke a token by its name.
+    Revoke(TokenRevokeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenCreateArgs {
+    /// Its name, by which it is revoked [default: a new one].
+    #[arg(long, value_name = "N")]
+    pub(crate) name: Option<String>,
+    /// What it allows; may be given several times [default: use and approve].
+    #[arg(long = "role", value_name = "use|approve|admin|metrics")]
+    pub(crate) roles: Vec<String>,
+    /// How long it opens anything, such as `90d`, `12h` or `30m` [default: for ever].
+    #[arg(long, value_name = "D")]
+    pub(crate) expires: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenRevokeArgs {
+    /// The token's name.
+    #[arg(value_name = "N")]
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]

@@ -12,8 +12,10 @@ mod memory;
 mod read;
 mod resume;
 mod run;
+mod serve;
 mod steer;
 mod timeline;
+mod token;
 mod tool;
 mod trace;
 
@@ -39,6 +41,8 @@ pub(crate) async fn run(
         Command::Read(args) => read::run(args, config()?).await,
         Command::Tool(command) => tool::run(command, config()?).await,
         Command::Trace(args) => trace::run(args, config()?).await,
+        Command::Serve(args) => serve::run(args, config()?).await,
+        Command::Token(command) => token::run(command, config()?).await,
         Command::Feedback(args) => feedback::run(args, config()?).await,
         Command::Doctor(args) => doctor::run(args, config()?).await,
         Command::Completions(args) => completions::run(args),

@@ -13,8 +13,8 @@ use annals_core::view::{Layout, View};
 use annals_model::Model;
 use annals_sandbox::{Backend, LocalTree, SandboxName, SandboxSpec, Target};
 use annals_store::{
-    ArtifactStore, BlockLogExt as _, Lease, LogError, NewConversation, Owner, Recall, Store, Workspace,
-    workspace_folder,
+    ArtifactStore, BlockLogExt as _, Lease, LogError, NewConversation, Owner, Recall, Store, StoredAnswer,
+    Workspace, workspace_folder,
 };
 use annals_tools::skills::Skills;
 use annals_tools::tool::cut_of;
@@ -37,6 +37,7 @@ use crate::turn::{Ended, RunFailed, Turn};
 use crate::world::World;
 
 /// What an agent is made of.
+#[derive(Clone)]
 pub(crate) struct AgentParts {
     pub(crate) name: String,
     pub(crate) model: Arc<dyn Model>,
@@ -45,6 +46,8 @@ pub(crate) struct AgentParts {
     pub(crate) tools: ToolTable,
     pub(crate) frame: Frame,
     pub(crate) layout: Layout,
+    /// The model's window, where somebody said it.
+    pub(crate) context_tokens: Option<u32>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) scope: Scope,
     pub(crate) hooks: Arc<dyn Hooks>,
@@ -146,6 +149,20 @@ impl Agent {
         ConversationKey::new(self.parts.scope.clone(), id.clone())
     }
 
+    /// The same agent for the conversations of another scope.
+    pub fn in_scope(&self, scope: &Scope) -> Agent {
+        if *scope == self.parts.scope {
+            return self.clone();
+        }
+        let parts = AgentParts {
+            scope: scope.clone(),
+            ..(*self.parts).clone()
+        };
+        Agent {
+            parts: Arc::new(parts),
+        }
+    }
+
     /// Who it is among those that write to the log.
     pub fn owner(&self) -> Owner {
         self.parts.runtime.parts.membership.life().owner
@@ -195,13 +212,67 @@ impl Agent {
         self.open(&id).await
     }
 
-    async fn create(&self, id: &ConversationId, title: Option<String>) -> Result<(), RunError> {
-        let mut new = NewConversation::new(self.key(id), self.parts.world().now());
+    /// Makes a new conversation without opening it; `answer` is kept in the same commit.
+    pub async fn create_conversation(
+        &self,
+        id: &ConversationId,
+        title: Option<String>,
+        answer: Option<StoredAnswer>,
+    ) -> Result<(), RunError> {
+        let mut new = NewConversation::new(self.key(id), self.parts.world().now()).answering(answer);
         new.title = title;
-        match self.parts.log().create(new).await {
+        Ok(self.parts.log().create(new).await?)
+    }
+
+    /// Removes a conversation for good, with its working tree; forks keep what they share.
+    pub async fn delete_conversation(&self, id: &ConversationId) -> Result<(), RunError> {
+        let (runtime, key) = (&self.parts.runtime.parts, self.key(id));
+        let lease = self
+            .parts
+            .log()
+            .acquire(&key, &self.owner(), runtime.lease_ttl)
+            .await?;
+        self.parts.log().delete(&lease).await?;
+        let tree = workspace_folder(&runtime.workspaces, &key);
+        match std::fs::remove_dir_all(tree) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(RunError::Artifact(error.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What reading the paths of a conversation needs, without taking the right to write. `at` gives the conversation as
+    /// it was when that block was the last one.
+    pub async fn reading(&self, id: &ConversationId, at: Option<Seq>) -> Result<ConversationCx, RunError> {
+        let parts = &self.parts;
+        let timeline = match at {
+            Some(at) => self.timeline(id).await?.at(at),
+            None => match self.open_here(id).await {
+                Some(session) => return Ok((**session.cx()).clone()),
+                None => self.timeline(id).await?,
+            },
+        };
+        let dir = workspace_folder(&parts.runtime.parts.workspaces, &self.key(id));
+        let workspace = Workspace::at(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
+        Ok(ConversationCx {
+            skills: parts.skills.clone(),
+            settings: parts.settings.clone(),
+            ..ConversationCx::new(
+                id.clone(),
+                parts.scope.clone(),
+                Arc::new(RwLock::new(Arc::new(timeline))),
+                Arc::new(workspace),
+                parts.artifacts().clone(),
+            )
+        })
+    }
+
+    async fn create(&self, id: &ConversationId, title: Option<String>) -> Result<(), RunError> {
+        match self.create_conversation(id, title, None).await {
             // Somebody else made it in between; then it is opened like any other.
-            Err(LogError::Exists { .. }) => Ok(()),
-            made => Ok(made?),
+            Err(RunError::Log(LogError::Exists { .. })) => Ok(()),
+            made => made,
         }
     }
 
@@ -350,11 +421,18 @@ impl Agent {
     }
 
     /// Appends blocks of the host's own, such as a person's feedback: `stage.*`, `system.message` and `x.*`. All of them
-    /// or none, and between turns.
-    pub async fn contribute(&self, session: &Session, blocks: Vec<NewBlock>) -> Result<(), RunError> {
+    /// or none, and between turns. `answer` is kept in the same commit.
+    pub async fn contribute(
+        &self,
+        session: &Session,
+        blocks: Vec<NewBlock>,
+        answer: Option<StoredAnswer>,
+    ) -> Result<(), RunError> {
         if let Some(refused) = blocks.iter().find(|block| !may_contribute(block)) {
             return Err(RunError::MayNotContribute(refused.kind.to_string()));
         }
-        self.append(session, blocks).await
+        let mut writer = session.conversation.writer().await;
+        writer.journal.ready().await?;
+        writer.journal.append_answering(blocks, answer).await
     }
 }

@@ -105,6 +105,7 @@ impl Drive<'_> {
                 turn: self.turn.clone(),
                 step,
                 channel: seen.channel,
+                from: 0,
                 text: seen.text,
                 path: seen.path,
             }));

@@ -261,6 +261,7 @@ impl AgentBuilder {
             tools,
             frame,
             layout: self.layout,
+            context_tokens: self.context_tokens,
             settings: Arc::new(self.settings),
             scope: self.scope,
             hooks: self.hooks.unwrap_or_else(|| Arc::new(NoHooks)),

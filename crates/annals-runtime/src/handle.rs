@@ -3,17 +3,19 @@
 //! What is posted is durable before the call returns, and the owner of the conversation takes it in, in this process or
 //! another. If nobody owns the conversation, this process becomes its owner for as long as there is work.
 
-use annals_core::block::BlobDigest;
 use annals_core::block::payload::{ApprovalDecision, ApprovalRequest};
+use annals_core::block::{BlobDigest, BlockKind};
 use annals_core::ids::{ConversationId, Seq, TurnId};
-use annals_core::timeline::{Ask as Asked, Timeline};
+use annals_core::timeline::{Ask as Asked, Timeline, Turn};
+use annals_core::turn::{TurnEnd, TurnReport};
 use annals_core::view::View;
-use annals_store::LogError;
+use annals_store::{BlockLogExt as _, LogError, StoredAnswer};
+use serde::Serialize;
 
 use crate::agent::Agent;
 use crate::attach::Attachment;
 use crate::error::RunError;
-use crate::mail::{Mail, StoredAttachment};
+use crate::mail::{Letter, Mail, StoredAttachment};
 use crate::subscription::Subscription;
 
 /// A conversation that any process may own. Cheap to clone.
@@ -21,6 +23,39 @@ use crate::subscription::Subscription;
 pub struct ConversationHandle {
     agent: Agent,
     id: ConversationId,
+    /// The only turn that may be steered or cancelled.
+    turn: Option<TurnId>,
+    /// Kept in the commit of what is posted.
+    answer: Option<StoredAnswer>,
+}
+
+/// How far a turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TurnState {
+    /// It was posted, and waits for the turns before it.
+    Queued,
+    /// Some process runs it.
+    Running,
+    /// It waits for a person.
+    Waiting,
+    /// Nobody goes on with it.
+    Unfinished,
+    /// It has ended.
+    Ended,
+}
+
+/// A turn and how far it has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TurnStatus {
+    /// The turn.
+    pub turn_id: TurnId,
+    /// How far it has come.
+    pub state: TurnState,
+    /// How it ended, if it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<TurnEnd>,
 }
 
 /// A prompt to post.
@@ -51,6 +86,8 @@ impl Agent {
         ConversationHandle {
             agent: self.clone(),
             id: id.clone(),
+            turn: None,
+            answer: None,
         }
     }
 }
@@ -59,6 +96,93 @@ impl ConversationHandle {
     /// The conversation.
     pub fn id(&self) -> &ConversationId {
         &self.id
+    }
+
+    /// For this turn only: steering or cancelling any other fails with [`RunError::TurnEnded`].
+    #[must_use]
+    pub fn of_turn(mut self, turn: TurnId) -> Self {
+        self.turn = Some(turn);
+        self
+    }
+
+    /// With what the request is answered, kept in the commit of what is posted next.
+    #[must_use]
+    pub fn answering(mut self, answer: Option<StoredAnswer>) -> Self {
+        self.answer = answer;
+        self
+    }
+
+    /// The turn that a prompt with this client key is.
+    pub fn turn_of_key(client_key: &str) -> TurnId {
+        turn_of(client_key)
+    }
+
+    /// How far the last turn has come; none when there is no turn.
+    pub async fn status(&self) -> Result<Option<TurnStatus>, RunError> {
+        if let Some(ended) = self.ended().await? {
+            return Ok(Some(ended));
+        }
+        self.statuses(|timeline| timeline.current_turn().cloned()).await
+    }
+
+    /// How far a turn has come; none when the conversation has no such turn.
+    pub async fn turn_status(&self, turn: &TurnId) -> Result<Option<TurnStatus>, RunError> {
+        if let Some(status) = self.statuses(|timeline| timeline.turn(turn).cloned()).await? {
+            return Ok(Some(status));
+        }
+        let waiting = self.agent.log().pending(&self.agent.key(&self.id)).await?;
+        let is_queued = waiting.into_iter().any(|row| match Letter::from(row).mail {
+            Some(Mail::Prompt { turn: queued, .. }) => queued == *turn,
+            _ => false,
+        });
+        if is_queued {
+            return Ok(Some(TurnStatus {
+                turn_id: turn.clone(),
+                state: TurnState::Queued,
+                outcome: None,
+            }));
+        }
+        // It may have begun between the two looks, and then the log knows it first.
+        self.stored_status(|timeline| timeline.turn(turn).cloned()).await
+    }
+
+    /// The last turn, when its end is the last block: then nothing need be folded.
+    async fn ended(&self) -> Result<Option<TurnStatus>, RunError> {
+        let key = self.agent.key(&self.id);
+        let Some(tail) = self.agent.log().tail(&key).await? else {
+            return Ok(None);
+        };
+        let last = self.agent.log().read(&key, tail, 1).await?.pop();
+        let end = last.filter(|block| block.kind == BlockKind::ReactCompletion);
+        Ok(end.and_then(|block| {
+            let report = block.payload::<TurnReport>().ok()?;
+            Some(TurnStatus {
+                turn_id: block.turn,
+                state: TurnState::Ended,
+                outcome: Some(report.outcome),
+            })
+        }))
+    }
+
+    async fn statuses(&self, find: impl Fn(&View) -> Option<Turn>) -> Result<Option<TurnStatus>, RunError> {
+        match self.agent.open_here(&self.id).await {
+            Some(session) => {
+                Ok(session.timeline(|timeline| find(timeline).map(|turn| status_of(timeline, turn, true))))
+            }
+            None => self.stored_status(find).await,
+        }
+    }
+
+    /// What the log says, whoever has the conversation open.
+    async fn stored_status(
+        &self,
+        find: impl Fn(&View) -> Option<Turn>,
+    ) -> Result<Option<TurnStatus>, RunError> {
+        let info = self.agent.log().get(&self.agent.key(&self.id)).await?;
+        let now = self.agent.world().now();
+        let is_owned = info.holding.is_some_and(|holding| holding.until > now);
+        let timeline = self.agent.timeline(&self.id).await?;
+        Ok(find(&timeline).map(|turn| status_of(&timeline, turn, is_owned)))
     }
 
     /// Queues a turn and gives its id. It runs after the turns before it, also when this process ends first.
@@ -153,7 +277,8 @@ impl ConversationHandle {
     /// Posts, and sees to it that somebody looks.
     async fn send(&self, mail: &Mail, client_key: String) -> Result<(), RunError> {
         let key = self.agent.key(&self.id);
-        self.agent.log().post(&key, mail.post(client_key)).await?;
+        let post = mail.post(client_key).answering(self.answer.clone());
+        self.agent.log().post(&key, post).await?;
         match self.agent.open(&self.id).await {
             Ok(session) => {
                 session.conversation.mail_came().await;
@@ -181,12 +306,28 @@ impl ConversationHandle {
                 open(&self.agent.timeline(&self.id).await?, info.holding.is_some())
             }
         };
-        turn.ok_or_else(|| RunError::TurnEnded(self.id.clone()))
+        turn.filter(|unfinished| self.turn.as_ref().is_none_or(|turn| *turn == unfinished.turn))
+            .ok_or_else(|| RunError::TurnEnded(self.id.clone()))
     }
 
     fn new_key(&self) -> String {
         let world = self.agent.world();
         format!("{:016x}{:016x}", world.random(), world.random())
+    }
+}
+
+fn status_of(timeline: &View, turn: Turn, is_owned: bool) -> TurnStatus {
+    let is_last = timeline.current_turn().is_some_and(|last| last.id == turn.id);
+    let state = match turn.end {
+        Some(_) => TurnState::Ended,
+        None if is_last && timeline.waiting().next().is_some() => TurnState::Waiting,
+        None if is_last && is_owned => TurnState::Running,
+        None => TurnState::Unfinished,
+    };
+    TurnStatus {
+        turn_id: turn.id,
+        state,
+        outcome: turn.end,
     }
 }
 

@@ -8,7 +8,7 @@ use annals_core::block::{Block, NewBlock};
 use annals_core::ids::ConversationKey;
 use annals_core::redact::Redactor;
 use annals_core::view::View;
-use annals_store::{Append, BatchId, BlockLogExt as _, InboxId, Lease, LogError, Store, Work};
+use annals_store::{Append, BatchId, BlockLogExt as _, InboxId, Lease, LogError, Store, StoredAnswer, Work};
 use annals_tools::SharedTimeline;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -115,6 +115,16 @@ impl Journal {
         self.append_consuming(drafts, Vec::new(), Work::Keep).await
     }
 
+    /// Makes these blocks durable, and in the same commit what their request is answered.
+    pub(crate) async fn append_answering(
+        &mut self,
+        drafts: Vec<NewBlock>,
+        answer: Option<StoredAnswer>,
+    ) -> Result<(), RunError> {
+        let blocks = self.seal(drafts);
+        self.commit(blocks, Vec::new(), Work::Keep, answer).await
+    }
+
     /// Makes these blocks durable; the rows of the inbox that they write down are gone in the same commit, which also says
     /// what remains to be done once nobody holds the conversation.
     pub(crate) async fn append_consuming(
@@ -126,6 +136,12 @@ impl Journal {
         if drafts.is_empty() && rows.is_empty() && work == Work::Keep {
             return Ok(());
         }
+        let blocks = self.seal(drafts);
+        self.commit(blocks, rows, work, None).await
+    }
+
+    /// Numbers drafts on from the last block.
+    fn seal(&mut self, drafts: Vec<NewBlock>) -> Vec<Block> {
         let now = self.world.now();
         let mut seq = self.read(|timeline| timeline.next_seq());
         let mut blocks = Vec::with_capacity(drafts.len());
@@ -133,7 +149,7 @@ impl Journal {
             blocks.push(self.redaction.block(draft).seal(seq, now));
             seq = seq.next();
         }
-        self.commit(blocks, rows, work).await
+        blocks
     }
 
     /// Makes copies of another conversation's blocks durable, with their own times and new places.
@@ -145,17 +161,24 @@ impl Journal {
         }
         match blocks.is_empty() {
             true => Ok(()),
-            false => self.commit(blocks, Vec::new(), Work::Keep).await,
+            false => self.commit(blocks, Vec::new(), Work::Keep, None).await,
         }
     }
 
-    async fn commit(&mut self, blocks: Vec<Block>, rows: Vec<InboxId>, work: Work) -> Result<(), RunError> {
+    async fn commit(
+        &mut self,
+        blocks: Vec<Block>,
+        rows: Vec<InboxId>,
+        work: Work,
+        answer: Option<StoredAnswer>,
+    ) -> Result<(), RunError> {
         let held = self.held()?;
         let tail = self.read(|timeline| timeline.tail());
         let batch = BatchId::new(self.world.random());
         let append = Append::new(batch, tail, blocks.clone())
             .consuming(rows)
-            .work(work);
+            .work(work)
+            .answering(answer);
         let lease = held.lease.clone();
         // Until the answer is here, and when this future is dropped, nobody knows whether the blocks are in the log.
         self.is_behind = true;

@@ -1,7 +1,7 @@
 //! Forks, detached copies and merges: conversations made from conversations, with their ancestry kept.
 
 use annals_core::ids::{ConversationId, Seq};
-use annals_store::{Ancestor, BlockLogExt as _, ConversationInfo, NewConversation, Operator};
+use annals_store::{Ancestor, BlockLogExt as _, ConversationInfo, NewConversation, Operator, StoredAnswer};
 use serde::Serialize;
 
 use crate::agent::Agent;
@@ -21,12 +21,25 @@ impl Agent {
     /// A new conversation that shares this one's history up to a block (the last one, if none is given). The parent
     /// keeps everything, its sandbox too.
     pub async fn fork(&self, parent: &ConversationId, at: Option<Seq>) -> Result<ConversationId, RunError> {
-        self.derive(parent, at, Operator::Fork).await
+        let id = self.parts.world().conversation_id();
+        self.fork_as(parent, at, &id, None).await
+    }
+
+    /// The same under an id of the caller's choice; `answer` is kept in the same commit.
+    pub async fn fork_as(
+        &self,
+        parent: &ConversationId,
+        at: Option<Seq>,
+        id: &ConversationId,
+        answer: Option<StoredAnswer>,
+    ) -> Result<ConversationId, RunError> {
+        self.derive(parent, at, Operator::Fork, id, answer).await
     }
 
     /// A copy that goes on by itself: like a fork of everything, recorded as detached.
     pub async fn detach(&self, parent: &ConversationId) -> Result<ConversationId, RunError> {
-        self.derive(parent, None, Operator::Detach).await
+        let id = self.parts.world().conversation_id();
+        self.derive(parent, None, Operator::Detach, &id, None).await
     }
 
     async fn derive(
@@ -34,17 +47,21 @@ impl Agent {
         parent: &ConversationId,
         at: Option<Seq>,
         operator: Operator,
+        id: &ConversationId,
+        answer: Option<StoredAnswer>,
     ) -> Result<ConversationId, RunError> {
         let info = self.parts.log().get(&self.key(parent)).await?;
         let at = at.or(info.tail);
-        let new = self.offspring(&info).from_parent(parent.clone(), at, operator);
+        let new = self
+            .offspring(&info, id)
+            .from_parent(parent.clone(), at, operator)
+            .answering(answer);
         self.begin(parent, at, new).await
     }
 
     /// A new conversation with the parent's title, without ancestry yet.
-    fn offspring(&self, parent: &ConversationInfo) -> NewConversation {
-        let id = self.parts.world().conversation_id();
-        let mut new = NewConversation::new(self.key(&id), self.parts.world().now());
+    fn offspring(&self, parent: &ConversationInfo, id: &ConversationId) -> NewConversation {
+        let mut new = NewConversation::new(self.key(id), self.parts.world().now());
         new.title.clone_from(&parent.title);
         new
     }
@@ -76,7 +93,7 @@ impl Agent {
         let blocks = log.read_all(&self.key(second)).await?;
         let tail = blocks.last().map(|block| block.seq);
         let new = self
-            .offspring(&before)
+            .offspring(&before, &self.parts.world().conversation_id())
             .from_parent(first.clone(), before.tail, Operator::Merge)
             .from_parent(second.clone(), tail, Operator::Merge);
         let id = self.begin(first, before.tail, new).await?;

@@ -1,6 +1,6 @@
 //! Who watches a turn. Blocks are durable when they are shown; deltas are ephemeral and carry no truth.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annals_core::block::{Block, BlockJson};
 use annals_core::ids::{CallId, ConversationId, TurnId};
@@ -78,6 +78,9 @@ pub struct Delta {
     pub step: u32,
     /// Where it belongs.
     pub channel: DeltaChannel,
+    /// Where the new text begins, in bytes of what this channel has had of this step. Nothing before it counts when it
+    /// is 0: a subscriber that comes late, or missed some, gets the whole text so far in this way.
+    pub from: usize,
     /// The new text.
     pub text: String,
     /// The file being written, on `canvas` and `timeline_text`.
@@ -110,23 +113,74 @@ impl<L: Listen + ?Sized> Listen for Arc<L> {
     }
 }
 
-/// The subscribers of one conversation. Most conversations have none, and then this holds nothing.
+/// The subscribers of one conversation, and what the model is producing for those who come late. Between turns, and
+/// without a subscriber, this holds nothing.
 #[derive(Clone, Default)]
-pub(crate) struct Subscribers(Arc<OnceLock<broadcast::Sender<Update>>>);
+pub(crate) struct Subscribers(Arc<Mutex<Live>>);
+
+#[derive(Default)]
+struct Live {
+    sender: Option<broadcast::Sender<Update>>,
+    /// The text so far of each channel of the answer that is being produced, as one delta from 0 each.
+    open: Vec<Delta>,
+}
 
 impl Subscribers {
-    /// What is told from here on, as far as the receiver keeps up.
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Update> {
-        self.0
-            .get_or_init(|| broadcast::Sender::new(limits::SUBSCRIBER_QUEUE_UPDATES))
-            .subscribe()
+    /// Held for a lookup and a copy, never across an await.
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, update: &Update) {
-        if let Some(sender) = self.0.get().filter(|sender| sender.receiver_count() > 0) {
+    /// What is told from here on, as far as the receiver keeps up, and what the model had produced until here.
+    pub(crate) fn subscribe(&self) -> (broadcast::Receiver<Update>, Vec<Delta>) {
+        let mut live = self.live();
+        let sender = live
+            .sender
+            .get_or_insert_with(|| broadcast::Sender::new(limits::SUBSCRIBER_QUEUE_UPDATES));
+        (sender.subscribe(), live.open.clone())
+    }
+
+    /// Tells the subscribers; gives the update with what only this place knows of it.
+    fn tell(&self, update: Update) -> Update {
+        let mut live = self.live();
+        let update = live.note(update);
+        if let Some(sender) = live.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
             // Fails only when the last receiver has just gone.
             let _ = sender.send(update.clone());
         }
+        update
+    }
+}
+
+impl Live {
+    fn note(&mut self, update: Update) -> Update {
+        match update {
+            Update::Delta(delta) => Update::Delta(self.grow(delta)),
+            // What was provisional is durable, void, or over.
+            Update::Block(_) | Update::Restarted { .. } | Update::TurnEnded { .. } => {
+                self.open = Vec::new();
+                update
+            }
+            other => other,
+        }
+    }
+
+    fn grow(&mut self, mut delta: Delta) -> Delta {
+        let is_same = |open: &&mut Delta| {
+            (&open.turn, open.step, open.channel, &open.path)
+                == (&delta.turn, delta.step, delta.channel, &delta.path)
+        };
+        match self.open.iter_mut().find(is_same) {
+            Some(open) => {
+                delta.from = open.text.len();
+                open.text.push_str(&delta.text);
+            }
+            None => {
+                delta.from = 0;
+                self.open.push(delta.clone());
+            }
+        }
+        delta
     }
 }
 
@@ -146,7 +200,7 @@ impl Audience {
     }
 
     pub(crate) fn tell(&self, update: Update) {
-        self.subscribers.tell(&update);
+        let update = self.subscribers.tell(update);
         self.listener.on(update);
     }
 }

@@ -13,6 +13,7 @@ use crate::conversation::Writer;
 use crate::error::RunError;
 
 /// What stays the same for every request of an agent.
+#[derive(Clone)]
 pub(crate) struct Frame {
     pub(crate) system: Arc<str>,
     pub(crate) tools: Arc<[ToolSchema]>,

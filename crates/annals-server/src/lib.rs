@@ -1,1 +1,39 @@
 //! Annals over HTTP: conversations, live events, artifacts, and the OpenAI-compatible API.
+//!
+//! A request that starts a turn is answered once the prompt is durable; the turn belongs to no connection. A subscriber
+//! holds a number and reads the log from there. Read in this order:
+//!
+//! 1. [`server`]: options, the accept loop, the graceful stop;
+//! 2. [`routes`]: the table of everything that can be asked, from which router and API document are made;
+//! 3. [`door`]: who comes in; [`secrets`]: tokens, cookies and links; [`limits`]: how much one caller may have at once;
+//! 4. [`problem`]: every error there is; [`idempotency`]: requests that may be sent again; [`request`]: bodies read;
+//! 5. one module a resource: [`conversations`], [`turns`], [`events`], [`blocks`], [`artifacts`], [`transfer`],
+//!    [`approvals`], [`search`], [`health`], [`page`].
+
+#![forbid(unsafe_code)]
+
+mod access_log;
+mod app;
+mod approvals;
+mod artifacts;
+mod blocks;
+mod conversations;
+mod door;
+mod events;
+mod health;
+mod idempotency;
+mod limits;
+mod page;
+mod problem;
+mod request;
+mod routes;
+mod search;
+pub mod secrets;
+mod server;
+mod transfer;
+mod turns;
+
+pub use limits::Limits;
+pub use problem::Code;
+pub use routes::routes;
+pub use server::{Options, ServeError, Server};

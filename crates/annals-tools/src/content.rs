@@ -48,6 +48,8 @@ pub struct Opened {
     pub is_text: bool,
     /// How many there are.
     pub size_bytes: u64,
+    /// What they hash to; not known of a file that lies on disk and may still change.
+    pub digest: Option<BlobDigest>,
     /// The bytes.
     pub body: ByteStream,
 }
@@ -143,6 +145,7 @@ pub async fn open(
             Ok(Opened {
                 is_text: whole.text().is_some(),
                 size_bytes: whole.bytes.len() as u64,
+                digest: Some(BlobDigest::of(&whole.bytes)),
                 mime: whole.mime,
                 body: stream::once(async { Ok(whole.bytes.into()) }).boxed(),
             })
@@ -156,6 +159,7 @@ pub async fn open(
             mime,
             size_bytes,
             body: stored(cx, &digest).await,
+            digest: Some(digest),
         }),
         Place::Disk {
             path: physical,
@@ -171,6 +175,7 @@ pub async fn open(
                 is_text: !mime::is_media(mime) && disk::is_text(disk::stream(again)).await,
                 mime: mime.to_owned(),
                 size_bytes,
+                digest: None,
                 body: disk::stream(file),
             })
         }

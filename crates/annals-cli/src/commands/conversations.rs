@@ -1,7 +1,5 @@
 //! `annals conversations`: what there is, the newest first; and how one goes.
 
-use std::time::Duration;
-
 use annals::core::ids::Seq;
 use annals::store::ConversationInfo;
 use serde_json::{Value, json};
@@ -16,9 +14,6 @@ use crate::shown;
 
 const PAGE: usize = 500;
 
-/// How long a deletion may take.
-const DELETE_TTL: Duration = Duration::from_secs(60);
-
 pub(crate) async fn run(args: ConversationsArgs, config: Config) -> Result<Ended, Failure> {
     let setup = Setup::open(config, Needs::NoModel).await?;
     match args.command {
@@ -28,16 +23,9 @@ pub(crate) async fn run(args: ConversationsArgs, config: Config) -> Result<Ended
 }
 
 async fn delete(args: &ConversationArgs, setup: &Setup) -> Result<Ended, Failure> {
-    let (id, agent) = (conversation_id(&args.conversation)?, &setup.agent);
-    let lease = agent
-        .log()
-        .acquire(&agent.key(&id), &agent.owner(), DELETE_TTL)
-        .await?;
-    agent.log().delete(&lease).await?;
-    match std::fs::remove_dir_all(setup.workspace(&id)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(Ended::Well),
-    }
+    let id = conversation_id(&args.conversation)?;
+    setup.agent.delete_conversation(&id).await?;
+    Ok(Ended::Well)
 }
 
 async fn list(form: &JsonArgs, setup: &Setup) -> Result<Ended, Failure> {

@@ -27,7 +27,7 @@ pub(crate) async fn run(args: FeedbackArgs, config: Config) -> Result<Ended, Fai
         let block = block(&turn, &args)?;
         setup
             .agent
-            .contribute(&session, vec![block])
+            .contribute(&session, vec![block], None)
             .await
             .map_err(Failure::from)
     } else {

@@ -1,0 +1,57 @@
+//! `annals serve`: the HTTP API, live events and the web page, until Ctrl-C or SIGTERM.
+
+use annals::CancellationToken;
+use annals_server::{Options, ServeError, Server};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::ServeArgs;
+use crate::config::Config;
+use crate::failure::{Ended, Failure};
+use crate::paint;
+use crate::setup::{Needs, Setup};
+
+pub(crate) async fn run(args: ServeArgs, config: Config) -> Result<Ended, Failure> {
+    let setup = Setup::open(config, Needs::Model).await?;
+    let options = Options {
+        listen: args.listen,
+        needs_token: !args.no_token,
+        public_url: args.public_url,
+        ..Options::default()
+    };
+    let server = Server::bind(setup.agent.clone(), options)
+        .await
+        .map_err(|error| match error {
+            ServeError::OpenToOthers(_) | ServeError::PublicUrl(_) => Failure::usage(error),
+            error => Failure::environment(error),
+        })?;
+    paint::print(format!("{}\n", server.url()))?;
+    paint::say("serving; Ctrl-C stops");
+    let stop = CancellationToken::new();
+    let stopping = stop_on_signals(stop.clone())?;
+    let served = tokio::spawn(server.serve(stop));
+    tokio::select! {
+        ended = served => match ended {
+            Ok(()) => Ok(Ended::Well),
+            Err(error) => Err(Failure::environment(error)),
+        },
+        _ = stopping => Err(Failure::Interrupted),
+    }
+}
+
+/// The first signal lets answers end; the second one ends at once, and the task with it.
+fn stop_on_signals(stop: CancellationToken) -> Result<tokio::task::JoinHandle<()>, Failure> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut terminates = signal(SignalKind::terminate())?;
+    Ok(tokio::spawn(async move {
+        for _ in 0..2 {
+            tokio::select! {
+                _ = interrupts.recv() => {}
+                _ = terminates.recv() => {}
+            }
+            if !stop.is_cancelled() {
+                paint::say("stopping; once more ends at once");
+            }
+            stop.cancel();
+        }
+    }))
+}

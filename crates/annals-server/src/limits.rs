@@ -1,0 +1,199 @@
+//! How much one caller may have at once: requests by a token bucket, streams by a count, bodies by their size.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::problem::{Code, Problem};
+
+/// The limits of a server.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a request's head: its first line and its headers.
+    pub head_max_bytes: usize,
+    /// A client has this long to send the head of a request.
+    pub head_timeout: Duration,
+    /// A client has this long between two pieces of a body.
+    pub body_timeout: Duration,
+    /// Bytes of a JSON body; attachments in it are base64.
+    pub json_max_bytes: usize,
+    /// Bytes of a body with files: multipart, and exports that are imported.
+    pub upload_max_bytes: u64,
+    /// Files that may come with one prompt.
+    pub attachments_max: usize,
+    /// Requests a second that one token may send for long.
+    pub requests_per_second: u32,
+    /// Requests that one token may send at once after a pause.
+    pub requests_burst: u32,
+    /// Streams of events that one token may have open.
+    pub streams_per_token: usize,
+    /// Prompts that may wait in one conversation.
+    pub queue_max: usize,
+    /// Connections at once.
+    pub connections_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            head_max_bytes: 64 * 1024,
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            json_max_bytes: 16 * 1024 * 1024,
+            upload_max_bytes: 512 * 1024 * 1024,
+            attachments_max: 32,
+            requests_per_second: 200,
+            requests_burst: 1_000,
+            streams_per_token: 12_000,
+            queue_max: 100,
+            connections_max: 16_384,
+        }
+    }
+}
+
+/// What every caller uses of its limits.
+#[derive(Default)]
+pub(crate) struct Usage {
+    callers: Mutex<HashMap<String, Used>>,
+}
+
+struct Used {
+    /// Requests that may be sent now, in thousandths.
+    left_milli: u64,
+    counted: Instant,
+    streams: usize,
+}
+
+/// An open stream; it counts until it is dropped.
+pub(crate) struct StreamPermit {
+    usage: Arc<Usage>,
+    caller: String,
+}
+
+impl Usage {
+    fn callers(&self) -> MutexGuard<'_, HashMap<String, Used>> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request.
+    pub(crate) fn request(&self, caller: &str, limits: &Limits, now: Instant) -> Result<(), Problem> {
+        let mut callers = self.callers();
+        let used = entry(&mut callers, caller, limits, now);
+        let rate = u64::from(limits.requests_per_second);
+        let passed_millis = u64::try_from(now.saturating_duration_since(used.counted).as_millis());
+        let full_milli = u64::from(limits.requests_burst) * 1_000;
+        used.left_milli = passed_millis
+            .unwrap_or(u64::MAX)
+            .saturating_mul(rate)
+            .saturating_add(used.left_milli)
+            .min(full_milli);
+        used.counted = now;
+        match used.left_milli.checked_sub(1_000) {
+            Some(left) => {
+                used.left_milli = left;
+                Ok(())
+            }
+            None => {
+                let detail = format!("this token may send {rate} requests a second");
+                Err(Problem::new(Code::TooManyRequests, detail).retry_after(1))
+            }
+        }
+    }
+
+    /// Counts a stream for as long as the permit lives.
+    pub(crate) fn stream(
+        self: &Arc<Self>,
+        caller: &str,
+        limits: &Limits,
+        now: Instant,
+    ) -> Result<StreamPermit, Problem> {
+        let mut callers = self.callers();
+        let used = entry(&mut callers, caller, limits, now);
+        if used.streams >= limits.streams_per_token {
+            let detail = format!("this token has {} streams open", used.streams);
+            return Err(Problem::new(Code::TooManyStreams, detail).retry_after(5));
+        }
+        used.streams += 1;
+        Ok(StreamPermit {
+            usage: Arc::clone(self),
+            caller: caller.to_owned(),
+        })
+    }
+
+    /// Streams that are open.
+    #[cfg(test)]
+    pub(crate) fn streams(&self) -> usize {
+        self.callers().values().map(|used| used.streams).sum()
+    }
+}
+
+fn entry<'c>(
+    callers: &'c mut HashMap<String, Used>,
+    caller: &str,
+    limits: &Limits,
+    now: Instant,
+) -> &'c mut Used {
+    if callers.len() == callers.capacity() && !callers.contains_key(caller) {
+        // Who has been away long enough has a full bucket again, and need not be remembered.
+        const AWAY: Duration = Duration::from_secs(600);
+        callers.retain(|_, used| used.streams > 0 || now.saturating_duration_since(used.counted) < AWAY);
+    }
+    callers.entry(caller.to_owned()).or_insert_with(|| Used {
+        left_milli: u64::from(limits.requests_burst) * 1_000,
+        counted: now,
+        streams: 0,
+    })
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        if let Some(used) = self.usage.callers().get_mut(&self.caller) {
+            used.streams = used.streams.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate() {
+        let limits = Limits {
+            requests_per_second: 10,
+            requests_burst: 3,
+            ..Limits::default()
+        };
+        let (usage, begin) = (Usage::default(), Instant::now());
+        let takes = |millis: u64, caller| {
+            usage
+                .request(caller, &limits, begin + Duration::from_millis(millis))
+                .is_ok()
+        };
+        assert_eq!([0, 0, 0, 0].map(|at| takes(at, "a")), [true, true, true, false]);
+        assert!(takes(0, "b"), "every caller has its own");
+        assert_eq!([99, 100, 100].map(|at| takes(at, "a")), [false, true, false]);
+        assert_eq!(
+            [10_000; 4].map(|at| takes(at, "a")),
+            [true, true, true, false],
+            "never more than the burst"
+        );
+    }
+
+    #[test]
+    fn a_stream_counts_until_it_is_dropped() {
+        let limits = Limits {
+            streams_per_token: 1,
+            ..Limits::default()
+        };
+        let (usage, now) = (Arc::new(Usage::default()), Instant::now());
+        let open = usage.stream("a", &limits, now).ok();
+        assert!(usage.stream("a", &limits, now).is_err());
+        assert!(usage.stream("b", &limits, now).is_ok());
+        drop(open);
+        assert_eq!(usage.streams(), 0);
+        assert!(usage.stream("a", &limits, now).is_ok());
+    }
+}

@@ -1,0 +1,281 @@
+//! A server: its options, its accept loop, its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals_core::ids::ConversationKey;
+use annals_runtime::{Agent, Agents, RunError, Worker, WorkerOptions};
+use async_trait::async_trait;
+use axum::Router;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::app::{App, Door, PublicUrl};
+use crate::limits::Limits;
+use crate::routes;
+use crate::secrets::{Signer, SignerError, hash_of, new_token};
+
+/// How a server is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Whether requests need a token. Without one, everybody who reaches the address may do everything.
+    pub needs_token: bool,
+    /// How people reach the server, when that is not the address it listens on: `https://annals.example`.
+    pub public_url: Option<String>,
+    /// How much a caller may have.
+    pub limits: Limits,
+    /// At the stop, answers under way have this long.
+    pub grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7878)),
+            needs_token: true,
+            public_url: None,
+            limits: Limits::default(),
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why a server cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address is taken, or not this machine's.
+    #[error("cannot listen on `{address}`: {error}; choose another with `--listen`")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// Everybody in the network would be let in.
+    #[error("`{0}` is reached from other machines: leave out `--no-token`, or listen on 127.0.0.1")]
+    OpenToOthers(SocketAddr),
+    /// The public address cannot be used.
+    #[error("`{0}` is no public address: use `https://NAME` or `http://NAME:PORT`, without a path")]
+    PublicUrl(String),
+    /// The process cannot become a member of those that share the store.
+    #[error("cannot take up work: {0}")]
+    Join(RunError),
+    /// The keys cannot be had.
+    #[error(transparent)]
+    Keys(#[from] SignerError),
+}
+
+/// A server that listens and serves nobody yet.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    app: App,
+    grace: Duration,
+    token: Option<String>,
+    worker: Worker,
+}
+
+/// A server goes on with the conversations of every scope.
+struct EveryScope(Agent);
+
+#[async_trait]
+impl Agents for EveryScope {
+    async fn agent(&self, key: &ConversationKey) -> Option<Agent> {
+        Some(self.0.in_scope(&key.scope))
+    }
+}
+
+impl Server {
+    /// Listens for an agent, and goes on with the turns that no process has.
+    pub async fn bind(agent: Agent, options: Options) -> Result<Self, ServeError> {
+        let Options {
+            listen,
+            needs_token,
+            public_url,
+            limits,
+            grace,
+        } = options;
+        if !needs_token && !listen.ip().is_loopback() {
+            return Err(ServeError::OpenToOthers(listen));
+        }
+        let public = public_url.as_deref().map(read_public_url).transpose()?;
+        let failed = |error| ServeError::Listen {
+            address: listen,
+            error,
+        };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let signer = Signer::of(&**agent.log()).await?;
+        let token = match needs_token {
+            true => Some(new_token().map_err(SignerError::from)?),
+            false => None,
+        };
+        let door = Door {
+            printed: token.as_deref().map(hash_of),
+            is_open: !needs_token,
+            cookie: format!("annals_{}", address.port()),
+            is_loopback: listen.ip().is_loopback(),
+            public,
+        };
+        let reached = WorkerOptions::default().address(format!("http://{address}"));
+        let worker = agent.runtime().worker(EveryScope(agent.clone()), reached).await;
+        Ok(Server {
+            listener,
+            address,
+            worker: worker.map_err(ServeError::Join)?,
+            app: App::new(agent, limits, signer, door),
+            grace,
+            token,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The token of this start, if one is needed. It is stored nowhere.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// What a person opens in a browser.
+    pub fn url(&self) -> String {
+        let origin = match &self.app.door.public {
+            Some(public) => public.origin.clone(),
+            // An address that stands for all of a machine's is no place to go to.
+            None if self.address.ip().is_unspecified() => format!("http://127.0.0.1:{}", self.address.port()),
+            None => format!("http://{}", self.address),
+        };
+        match &self.token {
+            Some(token) => format!("{origin}/?token={token}"),
+            None => format!("{origin}/"),
+        }
+    }
+
+    /// Serves until `stop` is cancelled. Then streams end, answers and turns under way have their grace, and the rest is
+    /// cut off: a turn that has not ended goes on at the next start, or on another node.
+    pub async fn serve(self, stop: CancellationToken) {
+        let Server {
+            listener,
+            app,
+            grace,
+            worker,
+            ..
+        } = self;
+        let router = routes::router(&app);
+        let places = Arc::new(Semaphore::new(app.limits.connections_max));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                accepted = accept(&listener, &places) => accepted,
+            };
+            let Some((stream, place)) = accepted else { continue };
+            let (router, connection) = (router.clone(), app.clone());
+            app.tasks.spawn(async move {
+                serve_connection(stream, router, &connection).await;
+                drop(place);
+            });
+        }
+        drop(listener);
+        app.stopping.cancel();
+        app.tasks.close();
+        if tokio::time::timeout(grace, app.tasks.wait()).await.is_err() {
+            tracing::warn!("some connections did not end in time and are cut off");
+        }
+        worker.stop(grace).await;
+    }
+}
+
+type Place = tokio::sync::OwnedSemaphorePermit;
+
+/// The next connection, once there is a place for it. None when it went away again.
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, Place)> {
+    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, place)),
+        Err(error) => {
+            // Out of file handles, mostly: others have to go first.
+            tracing::warn!(%error, "a connection was not accepted");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            None
+        }
+    }
+}
+
+async fn serve_connection(stream: TcpStream, router: Router, app: &App) {
+    // Events are small and should not wait for each other.
+    let _ = stream.set_nodelay(true);
+    let service = TowerToHyperService::new(router.map_request(|request: http::Request<Incoming>| request));
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(app.limits.head_timeout)
+        .max_buf_size(app.limits.head_max_bytes)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = app.stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+fn read_public_url(text: &str) -> Result<PublicUrl, ServeError> {
+    let malformed = || ServeError::PublicUrl(text.to_owned());
+    let origin = text.trim_end_matches('/');
+    let uri: http::Uri = origin.parse().map_err(|_| malformed())?;
+    let is_https = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return Err(malformed()),
+    };
+    let authority = uri.authority().ok_or_else(malformed)?.as_str();
+    if !matches!(uri.path(), "" | "/") || uri.query().is_some() || authority.contains('@') {
+        return Err(malformed());
+    }
+    Ok(PublicUrl {
+        origin: origin.to_owned(),
+        authority: authority.to_owned(),
+        is_https,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_address_is_an_origin() {
+        let read = read_public_url("https://annals.example/").unwrap();
+        assert_eq!(
+            (read.origin.as_str(), read.authority.as_str()),
+            ("https://annals.example", "annals.example")
+        );
+        assert!(read.is_https && !read_public_url("http://h:8080").unwrap().is_https);
+        for wrong in [
+            "annals.example",
+            "ftp://x",
+            "https://x/path",
+            "https://u@x",
+            "https://",
+            "https://x?q",
+        ] {
+            assert!(read_public_url(wrong).is_err(), "{wrong}");
+        }
+    }
+}

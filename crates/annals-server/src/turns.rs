@@ -1,0 +1,350 @@
+//! Turns: started by a prompt, looked at, steered, cancelled, judged.
+
+use annals_core::block::{BlockKind, NewBlock};
+use annals_core::ids::{ConversationId, TurnId};
+use annals_core::limits::ATTACHMENT_MAX_BYTES;
+use annals_core::path::LogicalPath;
+use annals_core::turn::TurnReport;
+use annals_runtime::{Agent, Attachment, ConversationHandle, Prompt};
+use axum::extract::{FromRequest, Multipart, Request, State};
+use axum::response::Response;
+use axum::{Json, RequestExt as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::app::App;
+use crate::conversations::Turn;
+use crate::door::Caller;
+use crate::idempotency::Once;
+use crate::problem::{Code, Problem};
+use crate::request::{JsonBody, Place, in_time, json, media_type, read, too_large};
+
+/// A turn to run.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewTurn {
+    /// What is asked.
+    prompt: String,
+    /// Files that come with it.
+    #[serde(default)]
+    attachments: Vec<NewAttachment>,
+}
+
+/// A file in a JSON body. Larger ones are better sent as multipart.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewAttachment {
+    /// Its name.
+    name: String,
+    /// Its bytes, as base64.
+    base64: String,
+}
+
+/// A turn that was started.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Started {
+    turn_id: String,
+}
+
+/// A prompt as it came, in either form.
+pub(crate) struct PromptBody {
+    prompt: String,
+    attachments: Vec<Attachment>,
+    once: Once,
+}
+
+impl FromRequest<App> for PromptBody {
+    type Rejection = Problem;
+
+    async fn from_request(mut request: Request, app: &App) -> Result<Self, Problem> {
+        let caller = request.extract_parts::<Caller>().await?;
+        match media_type(request.headers()).as_str() {
+            "multipart/form-data" => PromptBody::of_form(request, &caller, app).await,
+            _ => PromptBody::of_json(request, &caller, app).await,
+        }
+    }
+}
+
+impl PromptBody {
+    async fn of_json(request: Request, caller: &Caller, app: &App) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let bytes = read(body, app.limits.json_max_bytes, &app.limits).await?;
+        let turn: NewTurn = json(&parts.headers, &bytes)?;
+        let decoded = turn.attachments.into_iter().map(|file| {
+            let bytes = STANDARD.decode(&file.base64).map_err(|error| {
+                Problem::bad_request(format_args!("attachment `{}` is no base64: {error}", file.name))
+            })?;
+            Ok(Attachment::new(file.name, bytes))
+        });
+        Ok(PromptBody {
+            prompt: turn.prompt,
+            attachments: decoded.collect::<Result<_, Problem>>()?,
+            once: Once::of(caller, &parts, Sha256::digest(&bytes).into())?,
+        })
+    }
+
+    /// Each client chooses its own boundary, so the digest is over what the parts mean.
+    async fn of_form(request: Request, caller: &Caller, app: &App) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let mut hash = Sha256::new();
+        let rebuilt = Request::from_parts(parts.clone(), body);
+        let mut form = Multipart::from_request(rebuilt, app)
+            .await
+            .map_err(|error| Problem::bad_request(error.body_text()))?;
+        let (mut prompt, mut attachments, mut taken_bytes) = (String::new(), Vec::new(), 0);
+        let broken =
+            |error: axum::extract::multipart::MultipartError| Problem::bad_request(error.body_text());
+        while let Some(mut field) = in_time(form.next_field(), &app.limits).await?.map_err(broken)? {
+            let file = field.file_name().map(str::to_owned);
+            let name = field.name().unwrap_or_default().to_owned();
+            let max_bytes = match file.is_some() {
+                true => ATTACHMENT_MAX_BYTES,
+                false => app.limits.json_max_bytes as u64,
+            };
+            let mut bytes = Vec::new();
+            while let Some(piece) = in_time(field.chunk(), &app.limits).await?.map_err(broken)? {
+                taken_bytes += piece.len() as u64;
+                if bytes.len() as u64 + piece.len() as u64 > max_bytes {
+                    return Err(too_large(max_bytes));
+                }
+                if taken_bytes > app.limits.upload_max_bytes {
+                    return Err(too_large(app.limits.upload_max_bytes));
+                }
+                bytes.extend_from_slice(&piece);
+            }
+            for part in [
+                name.as_bytes(),
+                file.as_deref().unwrap_or_default().as_bytes(),
+                &bytes,
+            ] {
+                hash.update((part.len() as u64).to_le_bytes());
+                hash.update(part);
+            }
+            match (file, name.as_str()) {
+                (Some(file), _) => attachments.push(Attachment::new(file, bytes)),
+                (None, "prompt") => {
+                    prompt = String::from_utf8(bytes)
+                        .map_err(|_| Problem::bad_request("the field `prompt` is no UTF-8"))?;
+                }
+                (None, other) => {
+                    let other: String = other.chars().take(40).collect();
+                    return Err(Problem::bad_request(format_args!(
+                        "the form has no field `{}`: send `prompt`, and files",
+                        other.escape_default()
+                    )));
+                }
+            }
+            if attachments.len() > app.limits.attachments_max {
+                let detail = format!(
+                    "at most {} files may come with a prompt",
+                    app.limits.attachments_max
+                );
+                return Err(Problem::new(Code::Unprocessable, detail));
+            }
+        }
+        Ok(PromptBody {
+            prompt,
+            attachments,
+            once: Once::of(caller, &parts, hash.finalize().into())?,
+        })
+    }
+}
+
+pub(crate) async fn start(
+    State(app): State<App>,
+    caller: Caller,
+    place: Place,
+    body: PromptBody,
+) -> Result<Response, Problem> {
+    let (agent, id) = (app.agent(&caller.scope), place.conversation()?);
+    let PromptBody {
+        prompt,
+        attachments,
+        once,
+    } = body;
+    if let Some(known) = once.known(&app).await? {
+        return Ok(known);
+    }
+    check(&app, &agent, &id, &attachments).await?;
+    let client_key = format!("{:016x}{:016x}", agent.world().random(), agent.world().random());
+    let turn = ConversationHandle::turn_of_key(&client_key);
+    let started = Started {
+        turn_id: turn.to_string(),
+    };
+    let prompt = Prompt {
+        text: prompt,
+        attachments,
+        client_key: Some(client_key),
+        ..Prompt::default()
+    };
+    once.perform(&app, StatusCode::ACCEPTED, &started, async |answer| {
+        agent
+            .conversation(&id)
+            .answering(answer)
+            .post(prompt)
+            .await
+            .map(drop)
+    })
+    .await
+}
+
+/// What would only be found out after the answer.
+async fn check(
+    app: &App,
+    agent: &Agent,
+    id: &ConversationId,
+    attachments: &[Attachment],
+) -> Result<(), Problem> {
+    let waiting = app.store().pending(&agent.key(id)).await?.len();
+    if waiting >= app.limits.queue_max {
+        let detail = format!("{waiting} posts wait in conversation `{id}`");
+        return Err(Problem::new(Code::QueueFull, detail).retry_after(5));
+    }
+    agent
+        .check_attachments(attachments)
+        .await
+        .map_err(|error| Problem::new(Code::AttachmentRefused, error.to_string()))
+}
+
+/// A turn, how far it has come, and what it came to.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TurnAnswer {
+    #[serde(flatten)]
+    turn: Turn,
+    /// The answer, or the question it ended with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+    /// Model calls, time and usage, once it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<Value>,
+}
+
+pub(crate) async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    place: Place,
+) -> Result<Json<TurnAnswer>, Problem> {
+    let (agent, id, turn) = (app.agent(&caller.scope), place.conversation()?, place.turn()?);
+    let status = agent.conversation(&id).turn_status(&turn).await?;
+    let status = status.ok_or_else(|| Problem::not_found(format_args!("turn `{turn}`")))?;
+    let cx = agent.reading(&id, None).await?;
+    let timeline = cx
+        .timeline
+        .read()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .clone();
+    let blocks = timeline
+        .turn(&turn)
+        .map_or(&[][..], |turn| timeline.turn_blocks(turn));
+    let last = |kinds: &[BlockKind]| blocks.iter().rev().find(|block| kinds.contains(&block.kind));
+    let answer = last(&[BlockKind::AssistantCompletion, BlockKind::StageClarification]);
+    let report = last(&[BlockKind::ReactCompletion]);
+    let report = report.and_then(|block| block.payload::<TurnReport>().ok());
+    Ok(Json(TurnAnswer {
+        turn: status.into(),
+        answer: answer.and_then(|block| block.text()).map(str::to_owned),
+        report: report.and_then(|report| serde_json::to_value(report).ok()),
+    }))
+}
+
+/// Nothing more is said.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// Taken; the timeline shows what comes of it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Taken {
+    turn_id: String,
+}
+
+impl Taken {
+    fn of(turn: &TurnId) -> Self {
+        Taken {
+            turn_id: turn.to_string(),
+        }
+    }
+}
+
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    place: Place,
+    JsonBody { once, .. }: JsonBody<Nothing>,
+) -> Result<Response, Problem> {
+    let (agent, id, turn) = (app.agent(&caller.scope), place.conversation()?, place.turn()?);
+    let handle = agent.conversation(&id).of_turn(turn.clone());
+    once.perform(&app, StatusCode::ACCEPTED, &Taken::of(&turn), async |answer| {
+        handle.answering(answer).cancel().await
+    })
+    .await
+}
+
+/// Words for a running turn.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Steer {
+    /// What to say.
+    text: String,
+}
+
+pub(crate) async fn steer(
+    State(app): State<App>,
+    caller: Caller,
+    place: Place,
+    JsonBody { value, once }: JsonBody<Steer>,
+) -> Result<Response, Problem> {
+    let (agent, id, turn) = (app.agent(&caller.scope), place.conversation()?, place.turn()?);
+    if value.text.trim().is_empty() {
+        return Err(Problem::new(Code::Unprocessable, "there is nothing to say"));
+    }
+    let handle = agent.conversation(&id).of_turn(turn.clone());
+    once.perform(&app, StatusCode::ACCEPTED, &Taken::of(&turn), async |answer| {
+        handle.answering(answer).steer(value.text).await
+    })
+    .await
+}
+
+/// What somebody thinks of a turn.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Reaction {
+    /// Good.
+    Up,
+    /// Bad.
+    Down,
+}
+
+/// Whether a turn was good.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Feedback {
+    reaction: Reaction,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+pub(crate) async fn feedback(
+    State(app): State<App>,
+    caller: Caller,
+    place: Place,
+    JsonBody { value, once }: JsonBody<Feedback>,
+) -> Result<Response, Problem> {
+    let (agent, id, turn) = (app.agent(&caller.scope), place.conversation()?, place.turn()?);
+    let session = agent.open(&id).await?;
+    if session.timeline(|timeline| timeline.turn(&turn).is_none()) {
+        return Err(Problem::not_found(format_args!("turn `{turn}`")));
+    }
+    let path = LogicalPath::stage(&turn, "feedback").map_err(Problem::internal)?;
+    let block = NewBlock::new(BlockKind::StageFeedback, &turn, path).json(&value);
+    once.perform(&app, StatusCode::CREATED, &Taken::of(&turn), async |answer| {
+        agent.contribute(&session, vec![block], answer).await
+    })
+    .await
+}
