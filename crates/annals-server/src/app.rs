@@ -33,6 +33,8 @@ pub(crate) struct Parts {
     pub(crate) stopping: CancellationToken,
     /// What outlives its connection and is waited for at the stop.
     pub(crate) tasks: TaskTracker,
+    /// Requests of the OpenAI-compatible API, decided one after the other where they concern one past.
+    pub(crate) turnstile: Arc<crate::openai::Turnstile>,
     tokens: Mutex<HashMap<[u8; 32], (Token, Instant)>>,
 }
 
@@ -70,6 +72,7 @@ impl App {
             door,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            turnstile: Arc::default(),
             tokens: Mutex::default(),
         }))
     }

@@ -1,7 +1,7 @@
 //! Files of a conversation: any logical path, with ranges and digests, in a form that no browser takes for a page.
 
 use annals_core::block::BlobDigest;
-use annals_core::ids::TurnId;
+use annals_core::ids::{ConversationId, Scope, TurnId};
 use annals_core::path::LogicalPath;
 use annals_sandbox::ByteStream;
 use annals_store::ArtifactStore;
@@ -21,7 +21,7 @@ use crate::conversations::seq;
 use crate::door::Caller;
 use crate::problem::{Code, Problem};
 use crate::request::{JsonBody, Params, Place};
-use crate::secrets::seconds;
+use crate::secrets::{Signer, seconds};
 
 /// Bytes of a range that are fetched at once.
 const PIECE_BYTES: u64 = 1024 * 1024;
@@ -360,19 +360,30 @@ pub(crate) async fn link(
     let path = LogicalPath::parse(&value.path).map_err(Problem::bad_request)?;
     let lasts = value.expires_in_seconds.unwrap_or(LINK_DEFAULT_SECONDS);
     let until = seconds(agent.world().now()) + i64::from(lasts.clamp(1, LINK_MAX_SECONDS));
-    let address = format!("/v1/conversations/{id}/artifacts/{path}");
-    let signature = app.signer.link(&caller.scope, &address, until);
+    let url = signed_url(&app.signer, &caller.scope, &id, &path, until);
+    Ok((StatusCode::CREATED, axum::Json(Link { url, expires: until })))
+}
+
+/// An address, relative to this server, that opens one artifact until a moment without a token.
+pub(crate) fn signed_url(
+    signer: &Signer,
+    scope: &Scope,
+    conversation: &ConversationId,
+    path: &LogicalPath,
+    until: i64,
+) -> String {
+    let address = format!("/v1/conversations/{conversation}/artifacts/{path}");
+    let signature = signer.link(scope, &address, until);
     let steps: Vec<String> = path
         .as_str()
         .split('/')
         .map(|step| percent(step).to_string())
         .collect();
-    let url = format!(
-        "/v1/conversations/{id}/artifacts/{}?scope={}&until={until}&signature={signature}",
+    format!(
+        "/v1/conversations/{conversation}/artifacts/{}?scope={}&until={until}&signature={signature}",
         steps.join("/"),
-        percent(&caller.scope.to_string())
-    );
-    Ok((StatusCode::CREATED, axum::Json(Link { url, expires: until })))
+        percent(&scope.to_string())
+    )
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod events;
 mod health;
 mod idempotency;
 mod limits;
+mod openai;
 mod page;
 mod problem;
 mod request;

@@ -97,7 +97,7 @@ codes! {
 pub(crate) struct Problem {
     pub(crate) code: Code,
     /// One sentence about this case; never a secret, never a path of the machine.
-    detail: String,
+    pub(crate) detail: String,
     retry_after_seconds: Option<u64>,
 }
 

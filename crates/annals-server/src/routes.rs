@@ -59,6 +59,7 @@ pub(crate) fn table() -> Vec<Route> {
     ];
     routes.extend(of_conversations());
     routes.extend(of_turns());
+    routes.extend(crate::openai::table());
     routes
 }
 

@@ -1,0 +1,242 @@
+//! Content of messages as it comes in both wire forms: texts, and files as data, by id or by address.
+
+use annals_core::block::BlobDigest;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::ask::Face;
+use super::error::ApiError;
+use super::transcript::{Message, Role};
+
+/// The content of a message: a text, or parts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Content {
+    Text(String),
+    Parts(Vec<Value>),
+    /// `null`, as some clients send with calls.
+    Nothing(()),
+}
+
+/// One part, read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Part {
+    Text(String),
+    File { name: Option<String>, from: FileSource },
+}
+
+/// Where a file's bytes are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum FileSource {
+    Bytes(Vec<u8>),
+    Id(String),
+}
+
+/// A message whose files are not loaded yet.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RawMessage {
+    pub(crate) role: Role,
+    pub(crate) parts: Vec<Part>,
+}
+
+impl RawMessage {
+    /// A message of this role; none for roles that say nothing to an agent, such as a client's tools.
+    pub(crate) fn read(role: &str, content: Content) -> Result<Option<Self>, ApiError> {
+        let role = match role {
+            "system" | "developer" => Role::System,
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "tool" | "function" => return Ok(None),
+            other => {
+                let message =
+                    format_args!("`{other}` is not a role: use `system`, `developer`, `user` or `assistant`");
+                return Err(ApiError::invalid("messages", "invalid_role", message));
+            }
+        };
+        let parts = match content {
+            Content::Nothing(()) => Vec::new(),
+            Content::Text(text) => vec![Part::Text(text)],
+            Content::Parts(parts) => parts
+                .iter()
+                .filter_map(|part| part_of(part).transpose())
+                .collect::<Result<_, _>>()?,
+        };
+        Ok(Some(RawMessage { role, parts }))
+    }
+
+    /// With its files, also those of earlier uploads.
+    pub(crate) async fn loaded(self, files_before: usize, uploads: &Face) -> Result<Message, ApiError> {
+        let mut message = Message {
+            role: self.role,
+            said: super::transcript::Said::default(),
+        };
+        for part in self.parts {
+            match part {
+                Part::Text(text) => {
+                    if !message.said.text.is_empty() {
+                        message.said.text.push('\n');
+                    }
+                    message.said.text.push_str(&text);
+                }
+                Part::File { name, from } => {
+                    let number = files_before + message.said.files.len() + 1;
+                    let (stored, bytes) = match from {
+                        FileSource::Bytes(bytes) => (None, bytes),
+                        FileSource::Id(id) => {
+                            let (name, bytes) = uploads.file_content(&id).await?;
+                            (Some(name), bytes.to_vec())
+                        }
+                    };
+                    let name = name.or(stored);
+                    message.said.files.push(super::transcript::File {
+                        name: named(name.as_deref(), number, &bytes),
+                        digest: BlobDigest::of(&bytes),
+                        bytes,
+                    });
+                }
+            }
+        }
+        Ok(message)
+    }
+}
+
+/// A name that no other file of the request has.
+fn named(name: Option<&str>, number: usize, bytes: &[u8]) -> String {
+    let name = name
+        .and_then(|name| name.rsplit(['/', '\\']).next())
+        .unwrap_or_default();
+    if name.is_empty() {
+        return format!("file-{number}.{}", extension(bytes));
+    }
+    name.to_owned()
+}
+
+fn extension(bytes: &[u8]) -> &'static str {
+    match bytes {
+        [0x89, b'P', b'N', b'G', ..] => "png",
+        [0xff, 0xd8, 0xff, ..] => "jpg",
+        [b'G', b'I', b'F', b'8', ..] => "gif",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "webp",
+        [b'%', b'P', b'D', b'F', ..] => "pdf",
+        bytes if std::str::from_utf8(bytes).is_ok() => "txt",
+        _ => "bin",
+    }
+}
+
+/// One part of either wire form. Parts that carry nothing for the agent are left out.
+fn part_of(part: &Value) -> Result<Option<Part>, ApiError> {
+    let kind = part["type"].as_str().unwrap_or_default();
+    let text = |name: &str| Ok(part[name].as_str().map(|text| Part::Text(text.to_owned())));
+    match kind {
+        "text" | "input_text" | "output_text" => text("text"),
+        "refusal" => text("refusal"),
+        "image_url" => file(&part["image_url"]["url"], &Value::Null, &Value::Null),
+        "input_image" => file(&part["image_url"], &part["file_id"], &Value::Null),
+        "file" => {
+            let inner = &part["file"];
+            file(&inner["file_data"], &inner["file_id"], &inner["filename"])
+        }
+        "input_file" => {
+            let data = if part["file_url"].is_string() {
+                &part["file_url"]
+            } else {
+                &part["file_data"]
+            };
+            file(data, &part["file_id"], &part["filename"])
+        }
+        "input_audio" => {
+            let format = part["input_audio"]["format"].as_str().unwrap_or("wav");
+            let name = Value::String(format!("audio.{format}"));
+            file(&part["input_audio"]["data"], &Value::Null, &name)
+        }
+        "thinking" | "reasoning" | "reasoning_text" | "summary_text" => Ok(None),
+        other => {
+            let message = format_args!("content of type `{other}` is not taken: send text, images or files");
+            Err(ApiError::invalid("messages", "unsupported_content", message))
+        }
+    }
+}
+
+fn file(data: &Value, id: &Value, name: &Value) -> Result<Option<Part>, ApiError> {
+    let name = name.as_str().map(str::to_owned);
+    let from = match (data.as_str(), id.as_str()) {
+        (Some(data), _) => FileSource::Bytes(bytes_of(data)?),
+        (None, Some(id)) => FileSource::Id(id.to_owned()),
+        (None, None) => {
+            let message = "a file needs `file_data`, `file_id` or an image's `url`";
+            return Err(ApiError::invalid("messages", "missing_file", message));
+        }
+    };
+    Ok(Some(Part::File { name, from }))
+}
+
+/// The bytes of a `data:` address, or of bare base64.
+fn bytes_of(data: &str) -> Result<Vec<u8>, ApiError> {
+    let invalid = |message: &str| ApiError::invalid("messages", "invalid_file", message);
+    if data.starts_with("http://") || data.starts_with("https://") {
+        return Err(invalid(
+            "files are not fetched from addresses: send them as `data:…;base64,…`, or upload them to `/v1/files`",
+        ));
+    }
+    let encoded = match data.strip_prefix("data:") {
+        Some(rest) => {
+            let (kind, encoded) = rest
+                .split_once(',')
+                .ok_or_else(|| invalid("the `data:` address has no comma"))?;
+            if !kind.ends_with(";base64") {
+                return Err(invalid("the `data:` address is not base64"));
+            }
+            encoded
+        }
+        None => data,
+    };
+    STANDARD
+        .decode(encoded.trim())
+        .map_err(|error| invalid(&format!("the file is not valid base64: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(parts: Value) -> Result<Vec<Part>, ApiError> {
+        let content = serde_json::from_value(parts).unwrap();
+        RawMessage::read("user", content).map(|message| message.unwrap().parts)
+    }
+
+    #[test]
+    fn both_wire_forms_give_the_same_parts() {
+        let png = "data:image/png;base64,iVBORw==";
+        let chat = json!([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": png}},
+            {"type": "file", "file": {"file_data": png, "filename": "p.png"}}, {"type": "file", "file": {"file_id": "file-1"}}]);
+        let responses = json!([{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": png},
+            {"type": "input_file", "file_data": png, "filename": "p.png"}, {"type": "input_file", "file_id": "file-1"}]);
+        let read_chat = read(chat).unwrap();
+        assert_eq!(read_chat, read(responses).unwrap());
+        assert_eq!(read_chat.len(), 4);
+    }
+
+    #[test]
+    fn what_cannot_be_taken_says_why() {
+        for (part, code) in [
+            (json!({"type": "video"}), "unsupported_content"),
+            (
+                json!({"type": "image_url", "image_url": {"url": "https://a.org/x.png"}}),
+                "invalid_file",
+            ),
+            (
+                json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,%"}}),
+                "invalid_file",
+            ),
+            (json!({"type": "input_file"}), "missing_file"),
+        ] {
+            let error = read(json!([part])).unwrap_err();
+            assert_eq!(error.body.code.as_deref(), Some(code));
+            assert_eq!(error.status, 400);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! A turn as clients of this API see it, piece by piece: reasoning, text, activity, and how it ended.
+//!
+//! A fold over updates. What the model says is shown as it comes; the block that follows is the truth and adds what was
+//! missed. So a client that was there all along, one that came late and one that reads the finished turn get the same text,
+//! and each piece has the same place in it.
+
+use std::collections::HashMap;
+
+use annals_core::block::payload::{CallText, TurnReport};
+use annals_core::block::{Block, BlockKind, Visibility};
+use annals_core::ids::{Sid, TurnId};
+use annals_core::path::LogicalPath;
+use annals_core::sources::{SourceRow, citation};
+use annals_runtime::{Delta, DeltaChannel, Update};
+use serde_json::Value;
+
+/// What kind of text a piece belongs to, in the order in which a step shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Lane {
+    /// The model's reasoning.
+    Thinking,
+    /// What the model says to the person.
+    Message,
+    /// The tools it calls, one a line.
+    Activity,
+}
+
+/// One text of a turn: of one model call and one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TextId {
+    pub(crate) step: u32,
+    pub(crate) lane: Lane,
+}
+
+/// Something to show.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Piece {
+    /// More of a text, after so many characters of it.
+    More { id: TextId, after: usize, text: String },
+    /// A text is complete.
+    Whole { id: TextId, text: String },
+    /// The turn is over.
+    Ended(TurnReport),
+}
+
+/// How an artifact is linked to: its address, or nothing where there is none.
+pub(crate) type Link = Box<dyn Fn(&LogicalPath) -> Option<String> + Send>;
+
+/// The fold of one turn.
+pub(crate) struct Pieces {
+    turn: TurnId,
+    link: Link,
+    sources: HashMap<Sid, SourceRow>,
+    files: Vec<LogicalPath>,
+    texts: Vec<(TextId, Shown)>,
+    /// What the model is producing, as it came.
+    raw: HashMap<TextId, String>,
+}
+
+#[derive(Default)]
+struct Shown {
+    text: String,
+    chars: usize,
+    is_whole: bool,
+}
+
+impl Pieces {
+    /// Of this turn, with the sources that were known before it.
+    pub(crate) fn new(turn: TurnId, sources: impl IntoIterator<Item = SourceRow>, link: Link) -> Self {
+        let sources = numbered(sources);
+        Pieces {
+            turn,
+            link,
+            sources,
+            files: Vec::new(),
+            texts: Vec::new(),
+            raw: HashMap::new(),
+        }
+    }
+
+    /// Folds one update in.
+    pub(crate) fn push(&mut self, update: &Update) -> Vec<Piece> {
+        match update {
+            Update::Block(block) if block.turn == self.turn => self.block(block),
+            Update::Delta(delta) if delta.turn == self.turn => self.delta(delta),
+            Update::Restarted { turn, .. } if *turn == self.turn => {
+                self.raw.clear();
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// All that was said to the person so far: what the client keeps and sends again.
+    pub(crate) fn said(&self) -> String {
+        let messages = self.texts.iter().filter(|(id, _)| id.lane == Lane::Message);
+        let texts: Vec<&str> = messages.map(|(_, shown)| shown.text.as_str()).collect();
+        texts.join("\n\n")
+    }
+
+    fn delta(&mut self, delta: &Delta) -> Vec<Piece> {
+        let lane = match delta.channel {
+            DeltaChannel::Thinking => Lane::Thinking,
+            DeltaChannel::Answer => Lane::Message,
+            _ => return Vec::new(),
+        };
+        let id = TextId {
+            step: delta.step,
+            lane,
+        };
+        let raw = self.raw.entry(id).or_default();
+        // What was missed is added by the block that follows.
+        if !raw.is_char_boundary(delta.from) {
+            return Vec::new();
+        }
+        raw.truncate(delta.from);
+        raw.push_str(&delta.text);
+        let text = match lane {
+            Lane::Message => {
+                let raw = &self.raw[&id];
+                self.cited(&raw[..certain(raw)])
+            }
+            _ => raw.clone(),
+        };
+        let shown = self.shown(id).text.clone();
+        // After a restart the model may say something else; its block will tell.
+        match text.strip_prefix(shown.as_str()) {
+            Some(rest) => self.more(id, rest),
+            None => Vec::new(),
+        }
+    }
+
+    fn block(&mut self, block: &Block) -> Vec<Piece> {
+        self.sources
+            .extend(numbered(block.meta().sources.iter().cloned()));
+        let step = block.meta().step.unwrap_or_else(|| self.last_step());
+        let id = |lane| TextId { step, lane };
+        let text = block.text().unwrap_or_default();
+        match block.kind {
+            BlockKind::Thinking => self.whole(id(Lane::Thinking), text),
+            BlockKind::Notes => {
+                let text = self.cited(text);
+                self.whole(id(Lane::Message), &text)
+            }
+            BlockKind::ToolCall => match CallText::parse(text) {
+                Some(call) => self.more(id(Lane::Activity), &format!("› {}\n", activity(&call))),
+                None => Vec::new(),
+            },
+            // The answer stays open: files are added to it at the end.
+            BlockKind::AssistantCompletion | BlockKind::StageClarification => {
+                let text = self.cited(text);
+                self.caught_up(id(Lane::Message), &text)
+            }
+            BlockKind::ToolResult => {
+                self.file(block);
+                self.close(|id| id.lane == Lane::Activity)
+            }
+            BlockKind::ReactCompletion => self.ended(block),
+            _ => Vec::new(),
+        }
+    }
+
+    fn file(&mut self, block: &Block) {
+        let (Some(path), Some(file)) = (&block.path, &block.meta().file) else {
+            return;
+        };
+        let is_shown = file
+            .digest
+            .as_ref()
+            .is_some_and(|digest| digest.visibility == Visibility::External);
+        if is_shown && path.is_file() && path.turn() == Some(self.turn.as_str()) {
+            self.files.retain(|earlier| earlier != path);
+            self.files.push(path.clone());
+        }
+    }
+
+    fn ended(&mut self, block: &Block) -> Vec<Piece> {
+        let Ok(report) = block.payload::<TurnReport>() else {
+            return Vec::new();
+        };
+        let links: Vec<String> = self
+            .files
+            .iter()
+            .filter_map(|path| {
+                let name = path.as_str().rsplit('/').next().unwrap_or_default();
+                Some(format!(
+                    "[{}]({})",
+                    name.replace(['[', ']'], "_"),
+                    (self.link)(path)?
+                ))
+            })
+            .collect();
+        let mut pieces = Vec::new();
+        let answer = TextId {
+            step: self.last_step(),
+            lane: Lane::Message,
+        };
+        if !links.is_empty() && report.outcome.is_success() {
+            let gap = if self.shown(answer).text.is_empty() {
+                ""
+            } else {
+                "\n\n"
+            };
+            pieces = self.more(answer, &format!("{gap}{}", links.join("\n")));
+        }
+        pieces.extend(self.close(|_| true));
+        pieces.push(Piece::Ended(report));
+        pieces
+    }
+
+    fn last_step(&self) -> u32 {
+        self.texts.iter().map(|(id, _)| id.step).max().unwrap_or(1)
+    }
+
+    fn shown(&mut self, id: TextId) -> &mut Shown {
+        let at = match self.texts.iter().position(|(known, _)| *known == id) {
+            Some(at) => at,
+            None => {
+                let at = self.texts.partition_point(|(known, _)| *known < id);
+                self.texts.insert(at, (id, Shown::default()));
+                at
+            }
+        };
+        &mut self.texts[at].1
+    }
+
+    fn more(&mut self, id: TextId, text: &str) -> Vec<Piece> {
+        let shown = self.shown(id);
+        if text.is_empty() || shown.is_whole {
+            return Vec::new();
+        }
+        let after = shown.chars;
+        shown.text.push_str(text);
+        shown.chars += text.chars().count();
+        let text = text.to_owned();
+        vec![Piece::More { id, after, text }]
+    }
+
+    /// Adds what is missing of a text that is known now.
+    fn caught_up(&mut self, id: TextId, text: &str) -> Vec<Piece> {
+        let shown = self.shown(id).text.clone();
+        match text.strip_prefix(shown.as_str()) {
+            Some(rest) => self.more(id, rest),
+            // White space at the ends is no difference; anything else was said again from the start.
+            None if shown.trim_end() == text.trim_end() => Vec::new(),
+            None => self.more(id, &format!("\n\n{text}")),
+        }
+    }
+
+    fn whole(&mut self, id: TextId, text: &str) -> Vec<Piece> {
+        let mut pieces = self.caught_up(id, text);
+        pieces.extend(self.close(|other| *other == id));
+        pieces
+    }
+
+    fn close(&mut self, which: impl Fn(&TextId) -> bool) -> Vec<Piece> {
+        let open = self
+            .texts
+            .iter_mut()
+            .filter(|(id, shown)| which(id) && !shown.is_whole && shown.chars > 0);
+        open.map(|(id, shown)| {
+            shown.is_whole = true;
+            Piece::Whole {
+                id: *id,
+                text: shown.text.clone(),
+            }
+        })
+        .collect()
+    }
+
+    /// The text with numbered links for its citations.
+    fn cited(&self, text: &str) -> String {
+        citation::replace(text, |sids| {
+            let mark = |sid: &Sid| match self.sources.get(sid) {
+                Some(row) if row.url.starts_with("http") => format!("[{sid}]({})", row.url),
+                _ => format!("[{sid}]"),
+            };
+            sids.iter().map(mark).collect()
+        })
+    }
+}
+
+fn numbered(rows: impl IntoIterator<Item = SourceRow>) -> HashMap<Sid, SourceRow> {
+    rows.into_iter().filter_map(|row| Some((row.sid?, row))).collect()
+}
+
+/// How much of a text can no longer become another citation.
+fn certain(text: &str) -> usize {
+    const TOKEN_MAX_BYTES: usize = 200;
+    let from = text.floor_char_boundary(text.len().saturating_sub(TOKEN_MAX_BYTES));
+    let tail = &text[from..];
+    match tail.rfind("[[") {
+        Some(open) if !tail[open..].contains("]]") => from + open,
+        _ => text.len() - usize::from(text.ends_with('[')),
+    }
+}
+
+/// A call in one line: the tool and the first thing it is about.
+fn activity(call: &CallText<'_>) -> String {
+    const GIST_MAX_CHARS: usize = 80;
+    const TELLING: [&str; 8] = [
+        "path",
+        "command",
+        "query",
+        "url",
+        "name",
+        "title",
+        "paths",
+        "prog_name",
+    ];
+    let params: Value = serde_json::from_str(call.params.get()).unwrap_or_default();
+    let gist = TELLING.iter().find_map(|name| match &params[*name] {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(items) => items.first().and_then(Value::as_str).map(str::to_owned),
+        _ => None,
+    });
+    let gist = gist.unwrap_or_default();
+    let line = gist.lines().next().unwrap_or_default();
+    let line: String = line.chars().take(GIST_MAX_CHARS).collect();
+    format!("{} {line}", call.tool_id).trim_end().to_owned()
+}

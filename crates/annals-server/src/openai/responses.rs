@@ -1,0 +1,486 @@
+//! Responses on the wire: what is asked, the response object, its events.
+//!
+//! Every event of a stream has a number that follows from the turn alone: which text it belongs to, and how far into it. So a
+//! stream can be gone on with after any number, in the middle of a sentence, from the log.
+
+use std::collections::BTreeMap;
+
+use annals_core::turn::{TurnReport, TurnUsage};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::error::{ApiError, finish_reason};
+use super::input::{Content, RawMessage};
+use super::pieces::{Lane, Piece, TextId};
+
+/// A request. What it has beyond this is shown again in the response.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ResponsesRequest {
+    #[serde(default)]
+    input: Option<Input>,
+    #[serde(default)]
+    pub(crate) instructions: Option<String>,
+    #[serde(default)]
+    pub(crate) stream: Option<bool>,
+    #[serde(default)]
+    pub(crate) background: Option<bool>,
+    #[serde(default)]
+    pub(crate) conversation: Option<Value>,
+    #[serde(default)]
+    pub(crate) previous_response_id: Option<String>,
+    #[serde(flatten)]
+    pub(crate) rest: Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Input {
+    Text(String),
+    Items(Vec<Value>),
+}
+
+impl ResponsesRequest {
+    /// A request that shows nothing again.
+    pub(crate) fn empty(is_stream: bool) -> Self {
+        ResponsesRequest {
+            stream: Some(is_stream),
+            ..ResponsesRequest::default()
+        }
+    }
+
+    /// The messages of the input, the instructions first.
+    pub(crate) fn messages(&mut self) -> Result<Vec<RawMessage>, ApiError> {
+        let mut messages = Vec::new();
+        if let Some(text) = self.instructions.clone().filter(|text| !text.is_empty()) {
+            messages.extend(RawMessage::read("system", Content::Text(text))?);
+        }
+        match self.input.take() {
+            None => {}
+            Some(Input::Text(text)) => messages.extend(RawMessage::read("user", Content::Text(text))?),
+            Some(Input::Items(items)) => {
+                for item in items {
+                    messages.extend(message_of(item)?);
+                }
+            }
+        }
+        Ok(messages)
+    }
+
+    pub(crate) fn tools(&self) -> usize {
+        self.rest
+            .get("tools")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len)
+    }
+}
+
+/// A message among the items of an input; other items, such as calls of a client's own tools, say nothing to the agent.
+fn message_of(mut item: Value) -> Result<Option<RawMessage>, ApiError> {
+    let is_message = item.get("type").is_none_or(|kind| kind == "message");
+    let Some(role) = item["role"].as_str().map(str::to_owned).filter(|_| is_message) else {
+        return Ok(None);
+    };
+    let content = serde_json::from_value(item["content"].take());
+    let content = content.map_err(|_| {
+        ApiError::invalid(
+            "input",
+            "invalid_content",
+            "the content of a message is a text or a list of parts",
+        )
+    })?;
+    RawMessage::read(&role, content)
+}
+
+/// Tokens in the words of Responses.
+fn usage(usage: &TurnUsage) -> Value {
+    json!({
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    })
+}
+
+/// An event with its number.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Numbered {
+    pub(crate) number: u64,
+    pub(crate) kind: &'static str,
+    pub(crate) data: Value,
+}
+
+/// One response on its way out.
+pub(crate) struct ResponseAnswer {
+    /// The object without what changes.
+    object: Value,
+    items: BTreeMap<TextId, (usize, Value)>,
+    output: Vec<TextId>,
+    /// Events up to this number are known to the client.
+    after: Option<u64>,
+    last: u64,
+}
+
+/// Numbers of one text: the item opens, its part opens, its characters, and its closing.
+const TEXT_NUMBERS: u64 = 100_000_000;
+const OPENING_NUMBERS: u64 = 2;
+
+fn base(id: TextId) -> u64 {
+    (u64::from(id.step) * 3 + id.lane as u64 + 1) * TEXT_NUMBERS
+}
+
+impl ResponseAnswer {
+    /// A response with this id; `request` has what is shown again.
+    pub(crate) fn new(id: &str, created: i64, request: &ResponsesRequest, after: Option<u64>) -> Self {
+        let mut object = Map::new();
+        for (name, value) in defaults() {
+            let given = request.rest.get(name).filter(|given| !given.is_null());
+            object.insert(name.to_owned(), given.cloned().unwrap_or(value));
+        }
+        object.insert("id".into(), json!(id));
+        object.insert("created_at".into(), json!(created));
+        object.insert("instructions".into(), json!(request.instructions));
+        object.insert("previous_response_id".into(), json!(request.previous_response_id));
+        object.insert("background".into(), json!(request.background.unwrap_or(false)));
+        ResponseAnswer {
+            object: Value::Object(object),
+            items: BTreeMap::new(),
+            output: Vec::new(),
+            after,
+            last: 1,
+        }
+    }
+
+    /// With one more entry of `metadata`.
+    pub(crate) fn note(&mut self, name: &str, value: &str) {
+        self.object["metadata"][name] = json!(value);
+    }
+
+    /// The object as it is now.
+    pub(crate) fn object(&self, status: &str) -> Value {
+        let mut object = self.object.clone();
+        object["status"] = json!(status);
+        object["output"] = self
+            .output
+            .iter()
+            .filter_map(|id| self.items.get(id))
+            .map(|(_, item)| item.clone())
+            .collect();
+        object
+    }
+
+    /// The first events.
+    pub(crate) fn first(&self) -> Vec<Numbered> {
+        let object = self.object("in_progress");
+        let events = vec![
+            event(0, "response.created", json!({"response": object})),
+            event(1, "response.in_progress", json!({"response": object})),
+        ];
+        self.unknown(events)
+    }
+
+    /// The events that a piece becomes.
+    pub(crate) fn events(&mut self, piece: &Piece, now: i64) -> Vec<Numbered> {
+        let events = match piece {
+            Piece::More { id, after, text } => self.more(*id, *after, text),
+            Piece::Whole { id, text } => self.whole(*id, text),
+            Piece::Ended(report) => vec![self.ended(report, now)],
+        };
+        if let Some(last) = events.last() {
+            self.last = last.number;
+        }
+        self.unknown(events)
+    }
+
+    /// Leaves out what the client has; of a text that it has in part, the rest stays.
+    fn unknown(&self, events: Vec<Numbered>) -> Vec<Numbered> {
+        let Some(after) = self.after else { return events };
+        let unknown = events.into_iter().filter(|event| event.number > after);
+        unknown
+            .map(|mut event| {
+                if let Some(text) = event.data["delta"].as_str().map(str::to_owned) {
+                    let chars = text.chars().count() as u64;
+                    let known = chars.saturating_sub(event.number - after);
+                    let rest: String = text.chars().skip(known as usize).collect();
+                    event.data["delta"] = json!(rest);
+                }
+                event
+            })
+            .collect()
+    }
+
+    fn more(&mut self, id: TextId, after: usize, text: &str) -> Vec<Numbered> {
+        let mut events = Vec::new();
+        let (index, base) = match self.items.get(&id) {
+            Some((index, _)) => (*index, base(id)),
+            None => {
+                let (index, base) = (self.output.len(), base(id));
+                let item = item(id, &self.object, "in_progress", None);
+                events.push(event(
+                    base,
+                    "response.output_item.added",
+                    json!({"output_index": index, "item": item}),
+                ));
+                let (kind, mut data) = part_event(id, "added", index, &item);
+                data["part"] = part(id, "");
+                events.push(event(base + 1, kind, data));
+                self.output.push(id);
+                self.items.insert(id, (index, item));
+                (index, base)
+            }
+        };
+        let (kind, mut data) = text_event(id, "delta", index, &self.items[&id].1);
+        data["delta"] = json!(text);
+        let number = base + OPENING_NUMBERS + (after + text.chars().count()) as u64;
+        events.push(event(number, kind, data));
+        events
+    }
+
+    fn whole(&mut self, id: TextId, text: &str) -> Vec<Numbered> {
+        let Some((index, open)) = self.items.get(&id).cloned() else {
+            return Vec::new();
+        };
+        let end = base(id) + TEXT_NUMBERS - 3;
+        let (text_kind, mut text_data) = text_event(id, "done", index, &open);
+        text_data["text"] = json!(text);
+        let (part_kind, mut part_data) = part_event(id, "done", index, &open);
+        part_data["part"] = part(id, text);
+        let item = item(id, &self.object, "completed", Some(text));
+        let item_data = json!({"output_index": index, "item": item});
+        self.items.insert(id, (index, item));
+        vec![
+            event(end, text_kind, text_data),
+            event(end + 1, part_kind, part_data),
+            event(end + 2, "response.output_item.done", item_data),
+        ]
+    }
+
+    fn ended(&mut self, report: &TurnReport, now: i64) -> Numbered {
+        let (status, kind) = match finish_reason(report.outcome) {
+            Some("stop") => ("completed", "response.completed"),
+            Some(_) => ("incomplete", "response.incomplete"),
+            None if report.outcome == annals_core::turn::TurnEnd::Cancelled => {
+                ("cancelled", "response.failed")
+            }
+            None => ("failed", "response.failed"),
+        };
+        self.object["usage"] = usage(&report.usage);
+        self.object["completed_at"] = json!((status == "completed").then_some(now));
+        if status == "incomplete" {
+            self.object["incomplete_details"] = json!({"reason": "max_output_tokens"});
+        }
+        if let Some(error) = ApiError::of_turn(report) {
+            self.object["error"] = json!({"code": "server_error", "message": error.body.message});
+        }
+        event(self.last + 1, kind, json!({"response": self.object(status)}))
+    }
+
+    /// The object after the last piece.
+    pub(crate) fn finished(&mut self, report: &TurnReport, now: i64) -> Value {
+        let mut ended = self.ended(report, now);
+        ended.data["response"].take()
+    }
+}
+
+/// Every field that a response object must have, as it is when nobody says otherwise.
+fn defaults() -> Vec<(&'static str, Value)> {
+    vec![
+        ("id", Value::Null),
+        ("object", json!("response")),
+        ("created_at", json!(0)),
+        ("completed_at", Value::Null),
+        ("status", json!("in_progress")),
+        ("incomplete_details", Value::Null),
+        ("model", json!("annals")),
+        ("previous_response_id", Value::Null),
+        ("instructions", Value::Null),
+        ("output", json!([])),
+        ("error", Value::Null),
+        ("tools", json!([])),
+        ("tool_choice", json!("auto")),
+        ("truncation", json!("disabled")),
+        ("parallel_tool_calls", json!(true)),
+        ("text", json!({"format": {"type": "text"}})),
+        ("top_p", json!(1.0)),
+        ("presence_penalty", json!(0.0)),
+        ("frequency_penalty", json!(0.0)),
+        ("top_logprobs", json!(0)),
+        ("temperature", json!(1.0)),
+        ("reasoning", json!({"effort": null, "summary": null})),
+        ("user", Value::Null),
+        ("usage", Value::Null),
+        ("max_output_tokens", Value::Null),
+        ("max_tool_calls", Value::Null),
+        ("store", json!(true)),
+        ("background", json!(false)),
+        ("service_tier", json!("default")),
+        ("metadata", json!({})),
+        ("safety_identifier", Value::Null),
+        ("prompt_cache_key", Value::Null),
+    ]
+}
+
+fn event(number: u64, kind: &'static str, mut data: Value) -> Numbered {
+    data["type"] = json!(kind);
+    data["sequence_number"] = json!(number);
+    Numbered { number, kind, data }
+}
+
+/// An output item: a message, or reasoning for what is not said to the person.
+fn item(id: TextId, response: &Value, status: &str, text: Option<&str>) -> Value {
+    let owner = response["id"].as_str().unwrap_or_default();
+    let owner = owner.trim_start_matches("resp_");
+    let parts: Vec<Value> = text.map(|text| part(id, text)).into_iter().collect();
+    match id.lane {
+        Lane::Message => json!({
+            "id": format!("msg_{owner}_{}", id.step), "type": "message", "role": "assistant", "status": status, "content": parts,
+        }),
+        Lane::Thinking | Lane::Activity => json!({
+            "id": format!("rs_{owner}_{}_{}", id.step, id.lane as u8), "type": "reasoning", "status": status,
+            "summary": parts, "content": null, "encrypted_content": null,
+        }),
+    }
+}
+
+fn part(id: TextId, text: &str) -> Value {
+    match id.lane {
+        Lane::Message => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+        Lane::Thinking | Lane::Activity => json!({"type": "summary_text", "text": text}),
+    }
+}
+
+fn part_event(id: TextId, what: &str, index: usize, item: &Value) -> (&'static str, Value) {
+    match (id.lane, what) {
+        (Lane::Message, "added") => ("response.content_part.added", place(id, index, item)),
+        (Lane::Message, _) => ("response.content_part.done", place(id, index, item)),
+        (_, "added") => ("response.reasoning_summary_part.added", place(id, index, item)),
+        (_, _) => ("response.reasoning_summary_part.done", place(id, index, item)),
+    }
+}
+
+fn text_event(id: TextId, what: &str, index: usize, item: &Value) -> (&'static str, Value) {
+    let mut data = place(id, index, item);
+    if id.lane == Lane::Message {
+        data["logprobs"] = json!([]);
+    }
+    match (id.lane, what) {
+        (Lane::Message, "delta") => ("response.output_text.delta", data),
+        (Lane::Message, _) => ("response.output_text.done", data),
+        (_, "delta") => ("response.reasoning_summary_text.delta", data),
+        (_, _) => ("response.reasoning_summary_text.done", data),
+    }
+}
+
+fn place(id: TextId, index: usize, item: &Value) -> Value {
+    let within = match id.lane {
+        Lane::Message => "content_index",
+        Lane::Thinking | Lane::Activity => "summary_index",
+    };
+    json!({"item_id": item["id"], "output_index": index, within: 0})
+}
+
+#[cfg(test)]
+mod tests {
+    use annals_core::turn::TurnEnd;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn answer(after: Option<u64>) -> ResponseAnswer {
+        let request = serde_json::from_value(json!({"model": "annals", "metadata": {"a": "b"}})).unwrap();
+        ResponseAnswer::new("resp_c.turn_1", 7, &request, after)
+    }
+
+    /// A turn whose texts come in pieces of these sizes.
+    fn pieces(cuts: &[usize]) -> Vec<Piece> {
+        let id = |step, lane| TextId { step, lane };
+        let mut pieces = Vec::new();
+        for (id, text) in [
+            (id(1, Lane::Thinking), "hm, äh"),
+            (id(1, Lane::Message), "Drafting…"),
+            (id(1, Lane::Activity), "› react.write\n"),
+            (id(2, Lane::Message), "Done: ✓ all of it"),
+        ] {
+            let chars: Vec<char> = text.chars().collect();
+            let mut at = 0_usize;
+            for cut in cuts.iter().chain([&usize::MAX]) {
+                let end = at.saturating_add(*cut).min(chars.len());
+                if end > at {
+                    let text = chars[at..end].iter().collect();
+                    pieces.push(Piece::More { id, after: at, text });
+                    at = end;
+                }
+            }
+            let text = text.to_owned();
+            pieces.push(Piece::Whole { id, text });
+        }
+        pieces.push(Piece::Ended(TurnReport::empty(TurnEnd::Complete, None)));
+        pieces
+    }
+
+    fn stream(cuts: &[usize], after: Option<u64>) -> Vec<Numbered> {
+        let mut answer = answer(after);
+        let mut events = answer.first();
+        for piece in pieces(cuts) {
+            events.extend(answer.events(&piece, 9));
+        }
+        events
+    }
+
+    /// What a client has of each item's text, and what it was told besides.
+    fn seen(events: &[Numbered]) -> (BTreeMap<String, String>, Vec<Value>) {
+        let mut texts = BTreeMap::<String, String>::new();
+        let mut others = Vec::new();
+        for event in events {
+            match event.data["delta"].as_str() {
+                Some(delta) => texts
+                    .entry(event.data["item_id"].to_string())
+                    .or_default()
+                    .push_str(delta),
+                None => others.push(event.data.clone()),
+            }
+        }
+        (texts, others)
+    }
+
+    proptest! {
+        /// Wherever a stream breaks off, and however differently it is cut the second time, going on after the last number
+        /// loses nothing and repeats nothing.
+        #[test]
+        fn a_stream_goes_on_after_any_number(
+            cuts in prop::collection::vec(1usize..5, 0..4),
+            later in prop::collection::vec(1usize..5, 0..4),
+            broke in 0usize..40,
+        ) {
+            let whole = stream(&cuts, None);
+            prop_assert!(whole.windows(2).all(|pair| pair[0].number < pair[1].number), "numbers rise");
+            let got = &whole[..broke.min(whole.len())];
+            let rest = stream(&later, got.last().map(|event| event.number));
+            let both: Vec<Numbered> = got.iter().cloned().chain(rest).collect();
+            prop_assert_eq!(seen(&both), seen(&whole));
+        }
+    }
+
+    #[test]
+    fn the_object_has_every_required_field_and_shows_the_request_again() {
+        let mut answer = answer(None);
+        let object = answer.finished(&TurnReport::empty(TurnEnd::Complete, None), 9);
+        for (name, _) in defaults() {
+            assert!(object.get(name).is_some(), "{name}");
+        }
+        assert_eq!(object["metadata"]["a"], "b");
+        assert_eq!(object["status"], "completed");
+        assert_eq!(object["completed_at"], 9);
+    }
+
+    #[test]
+    fn items_that_are_no_messages_are_left_out() {
+        let mut request: ResponsesRequest =
+            serde_json::from_value(json!({"instructions": "Be brief", "input": [
+            {"role": "user", "content": "a"}, {"type": "reasoning", "summary": []},
+            {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "1"},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "b"}]}]}))
+            .unwrap();
+        assert_eq!(request.messages().unwrap().len(), 3);
+    }
+}
