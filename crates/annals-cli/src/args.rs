@@ -120,6 +120,9 @@ pub(crate) enum Command {
     /// List tools, print their schemas, call one.
     #[command(subcommand)]
     Tool(ToolCommand),
+    /// Use tools of MCP servers: add servers, look at what they offer, accept it.
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Write finished turns as OpenTelemetry spans, or send them to a collector.
     Trace(TraceArgs),
     /// Serve the HTTP API, live events and the web page; prints the URL with its token.
@@ -416,6 +419,66 @@ pub(crate) struct CallArgs {
     /// The turn's id, for scripts.
     #[arg(long, value_name = "T")]
     pub(crate) turn_id: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Add a server, show what it offers and accept that.
+    Add(McpAddArgs),
+    /// List the servers and how many of their tools were accepted.
+    List(JsonArgs),
+    /// Start a server and compare what it offers with what was accepted.
+    Inspect(McpInspectArgs),
+    /// Take a server off the list, with what was accepted of it.
+    Remove(McpServerArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpAddArgs {
+    /// A name for it; its tools are `NAME.tool`.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The address of a server that speaks streamable HTTP.
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    pub(crate) url: Option<String>,
+    /// The token for the address; `secret:NAME` names a secret of the configuration.
+    #[arg(long, value_name = "TOKEN", requires = "url")]
+    pub(crate) bearer: Option<String>,
+    /// A variable for the program; `NAME=secret:S` names a secret of the configuration. May be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// A path that the program may read; may be given several times.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read: Vec<PathBuf>,
+    /// A path that the program may change; may be given several times.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Run the program as a process of yours instead of in a sandbox, with your files and your network.
+    #[arg(long)]
+    pub(crate) trust_host: bool,
+    /// The program and its arguments, after `--`.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpInspectArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Accept what it offers now.
+    #[arg(long)]
+    pub(crate) accept: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpServerArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod feedback;
 mod man;
+mod mcp;
 mod memory;
 mod read;
 mod resume;
@@ -40,6 +41,7 @@ pub(crate) async fn run(
         Command::Timeline(command) => timeline::run(command, config()?).await,
         Command::Read(args) => read::run(args, config()?).await,
         Command::Tool(command) => tool::run(command, config()?).await,
+        Command::Mcp(command) => mcp::run(command, config()?).await,
         Command::Trace(args) => trace::run(args, config()?).await,
         Command::Serve(args) => serve::run(args, config()?).await,
         Command::Token(command) => token::run(command, config()?).await,

@@ -10,6 +10,8 @@ use annals::core::ids::Scope;
 use annals::core::redact::Secrets;
 use annals::core::settings::Settings;
 use annals::core::view::Layout;
+use annals::mcp::Servers;
+use annals::mcp::file::ServerFile;
 use annals::model::Wire;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -95,6 +97,8 @@ pub(crate) struct Config {
     pub(crate) web: WebConfig,
     pub(crate) embeddings: EmbeddingsConfig,
     pub(crate) secrets: Secrets,
+    /// MCP servers, of the file and of `mcp.json` in the home.
+    pub(crate) mcp: Servers,
 }
 
 /// Who makes the vectors of memory search.
@@ -180,10 +184,7 @@ impl Config {
         });
         let layout = flag("--layout", args.layout.map(layout_of)).or(file.parsed("layout", parse_layout)?);
         let wire = flag("--wire", args.wire.map(wire_of)).or(file.parsed("wire", parse_wire)?);
-        let scope = flag("--scope", args.scope.clone()).or(file.text("scope")?);
-        let scope = scope
-            .map(|scope| scope.try_map(|text| Ok(Scope::parse(&text)?)))
-            .transpose()?;
+        let scope = file.scope(args)?;
         let web = WebConfig::resolve(&env, &mut file)?;
         let embeddings = EmbeddingsConfig::resolve(&env, &mut file)?;
         let secrets = secrets::configured(file.table.remove("secrets"), &env)?;
@@ -193,6 +194,7 @@ impl Config {
             .chain([&store, &artifacts])
             .map(|address| address.value.as_str());
         let secrets = secrets::with_own(secrets, &env, addresses);
+        let mcp = file.servers(&home.value)?;
         let in_file = file.has("max_iterations");
         let mut settings = file.settings(&config_file.value)?;
         let max_iterations = max_iterations(args, in_file, &settings);
@@ -216,6 +218,7 @@ impl Config {
             web,
             embeddings,
             secrets,
+            mcp,
         })
     }
 }
@@ -347,6 +350,26 @@ impl ConfigFile {
             value,
             origin: Origin::File(name),
         }))
+    }
+
+    /// The MCP servers of `[mcp]` and of the home's own list.
+    fn servers(&mut self, home: &Path) -> anyhow::Result<Servers> {
+        let listed = ServerFile::of_home(home).servers()?;
+        match self.table.remove("mcp") {
+            None => Ok(listed),
+            Some(toml::Value::Table(table)) => Ok(Servers::from_toml(table)?.and(listed)?),
+            Some(other) => bail!(
+                "`mcp` in the configuration is {}: give a table `[mcp.NAME]` for each server",
+                other.type_str()
+            ),
+        }
+    }
+
+    /// Whose conversations.
+    fn scope(&mut self, args: &GlobalArgs) -> anyhow::Result<Option<Resolved<Scope>>> {
+        let scope = flag("--scope", args.scope.clone()).or(self.text("scope")?);
+        let parsed = scope.map(|scope| scope.try_map(|text| Ok(Scope::parse(&text)?)));
+        parsed.transpose()
     }
 
     /// What is left must be settings.

@@ -11,6 +11,7 @@ use annals::core::redact::SafeUrl;
 use annals::core::skill::Skill;
 use annals::core::view::View;
 use annals::embed::{Embedder, StaticTable};
+use annals::mcp::ServerSet;
 use annals::model::{
     self, CacheLife, Catalog, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, Known, Model, ModelError,
     ModelName, OpenError, Provider, Request, Window,
@@ -53,6 +54,9 @@ impl Setup {
             Needs::Model => named_model(&config)?,
             Needs::NoModel => Arc::new(Unasked),
         };
+        if needs == Needs::Model {
+            accept_new_servers(&config).await;
+        }
         Self::with_model(config, model).await
     }
 
@@ -66,6 +70,7 @@ impl Setup {
         let mut builder = Agent::builder()
             .model(model)
             .tools(tools)
+            .tools(server_tools(&config))
             .home(&config.home.value)
             .log(log)
             .recall(Arc::new(recall.clone()))
@@ -132,6 +137,34 @@ fn built_in_tools(config: &Config, content: &Content) -> Result<Vec<Arc<dyn Tool
     built_in.extend(tools::web::all(web_settings(config)?, content));
     built_in.extend(tools::rendering::all(content));
     Ok(built_in)
+}
+
+/// The MCP servers of the configuration; none is started.
+pub(crate) fn server_set(config: &Config) -> ServerSet {
+    ServerSet::new(&config.mcp, &config.home.value, &config.secrets)
+}
+
+/// What was accepted of the MCP servers.
+fn server_tools(config: &Config) -> Vec<Arc<dyn Tool>> {
+    let (tools, complaints) = server_set(config).tools();
+    for complaint in complaints {
+        tracing::warn!("{complaint}");
+    }
+    tools
+}
+
+/// Asks MCP servers that nobody has asked yet what they offer. One that does not answer is left out.
+async fn accept_new_servers(config: &Config) {
+    for accepted in server_set(config).accept_new().await {
+        match accepted {
+            Ok(accepted) => tracing::warn!(
+                "{} tools of the MCP server `{name}` are offered from now on; `annals mcp inspect {name}` shows them",
+                accepted.tools,
+                name = accepted.server
+            ),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
 }
 
 fn named_model(config: &Config) -> Result<Arc<dyn Model>, Failure> {

@@ -9,6 +9,7 @@ mod cli {
     mod docs;
     mod doctor;
     mod hostile_text;
+    mod mcp;
     mod memory;
     mod models;
     mod output;

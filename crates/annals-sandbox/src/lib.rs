@@ -51,6 +51,8 @@ mod owners;
 #[cfg(feature = "local")]
 mod process;
 #[cfg(feature = "local")]
+pub mod service;
+#[cfg(feature = "local")]
 mod transfer;
 #[cfg(feature = "local")]
 pub mod trusted_host;

@@ -34,7 +34,7 @@ pub const WORKSPACE: &str = "/workspace";
 /// The identity of a sandbox that root opened, as the host sees it.
 const NOBODY: u32 = 65534;
 
-/// A directory or file of this machine and where it appears inside, read-only.
+/// A directory or file of this machine and where it appears inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bind {
     pub(crate) host: PathBuf,
@@ -75,6 +75,7 @@ impl Backend for Local {
             layers: opening.spec.isolation.layers(),
             limited: Limited::Yes,
             read_only: self.read_only.clone(),
+            writable: Vec::new(),
         };
         open(opening, isolated).await
     }
@@ -85,6 +86,8 @@ pub(crate) struct Isolated {
     pub(crate) layers: BTreeSet<Layer>,
     pub(crate) limited: Limited,
     pub(crate) read_only: Vec<Bind>,
+    /// Directories beside the workspace that programs may change.
+    pub(crate) writable: Vec<Bind>,
 }
 
 /// Whether resource limits are set.
@@ -106,19 +109,19 @@ pub(crate) async fn open(opening: Opening, isolated: Isolated) -> Result<Arc<dyn
 }
 
 /// Everything blocking that opening takes is done.
-struct Prepared {
+pub(crate) struct Prepared {
     spec: SandboxSpec,
     files: FileOps,
     own_directory: Option<TempDir>,
-    opened: client::Built,
+    pub(crate) opened: client::Built,
 }
 
-fn prepare(opening: Opening, isolated: Isolated) -> Result<Prepared, OpenError> {
+pub(crate) fn prepare(opening: Opening, isolated: Isolated) -> Result<Prepared, OpenError> {
     let Opening { spec, local, context } = opening;
     let refused = |error: io::Error| OpenError::Workspace {
         reason: error.to_string(),
     };
-    check(&spec, &isolated.read_only)?;
+    check(&spec, isolated.read_only.iter().chain(&isolated.writable))?;
     let own_directory = match &local {
         Some(tree) => std::fs::create_dir_all(tree.directory()).map(|()| None),
         None => own_directories::make().map(Some),
@@ -153,6 +156,7 @@ fn prepare(opening: Opening, isolated: Isolated) -> Result<Prepared, OpenError> 
         owner: files.root.owner(),
         writable_subdirs: writable,
         read_only: isolated.read_only,
+        writable: isolated.writable,
         has_context: context.is_some(),
         prefixes,
         layers,
@@ -176,9 +180,9 @@ fn prepare(opening: Opening, isolated: Isolated) -> Result<Prepared, OpenError> 
 }
 
 /// What can be said about a spec without building anything.
-fn check(spec: &SandboxSpec, read_only: &[Bind]) -> Result<(), OpenError> {
+fn check<'b>(spec: &SandboxSpec, binds: impl Iterator<Item = &'b Bind>) -> Result<(), OpenError> {
     let wrong = |reason: String| Err(OpenError::Spec { reason });
-    for bind in read_only {
+    for bind in binds {
         if !bind.inside.is_absolute() || bind.inside.components().any(|part| part.as_os_str() == "..") {
             return wrong(format!(
                 "`{}` must be an absolute path inside",
@@ -230,7 +234,27 @@ pub(crate) fn make_group(
     Ok((Some(group), entries))
 }
 
+/// The environment of every program in a sandbox with these layers, before its own.
+pub(crate) fn base_env(layers: &BTreeSet<Layer>, scratch: &Path) -> BTreeMap<String, String> {
+    if layers.contains(&Layer::Mount) {
+        isolated_env(scratch)
+    } else {
+        host_env(scratch)
+    }
+}
+
+/// Who must own the pipes of a program, where it runs under another identity than this process.
+pub(crate) fn pipe_owner(layers: &BTreeSet<Layer>) -> Option<u32> {
+    let becomes_nobody = rustix::process::geteuid().is_root() && layers.contains(&Layer::UnprivilegedUid);
+    becomes_nobody.then_some(NOBODY)
+}
+
 impl Prepared {
+    /// The workspace as programs see it.
+    pub(crate) fn inside(&self) -> &Path {
+        self.files.inside()
+    }
+
     fn into_sandbox(
         self,
         claim: Claim,
@@ -247,11 +271,7 @@ impl Prepared {
             context: inside,
         } = self.opened;
         let supervisor = SupervisorHandle::new(socket).map_err(failed)?;
-        let mut env = if layers.contains(&Layer::Mount) {
-            isolated_env(&scratch)
-        } else {
-            host_env(&scratch)
-        };
+        let mut env = base_env(&layers, &scratch);
         if let (Some((folder, listener)), Some(service)) = (inside, context) {
             server::serve(listener, service, closed.clone()).map_err(failed)?;
             add_context(&folder, &mut env);
@@ -262,7 +282,7 @@ impl Prepared {
             .get(&Language::Bash)
             .cloned()
             .unwrap_or_else(|| PathBuf::from("/bin/sh"));
-        let becomes_nobody = rustix::process::geteuid().is_root() && layers.contains(&Layer::UnprivilegedUid);
+        let pipe_owner = pipe_owner(&layers);
         let capabilities = Capabilities {
             workspace: self.files.inside().to_owned(),
             works_in_place: self.own_directory.is_none(),
@@ -280,7 +300,7 @@ impl Prepared {
             env,
             programs,
             shell,
-            pipe_owner: becomes_nobody.then_some(NOBODY),
+            pipe_owner,
             file_slots: HostSandbox::file_slots(),
             closed,
         })

@@ -31,6 +31,7 @@ impl Backend for TrustedHost {
             layers: BTreeSet::new(),
             limited: Limited::No,
             read_only: Vec::new(),
+            writable: Vec::new(),
         };
         local::open(opening, isolated).await
     }

@@ -42,7 +42,8 @@
 //! 3. [`model`]: models by name, with keys from the environment;
 //! 4. [`tools`]: all built-in tools in one call, and what a tool is made of;
 //! 5. [`runtime`]: agent, session, listeners, hooks;
-//! 6. [`core`], [`embed`], [`store`], [`sandbox`], [`content`], `render` (feature `documents`): the parts below.
+//! 6. [`core`], [`embed`], [`store`], [`sandbox`], [`content`], `render` (feature `documents`): the parts below;
+//! 7. `mcp` (feature `mcp`): tools of MCP servers.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -55,6 +56,9 @@ pub mod tools;
 pub use annals_content as content;
 pub use annals_core as core;
 pub use annals_embed as embed;
+#[cfg(feature = "mcp")]
+#[cfg_attr(docsrs, doc(cfg(feature = "mcp")))]
+pub use annals_mcp as mcp;
 #[cfg(feature = "documents")]
 #[cfg_attr(docsrs, doc(cfg(feature = "documents")))]
 pub use annals_render as render;

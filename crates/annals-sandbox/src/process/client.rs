@@ -484,7 +484,7 @@ pub(crate) async fn read_reports(control: &UnixStream) -> Vec<Report> {
 }
 
 /// What a failed step means to the one who asked.
-fn explain(step: Step, errno: i32, request: &RunRequest) -> Failure {
+pub(crate) fn explain(step: Step, errno: i32, request: &RunRequest) -> Failure {
     let error = io::Error::from_raw_os_error(errno);
     let program = request.argv.first().map_or("", String::as_str);
     match (step, errno) {

@@ -110,6 +110,7 @@ fn changeable(request: &OpenRequest, scratch: &Path) -> Vec<PathBuf> {
         paths.push("/dev/shm".into());
     }
     paths.extend(workspace);
+    paths.extend(request.writable.iter().map(|bind| bind.inside.clone()));
     paths
 }
 

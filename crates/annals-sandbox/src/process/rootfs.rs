@@ -153,6 +153,9 @@ fn given_pieces(request: &OpenRequest, ids: Option<&OwnedFd>) -> Result<Vec<Piec
     for bind in &request.read_only {
         pieces.push(piece(&bind.host, &bind.inside, RDONLY | NOSUID | NODEV, ids)?);
     }
+    for bind in &request.writable {
+        pieces.push(piece(&bind.host, &bind.inside, NOSUID | NODEV, ids)?);
+    }
     pieces.sort_by_key(|piece| piece.at.components().count());
     Ok(pieces)
 }
@@ -235,6 +238,15 @@ fn build(pieces: Vec<Piece>, request: &OpenRequest, limits: &Limits) -> io::Resu
         drop(point(root.as_fd(), &path, FileType::RegularFile)?);
         std::fs::write(Path::new(base).join(below_root(&path)), bytes)?;
     }
+    // Before the pieces, some of which may be asked for below these.
+    for (path, mode) in [(SCRATCH, 0o1777), ("/dev/shm", 0o1777)] {
+        drop(point(root.as_fd(), Path::new(path), FileType::Directory)?);
+        mount_scratch(
+            Path::new(base).join(below_root(Path::new(path))),
+            mode,
+            limits.scratch_bytes,
+        )?;
+    }
     for piece in pieces {
         let kind = if piece.is_directory {
             FileType::Directory
@@ -244,14 +256,6 @@ fn build(pieces: Vec<Piece>, request: &OpenRequest, limits: &Limits) -> io::Resu
         let target = point(root.as_fd(), &piece.at, kind)?;
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         rustix::mount::move_mount(&piece.tree, "", &target, "", flags)?;
-    }
-    for (path, mode) in [(SCRATCH, 0o1777), ("/dev/shm", 0o1777)] {
-        drop(point(root.as_fd(), Path::new(path), FileType::Directory)?);
-        mount_scratch(
-            Path::new(base).join(below_root(Path::new(path))),
-            mode,
-            limits.scratch_bytes,
-        )?;
     }
     for (name, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         fs::symlinkat(format!("/proc/self/fd{target}"), &root, format!("dev/{name}"))?;

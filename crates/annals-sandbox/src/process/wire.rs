@@ -44,6 +44,8 @@ pub(crate) struct OpenRequest {
     pub(crate) owner: (u32, u32),
     pub(crate) writable_subdirs: Option<Vec<PathBuf>>,
     pub(crate) read_only: Vec<Bind>,
+    /// Directories beside the workspace that programs may change. Their files belong to the workspace's owner.
+    pub(crate) writable: Vec<Bind>,
     /// Whether programs inside get the context service; its listening socket comes back with [`Opened::Ready`].
     pub(crate) has_context: bool,
     pub(crate) prefixes: Vec<PathBuf>,
@@ -73,6 +75,7 @@ impl OpenRequest {
             owner: (0, 0),
             writable_subdirs: None,
             read_only: Vec::new(),
+            writable: Vec::new(),
             has_context: false,
             prefixes: Vec::new(),
             layers: BTreeSet::new(),

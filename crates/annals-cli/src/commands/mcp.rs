@@ -1,0 +1,248 @@
+//! `annals mcp`: servers whose tools the agent may use, and what of them was accepted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use annals::mcp::config::{Entry, Transport};
+use annals::mcp::file::ServerFile;
+use annals::mcp::{Definition, Difference, Pins, RemoteServer, ServerConfig, Servers, name};
+use serde_json::{Value, json};
+
+use crate::args::{JsonArgs, McpAddArgs, McpCommand, McpInspectArgs, McpServerArgs};
+use crate::config::Config;
+use crate::failure::{Ended, Failure};
+use crate::paint::{self, BAD, DIM, GOOD, NAME, WARN, styled};
+use crate::screen_text::ScreenText;
+use crate::setup::server_set;
+use crate::shown;
+
+pub(crate) async fn run(command: McpCommand, config: Config) -> Result<Ended, Failure> {
+    match command {
+        McpCommand::Add(args) => add(args, config).await,
+        McpCommand::List(args) => list(args, &config),
+        McpCommand::Inspect(args) => inspect(args, &config).await,
+        McpCommand::Remove(args) => remove(args, &config),
+    }
+}
+
+async fn add(args: McpAddArgs, mut config: Config) -> Result<Ended, Failure> {
+    let entry = entry(&args)?;
+    if config.mcp.get(&args.name).is_some() {
+        return Err(Failure::usage(format!(
+            "there is an MCP server `{name}` already: `annals mcp remove {name}` first, or choose another name",
+            name = args.name
+        )));
+    }
+    let namespace = name::namespace(&args.name);
+    let list = json!({"mcpServers": {&args.name: &entry}}).to_string();
+    let added = Servers::from_json(&list).map_err(Failure::usage)?;
+    config.mcp = config.mcp.clone().and(added).map_err(Failure::usage)?;
+    let set = server_set(&config);
+    let server = find(set.servers(), namespace.as_deref().unwrap_or(&args.name))?;
+    // It has to answer before it is written down: a list of servers that never worked helps nobody.
+    let accepted = set.accept(server).await.map_err(Failure::environment)?;
+    let file = ServerFile::of_home(&config.home.value);
+    file.insert(&args.name, &entry).map_err(Failure::environment)?;
+    let pins = set
+        .pins(server)
+        .map_err(Failure::environment)?
+        .unwrap_or_default();
+    let mut text = described(server.config(), &pins);
+    if accepted.left_out > 0 {
+        text.push(shown!(
+            "{}\n",
+            styled(WARN, format!("{} more cannot be offered", accepted.left_out))
+        ));
+    }
+    paint::print(text)?;
+    Ok(Ended::Well)
+}
+
+fn entry(args: &McpAddArgs) -> Result<Entry, Failure> {
+    let mut env = BTreeMap::new();
+    for variable in &args.env {
+        let Some((name, value)) = variable.split_once('=') else {
+            return Err(Failure::usage(format!(
+                "`--env {variable}` has no value: give `NAME=VALUE`"
+            )));
+        };
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    let mut command = args.command.iter().cloned();
+    Ok(Entry {
+        command: command.next(),
+        args: command.collect(),
+        env,
+        url: args.url.clone(),
+        bearer: args.bearer.clone(),
+        read: args.read.clone(),
+        write: args.write.clone(),
+        trust: args.trust_host.then(|| "host".to_owned()),
+        ..Entry::default()
+    })
+}
+
+fn find<'s>(servers: &'s [Arc<RemoteServer>], name: &str) -> Result<&'s Arc<RemoteServer>, Failure> {
+    let found = servers
+        .iter()
+        .find(|server| server.config().name == name || server.config().namespace == name);
+    found.ok_or_else(|| Failure::usage(format!("there is no MCP server `{name}`: see `annals mcp list`")))
+}
+
+fn list(args: JsonArgs, config: &Config) -> Result<Ended, Failure> {
+    let set = server_set(config);
+    let mut rows = Vec::new();
+    let mut text = ScreenText::default();
+    for server in set.servers() {
+        let pins = set.pins(server).map_err(Failure::environment)?;
+        let accepted = pins.as_ref().map(|pins| pins.tools.len());
+        let config = server.config();
+        rows.push(json!({
+            "name": config.name,
+            "namespace": config.namespace,
+            "reached_by": reached_by(config),
+            "tools": accepted,
+        }));
+        let tools = match accepted {
+            Some(tools) => format!("{tools} tools"),
+            None => "not looked at yet".to_owned(),
+        };
+        text.push(shown!(
+            "{}  {}  {}\n",
+            styled(NAME, config.name.as_str()),
+            tools,
+            styled(DIM, reached_by(config))
+        ));
+    }
+    match args.json {
+        true => paint::print_json(&format!("{}\n", Value::Array(rows)))?,
+        false => paint::print(text)?,
+    }
+    Ok(Ended::Well)
+}
+
+fn reached_by(config: &ServerConfig) -> String {
+    match &config.transport {
+        Transport::Stdio(program) if program.on_host => format!("{} (on the host)", program.argv.join(" ")),
+        Transport::Stdio(program) => format!("{} (sandboxed)", program.argv.join(" ")),
+        Transport::Http(endpoint) => endpoint.url.clone(),
+    }
+}
+
+async fn inspect(args: McpInspectArgs, config: &Config) -> Result<Ended, Failure> {
+    let set = server_set(config);
+    let server = find(set.servers(), &args.name)?;
+    let (connection, offer) = server.offer().await.map_err(Failure::environment)?;
+    let pins = set.pins(server).map_err(Failure::environment)?;
+    let difference = pins.as_ref().map(|pins| pins.compare(&offer.digests));
+    let offered = Pins::new(connection.implementation(), offer.tools);
+    if args.json {
+        let report = json!({
+            "server": server.config().name,
+            "implementation": offered.implementation,
+            "protocol": connection.protocol(),
+            "tools": offered.tools,
+            "left_out": offer.left_out,
+            "added": difference.as_ref().map(|difference| &difference.added),
+            "changed": difference.as_ref().map(|difference| &difference.changed),
+            "removed": difference.as_ref().map(|difference| &difference.removed),
+        });
+        paint::print_json(&format!("{report}\n"))?;
+    } else {
+        let mut text = described(server.config(), &offered);
+        text.push(compared(
+            pins.as_ref(),
+            &offered,
+            difference.as_ref(),
+            &server.config().name,
+        ));
+        paint::print(text)?;
+    }
+    if args.accept {
+        set.accept(server).await.map_err(Failure::environment)?;
+    }
+    Ok(Ended::Well)
+}
+
+/// The server and its tools, in its own words.
+fn described(config: &ServerConfig, offered: &Pins) -> ScreenText {
+    let mut text = shown!(
+        "{}  {}  {}\n",
+        styled(NAME, config.name.as_str()),
+        offered.implementation.as_str(),
+        styled(DIM, reached_by(config))
+    );
+    let names = name::tool_names(
+        &config.namespace,
+        offered.tools.iter().map(|tool| tool.name.as_str()),
+    );
+    for tool in &offered.tools {
+        let ours = names
+            .get(tool.name.as_str())
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let words = tool.description.as_deref().unwrap_or_default();
+        text.push(shown!("  {}  {}\n", styled(NAME, ours), paint::gist(words, 90)));
+    }
+    text
+}
+
+/// What differs from what was accepted, with both wordings of what changed.
+fn compared(
+    pins: Option<&Pins>,
+    offered: &Pins,
+    difference: Option<&Difference>,
+    server: &str,
+) -> ScreenText {
+    let (Some(pins), Some(difference)) = (pins, difference) else {
+        return shown!(
+            "{}\n",
+            styled(WARN, "nothing of it was accepted yet: `--accept` does")
+        );
+    };
+    if difference.is_empty() {
+        return shown!("{}\n", styled(GOOD, "all of it is as it was accepted"));
+    }
+    let mut text = ScreenText::default();
+    for name in &difference.added {
+        text.push(shown!("{} {}\n", styled(GOOD, "new"), name.as_str()));
+    }
+    for name in &difference.removed {
+        text.push(shown!("{} {}\n", styled(BAD, "gone"), name.as_str()));
+    }
+    for name in &difference.changed {
+        text.push(shown!("{} {}\n", styled(WARN, "changed"), name.as_str()));
+        for (label, side) in [("accepted", pins), ("offered", offered)] {
+            let tool = side.tools.iter().find(|tool| tool.name == *name);
+            text.push(shown!("  {}  {}\n", styled(DIM, label), definition(tool)));
+        }
+    }
+    text.push(shown!(
+        "{}\n",
+        styled(
+            DIM,
+            format!("`annals mcp inspect {server} --accept` accepts what it offers now")
+        )
+    ));
+    text
+}
+
+fn definition(tool: Option<&Definition>) -> String {
+    tool.and_then(|tool| serde_json::to_string(tool).ok())
+        .unwrap_or_default()
+}
+
+fn remove(args: McpServerArgs, config: &Config) -> Result<Ended, Failure> {
+    let file = ServerFile::of_home(&config.home.value);
+    let set = server_set(config);
+    let server = find(set.servers(), &args.name)?.config();
+    if !file.remove(&server.name).map_err(Failure::environment)? {
+        return Err(Failure::usage(format!(
+            "the MCP server `{}` is in `{}`: remove it there",
+            server.name,
+            config.config_file.value.display()
+        )));
+    }
+    set.forget(&server.namespace).map_err(Failure::environment)?;
+    Ok(Ended::Well)
+}

@@ -1,0 +1,433 @@
+//! Which servers there are: `[mcp.<name>]` of the configuration, and the `{"mcpServers": {…}}` that other programs share.
+//!
+//! Both forms are read into one [`ServerConfig`]. Nothing here starts anything.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::limits;
+use crate::name;
+
+/// Why a server cannot be used as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The name cannot be a namespace.
+    #[error(
+        "`{0}` cannot name an MCP server: give a word of letters, digits and `_`, at most {max} bytes, that is no namespace \
+         of built-in tools",
+        max = name::SERVER_MAX_BYTES
+    )]
+    Name(String),
+    /// Two names that become one namespace.
+    #[error(
+        "the MCP servers `{first}` and `{second}` would share the namespace `{namespace}`: rename one of them"
+    )]
+    SameNamespace {
+        /// One.
+        first: String,
+        /// The other.
+        second: String,
+        /// What both become.
+        namespace: String,
+    },
+    /// Something about one server is wrong.
+    #[error("the MCP server `{server}` cannot be used: {reason}")]
+    Server {
+        /// The server.
+        server: String,
+        /// What is wrong, and what to give instead.
+        reason: String,
+    },
+    /// The file is not of the common form.
+    #[error("not a list of MCP servers: {0}; give `{{\"mcpServers\": {{\"name\": {{\"command\": …}}}}}}`")]
+    Json(String),
+}
+
+/// One server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Its name, as the person wrote it.
+    pub name: String,
+    /// The namespace of its tools.
+    pub namespace: String,
+    /// How it is reached.
+    pub transport: Transport,
+    /// Which of its tools are offered.
+    pub offered: Offered,
+    /// Tools that may run again after a crash, if the server calls them harmless to repeat.
+    pub replay: Vec<String>,
+    /// How long a call may take without a sign of life.
+    pub timeout: Duration,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// A program that speaks over its standard streams.
+    Stdio(Program),
+    /// An address that speaks streamable HTTP.
+    Http(Endpoint),
+}
+
+/// A program that speaks over its standard streams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Its environment; a value `secret:NAME` stands for a configured secret.
+    pub env: BTreeMap<String, String>,
+    /// Paths of this machine that it may read.
+    pub read: Vec<PathBuf>,
+    /// Paths of this machine that it may change.
+    pub write: Vec<PathBuf>,
+    /// Whether it runs as a process of the user instead of in a sandbox.
+    pub on_host: bool,
+}
+
+/// An address that speaks streamable HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address.
+    pub url: String,
+    /// Headers of every request; a value `secret:NAME` stands for a configured secret.
+    pub headers: BTreeMap<String, String>,
+    /// Sent as `Authorization: Bearer …`; `secret:NAME` stands for a configured secret.
+    pub bearer: Option<String>,
+}
+
+/// Which tools of a server are offered, by the server's own names; `*` stands for any text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offered {
+    /// Only these, if there are any.
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// Not these, even if they are allowed.
+    #[serde(default)]
+    pub deny: Vec<String>,
+}
+
+impl Offered {
+    /// Whether a tool of this name is offered.
+    pub fn includes(&self, tool: &str) -> bool {
+        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, tool));
+        (self.allow.is_empty() || any(&self.allow)) && !any(&self.deny)
+    }
+}
+
+/// Whether a pattern with `*` matches the whole text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(text) = text.strip_prefix(first) else {
+        return false;
+    };
+    if rest.is_empty() {
+        return true;
+    }
+    text.char_indices()
+        .map(|(at, _)| at)
+        .chain([text.len()])
+        .any(|at| matches(rest, &text[at..]))
+}
+
+/// The servers, sorted by namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Servers(Vec<ServerConfig>);
+
+impl Servers {
+    /// The servers of `[mcp]` in the configuration.
+    pub fn from_toml(table: toml::Table) -> Result<Self, ConfigError> {
+        let entries = table.into_iter().map(|(name, value)| {
+            let entry: Result<Entry, _> = value.try_into();
+            let entry = entry.map_err(|error: toml::de::Error| error.message().to_owned());
+            (name, entry)
+        });
+        Self::of(entries)
+    }
+
+    /// The servers of a file in the common form.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        let file: CommonFile =
+            serde_json::from_str(text).map_err(|error| ConfigError::Json(error.to_string()))?;
+        let entries = file.servers.into_iter().map(|(name, value)| {
+            let entry: Result<CommonEntry, _> = serde_json::from_value(value);
+            let entry = entry.map_err(|error| error.to_string());
+            (name, entry.map(|common| common.entry))
+        });
+        Self::of(entries)
+    }
+
+    /// Both, unless two servers would share a namespace.
+    pub fn and(self, other: Servers) -> Result<Self, ConfigError> {
+        let mut all = self.0;
+        for server in other.0 {
+            insert(&mut all, server)?;
+        }
+        Ok(Servers(all))
+    }
+
+    fn of(entries: impl Iterator<Item = (String, Result<Entry, String>)>) -> Result<Self, ConfigError> {
+        let mut servers = Vec::new();
+        for (name, entry) in entries {
+            let wrong = |reason| ConfigError::Server {
+                server: name.clone(),
+                reason,
+            };
+            let entry = entry.map_err(wrong)?;
+            if entry.disabled {
+                continue;
+            }
+            let namespace = name::namespace(&name).ok_or_else(|| ConfigError::Name(name.clone()))?;
+            let server = entry.server(name.clone(), namespace).map_err(wrong)?;
+            insert(&mut servers, server)?;
+        }
+        Ok(Servers(servers))
+    }
+
+    /// All of them, sorted by namespace.
+    pub fn iter(&self) -> impl Iterator<Item = &ServerConfig> {
+        self.0.iter()
+    }
+
+    /// The server of this name or namespace.
+    pub fn get(&self, name: &str) -> Option<&ServerConfig> {
+        self.0
+            .iter()
+            .find(|server| server.name == name || server.namespace == name)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn insert(servers: &mut Vec<ServerConfig>, server: ServerConfig) -> Result<(), ConfigError> {
+    match servers.binary_search_by(|other| other.namespace.cmp(&server.namespace)) {
+        Ok(at) => Err(ConfigError::SameNamespace {
+            first: servers[at].name.clone(),
+            second: server.name,
+            namespace: server.namespace,
+        }),
+        Err(at) => {
+            servers.insert(at, server);
+            Ok(())
+        }
+    }
+}
+
+/// `{"mcpServers": {…}}`; what else such a file has is another program's.
+#[derive(Deserialize)]
+struct CommonFile {
+    #[serde(rename = "mcpServers")]
+    servers: BTreeMap<String, serde_json::Value>,
+}
+
+/// An entry of the common form: other programs keep fields of their own beside it.
+#[derive(Deserialize)]
+struct CommonEntry {
+    #[serde(flatten)]
+    entry: Entry,
+}
+
+/// A server as it is written down.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// The address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Headers of every request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The token of the `Authorization` header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bearer: Option<String>,
+    /// Paths that it may read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<PathBuf>,
+    /// Paths that it may change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<PathBuf>,
+    /// `sandboxed` or `host`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<String>,
+    /// Which tools are offered.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tools: Offered,
+    /// Tools that may run again after a crash.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replay: Vec<String>,
+    /// How long a call may take without a sign of life.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disabled: bool,
+}
+
+fn is_default(offered: &Offered) -> bool {
+    *offered == Offered::default()
+}
+
+impl Entry {
+    /// The server that it describes.
+    pub fn server(self, name: String, namespace: String) -> Result<ServerConfig, String> {
+        let timeout = match self.timeout_ms {
+            None => limits::CALL_TIMEOUT,
+            Some(1..=600_000) => Duration::from_millis(self.timeout_ms.unwrap_or_default()),
+            Some(other) => return Err(format!("`timeout_ms` is `{other}`: give 1 to 600000")),
+        };
+        let (offered, replay) = (self.tools.clone(), self.replay.clone());
+        let transport = match (&self.command, &self.url) {
+            (Some(_), None) => Transport::Stdio(self.program()?),
+            (None, Some(_)) => Transport::Http(self.endpoint()?),
+            (Some(_), Some(_)) => return Err("it has a `command` and a `url`: give one of them".to_owned()),
+            (None, None) => return Err("it has neither `command` nor `url`: give one of them".to_owned()),
+        };
+        Ok(ServerConfig {
+            name,
+            namespace,
+            transport,
+            offered,
+            replay,
+            timeout,
+        })
+    }
+
+    fn program(self) -> Result<Program, String> {
+        let on_host = match self.trust.as_deref() {
+            None | Some("sandboxed") => false,
+            Some("host") => true,
+            Some(other) => return Err(format!("`trust` is `{other}`: give `sandboxed` or `host`")),
+        };
+        if self.bearer.is_some() || !self.headers.is_empty() {
+            return Err("`headers` and `bearer` are for a `url`: give `env` to a program".to_owned());
+        }
+        if let Some(path) = self
+            .read
+            .iter()
+            .chain(&self.write)
+            .find(|path| !path.is_absolute())
+        {
+            return Err(format!(
+                "the path `{}` is relative: give an absolute one",
+                path.display()
+            ));
+        }
+        let command = self.command.unwrap_or_default();
+        if command.trim().is_empty() {
+            return Err("`command` is empty: name a program".to_owned());
+        }
+        Ok(Program {
+            argv: std::iter::once(command).chain(self.args).collect(),
+            env: self.env,
+            read: self.read,
+            write: self.write,
+            on_host,
+        })
+    }
+
+    fn endpoint(self) -> Result<Endpoint, String> {
+        let url = self.url.unwrap_or_default();
+        let parsed = Url::parse(&url).map_err(|error| format!("`url` is no address: {error}"))?;
+        if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
+            return Err("`url` is no address: give `https://host/path`".to_owned());
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err("`url` carries a password: give it as `bearer` or in `headers`".to_owned());
+        }
+        for (name, value) in &self.headers {
+            let name_fits = http::HeaderName::from_bytes(name.as_bytes()).is_ok();
+            if !name_fits || http::HeaderValue::from_str(value).is_err() {
+                return Err(format!(
+                    "`{name}` in `headers` cannot be sent: check its characters"
+                ));
+            }
+        }
+        if self.trust.is_some() || !self.read.is_empty() || !self.write.is_empty() || !self.args.is_empty() {
+            return Err("`args`, `trust`, `read` and `write` are for a `command`".to_owned());
+        }
+        Ok(Endpoint {
+            url,
+            headers: self.headers,
+            bearer: self.bearer,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toml(text: &str) -> Result<Servers, ConfigError> {
+        Servers::from_toml(text.parse().unwrap())
+    }
+
+    #[test]
+    fn both_forms_give_the_same_server() {
+        let ours =
+            toml("[git]\ncommand = 'mcp-server-git'\nargs = ['--repository', '/r']\nenv = { A = 'b' }")
+                .unwrap();
+        let common = Servers::from_json(
+            r#"{"mcpServers": {"git": {"command": "mcp-server-git", "args": ["--repository", "/r"],
+               "env": {"A": "b"}, "type": "stdio"}}, "theme": "dark"}"#,
+        );
+        assert_eq!(common.unwrap(), ours);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_server_and_the_value() {
+        for (text, why) in [
+            ("[react]\ncommand = 'x'", "`react` cannot name"),
+            (
+                "[a-b]\ncommand = 'x'\n[a_b]\ncommand = 'y'",
+                "share the namespace `a_b`",
+            ),
+            ("[a]\n", "neither `command` nor `url`"),
+            ("[a]\ncommand = 'x'\nurl = 'http://h'", "give one of them"),
+            ("[a]\ncommand = ''", "name a program"),
+            ("[a]\ncommand = 'x'\ntrust = 'full'", "`trust` is `full`"),
+            ("[a]\ncommand = 'x'\nread = ['rel']", "`rel` is relative"),
+            ("[a]\ncommand = 'x'\nbearer = 't'", "are for a `url`"),
+            ("[a]\nurl = 'ftp://h'", "give `https://host/path`"),
+            ("[a]\nurl = 'http://u:p@h'", "carries a password"),
+            (
+                "[a]\nurl = 'http://h'\nheaders = { 'a b' = 'c' }",
+                "`a b` in `headers`",
+            ),
+            ("[a]\ncommand = 'x'\ntimeout_ms = 0", "give 1 to 600000"),
+            ("[a]\ncommand = 7", "invalid type"),
+        ] {
+            let error = toml(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_disabled_server_is_none_and_patterns_choose_tools() {
+        assert!(toml("[a]\ncommand = 'x'\ndisabled = true").unwrap().is_empty());
+        let offered = Offered {
+            allow: vec!["read_*".to_owned(), "list".to_owned()],
+            deny: vec!["*_secret".to_owned()],
+        };
+        let names = ["read_file", "read_secret", "list", "listing", "write"];
+        let chosen: Vec<&str> = names.into_iter().filter(|name| offered.includes(name)).collect();
+        assert_eq!(chosen, ["read_file", "list"]);
+    }
+}

@@ -1,0 +1,35 @@
+//! Tools from outside by the Model Context Protocol.
+//!
+//! A server is a stranger: its words are cleaned, its answers bounded, its process isolated, and what it offers is *pinned*.
+//! The model is offered the pinned definitions, never what a server says at the moment, so a prompt's bytes do not depend on
+//! which servers run. Read in this order:
+//!
+//! 1. [`config`]: which servers there are, how they are started, what they may touch;
+//! 2. [`definition`], [`pins`]: what a server offers, and what of it a person has accepted;
+//! 3. [`connection`], [`transport`]: one session with a server, over pipes or HTTP, in both lifecycles of the protocol;
+//! 4. [`server`]: a server that is started at need, fails, and is tried again;
+//! 5. [`tool`], [`result`](mod@result), [`many`]: its tools as tools of an agent;
+//! 6. [`file`](mod@file), [`set`]: all servers of a home.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod connection;
+pub mod definition;
+pub mod file;
+pub mod limits;
+pub mod many;
+pub mod name;
+pub mod pins;
+pub mod result;
+pub mod server;
+pub mod set;
+pub mod text;
+pub mod tool;
+pub mod transport;
+
+pub use config::{ConfigError, ServerConfig, Servers, Transport};
+pub use definition::{Definition, Digest};
+pub use pins::{Difference, Pins};
+pub use server::{RemoteServer, ServerError};
+pub use set::ServerSet;

@@ -1,0 +1,39 @@
+//! Every bound on what a server may send, offer or take.
+
+use std::time::Duration;
+
+/// One message of a server. A longer one ends the connection.
+pub const MESSAGE_MAX_BYTES: usize = 16 << 20;
+/// Messages of a server between two requests to it. More ends the connection.
+pub const MESSAGES_PER_REQUEST_MAX: usize = 20_000;
+/// Bytes of a server between two requests to it. More ends the connection.
+pub const BYTES_PER_REQUEST_MAX: usize = 64 << 20;
+/// Tools of one server; those beyond are not offered.
+pub const TOOLS_MAX: usize = 2_000;
+/// Pages of one list.
+pub const PAGES_MAX: usize = 200;
+/// One tool's definition as JSON; a larger one is not offered.
+pub const DEFINITION_MAX_BYTES: usize = 64 << 10;
+/// A tool's description as the model reads it.
+pub const DESCRIPTION_MAX_CHARS: usize = 2_000;
+/// The description of one parameter.
+pub const PARAMETER_DESCRIPTION_MAX_CHARS: usize = 500;
+/// Parts of one result.
+pub const RESULT_PARTS_MAX: usize = 256;
+/// Files of one result.
+pub const RESULT_FILES_MAX: usize = 32;
+/// What a server says of an error.
+pub const ERROR_MAX_CHARS: usize = 2_000;
+
+/// From the start of a server to its list of tools.
+pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+/// A call without a sign of life.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// A call with signs of life.
+pub const CALL_TIMEOUT_TOTAL: Duration = Duration::from_secs(600);
+/// Until a message to a server is taken.
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// The first pause after a failed start; each further one is twice as long.
+pub const BACKOFF_FIRST: Duration = Duration::from_millis(500);
+/// The longest pause.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,146 @@
+//! What of a server's tools a person has accepted: their definitions, kept in a file of the home.
+//!
+//! The model is offered pinned definitions only. What a server says later is compared with them: a tool that changed is
+//! blocked until it is accepted again, one that is gone says so, and new ones wait. So neither the meaning of a tool nor
+//! the bytes of a prompt change behind a person's back.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::definition::{Definition, Digest};
+
+/// The accepted definitions of one server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pins {
+    /// The server's name and version as it gave them, for people.
+    #[serde(default)]
+    pub implementation: String,
+    /// The accepted tools, sorted by name.
+    pub tools: Vec<Definition>,
+}
+
+/// How what a server offers differs from what was accepted, each by the server's own names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Offered, not accepted.
+    pub added: Vec<String>,
+    /// Offered with another definition than the accepted one.
+    pub changed: Vec<String>,
+    /// Accepted, not offered.
+    pub removed: Vec<String>,
+}
+
+impl Difference {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+impl Pins {
+    /// Pins of these tools. Of tools with one name the first counts.
+    pub fn new(implementation: String, tools: impl IntoIterator<Item = Definition>) -> Self {
+        let mut by_name = BTreeMap::new();
+        for tool in tools {
+            by_name.entry(tool.name.clone()).or_insert(tool);
+        }
+        Pins {
+            implementation,
+            tools: by_name.into_values().collect(),
+        }
+    }
+
+    /// How what is offered differs.
+    pub fn compare(&self, offered: &BTreeMap<String, Digest>) -> Difference {
+        let pinned: BTreeMap<&str, Digest> = self
+            .tools
+            .iter()
+            .map(|tool| (tool.name.as_str(), tool.digest()))
+            .collect();
+        let mut difference = Difference::default();
+        for (name, digest) in offered {
+            match pinned.get(name.as_str()) {
+                None => difference.added.push(name.clone()),
+                Some(pinned) if pinned != digest => difference.changed.push(name.clone()),
+                Some(_) => {}
+            }
+        }
+        let gone = pinned.keys().filter(|name| !offered.contains_key(**name));
+        difference.removed = gone.map(ToString::to_string).collect();
+        difference
+    }
+}
+
+/// The folder of all pins.
+#[derive(Debug, Clone)]
+pub struct PinFolder(PathBuf);
+
+impl PinFolder {
+    /// Below this home.
+    pub fn of_home(home: &Path) -> Self {
+        PinFolder(home.join("mcp").join("pins"))
+    }
+
+    fn file(&self, namespace: &str) -> PathBuf {
+        self.0.join(format!("{namespace}.json"))
+    }
+
+    /// The pins of a server; none if nothing of it was accepted yet.
+    pub fn read(&self, namespace: &str) -> io::Result<Option<Pins>> {
+        match std::fs::read(self.file(namespace)) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the pins of a server, whole or not at all.
+    pub fn write(&self, namespace: &str, pins: &Pins) -> io::Result<()> {
+        std::fs::create_dir_all(&self.0)?;
+        let draft = self.0.join(format!(".{namespace}.{}", std::process::id()));
+        std::fs::write(&draft, serde_json::to_vec_pretty(pins).map_err(io::Error::other)?)?;
+        std::fs::rename(draft, self.file(namespace))
+    }
+
+    /// Forgets the pins of a server.
+    pub fn remove(&self, namespace: &str) -> io::Result<()> {
+        match std::fs::remove_file(self.file(namespace)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str, description: &str) -> Definition {
+        serde_json::from_value(json!({"name": name, "description": description, "inputSchema": {}})).unwrap()
+    }
+
+    #[test]
+    fn pins_survive_a_file_and_say_what_differs() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = PinFolder::of_home(home.path());
+        assert_eq!(folder.read("a").unwrap(), None);
+        let pins = Pins::new("x 1".to_owned(), [tool("b", "1"), tool("a", "1"), tool("b", "2")]);
+        folder.write("a", &pins).unwrap();
+        assert_eq!(folder.read("a").unwrap().as_ref(), Some(&pins));
+        let offered = [tool("b", "other"), tool("c", "new")]
+            .map(|tool| (tool.name.clone(), tool.digest()))
+            .into();
+        let difference = pins.compare(&offered);
+        assert_eq!(
+            (difference.added, difference.changed, difference.removed),
+            (vec!["c".to_owned()], vec!["b".to_owned()], vec!["a".to_owned()])
+        );
+        folder.remove("a").unwrap();
+        assert_eq!(folder.read("a").unwrap(), None);
+    }
+}

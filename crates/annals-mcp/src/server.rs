@@ -1,0 +1,235 @@
+//! A server as an agent has it: started at its first call, restarted with growing pauses when it fails, and never trusted to
+//! still be what was accepted.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals_core::redact::Secrets;
+use rmcp::model::CallToolResult;
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::ServerConfig;
+use crate::connection::{Connection, ConnectionError, Offer, Patience, Progress};
+use crate::definition::Digest;
+use crate::limits;
+use crate::text;
+
+/// Why a server did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// It did not start, and is left alone for a while.
+    #[error("the MCP server `{server}` is not available: {reason}; it is tried again in {} s", .retry_in.as_secs().max(1))]
+    Unavailable {
+        /// The server.
+        server: String,
+        /// Why.
+        reason: String,
+        /// When a call tries to start it again.
+        retry_in: Duration,
+    },
+    /// It ended while it worked.
+    #[error(
+        "the MCP server `{server}` ended during the call: {reason}; whether the call took effect is not known, look before \
+         you repeat it"
+    )]
+    Died {
+        /// The server.
+        server: String,
+        /// How.
+        reason: String,
+    },
+    /// The tool is not what was accepted.
+    #[error(
+        "the MCP server `{server}` changed the definition of `{tool}` since it was accepted, so it is not called: a person \
+         can compare and accept it with `annals mcp inspect {server}`"
+    )]
+    Changed {
+        /// The server.
+        server: String,
+        /// The tool, by the server's name.
+        tool: String,
+    },
+    /// The tool is not there any more.
+    #[error("the MCP server `{server}` does not offer `{tool}` any more: use another tool")]
+    Gone {
+        /// The server.
+        server: String,
+        /// The tool, by the server's name.
+        tool: String,
+    },
+    /// The request got no answer, or a bad one.
+    #[error("MCP server `{server}`: {error}")]
+    Call {
+        /// The server.
+        server: String,
+        /// What happened.
+        error: ConnectionError,
+    },
+}
+
+impl ServerError {
+    /// A stable word for it.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ServerError::Unavailable { .. } => "mcp_server_unavailable",
+            ServerError::Died { .. } => "mcp_server_died",
+            ServerError::Changed { .. } => "tool_changed",
+            ServerError::Gone { .. } => "tool_gone",
+            ServerError::Call { error, .. } => match error {
+                ConnectionError::Silent(_) | ConnectionError::TooLong(_) => "timeout",
+                ConnectionError::Cancelled => "cancelled",
+                ConnectionError::Refused { .. } => "mcp_error",
+                ConnectionError::InputRequired => "mcp_input_required",
+                _ => "mcp_protocol_error",
+            },
+        }
+    }
+}
+
+/// A server that runs when it is needed.
+pub struct RemoteServer {
+    config: ServerConfig,
+    /// The folder that is its home and working directory.
+    folder: PathBuf,
+    secrets: Secrets,
+    patience: Patience,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Not started, or ended after it had worked.
+    Idle,
+    Up(Arc<Connection>),
+    Down {
+        until: Instant,
+        pause: Duration,
+        reason: String,
+    },
+}
+
+impl RemoteServer {
+    /// A server that is not started yet. `folder` is where servers have their own folders.
+    pub fn new(config: ServerConfig, folder: PathBuf, secrets: Secrets) -> Self {
+        RemoteServer {
+            folder: folder.join(&config.namespace),
+            patience: Patience {
+                startup: limits::STARTUP_TIMEOUT,
+                idle: config.timeout,
+                total: limits::CALL_TIMEOUT_TOTAL,
+            },
+            config,
+            secrets,
+            state: Mutex::new(State::Idle),
+        }
+    }
+
+    /// With other bounds than those of its configuration.
+    #[must_use]
+    pub fn patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// How it is configured.
+    pub fn config(&self) -> &ServerConfig {
+        &self.config
+    }
+
+    /// A session, started now if there is none.
+    pub async fn connection(&self) -> Result<Arc<Connection>, ServerError> {
+        let mut state = self.state.lock().await;
+        let pause = match &*state {
+            State::Up(connection) if !connection.is_closed() => return Ok(connection.clone()),
+            State::Idle | State::Up(_) => limits::BACKOFF_FIRST,
+            State::Down { until, pause, reason } => {
+                let retry_in = until.saturating_duration_since(Instant::now());
+                if !retry_in.is_zero() {
+                    return Err(self.unavailable(reason.clone(), retry_in));
+                }
+                (*pause * 2).min(limits::BACKOFF_MAX)
+            }
+        };
+        match Connection::open(&self.config, &self.folder, &self.secrets, self.patience).await {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                *state = State::Up(connection.clone());
+                Ok(connection)
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                *state = State::Down {
+                    until: Instant::now() + pause,
+                    pause,
+                    reason: reason.clone(),
+                };
+                Err(self.unavailable(reason, pause))
+            }
+        }
+    }
+
+    /// A session, and what the server offers in it.
+    pub async fn offer(&self) -> Result<(Arc<Connection>, Offer), ServerError> {
+        let connection = self.connection().await?;
+        let offer = connection.offer();
+        Ok((connection, offer))
+    }
+
+    /// Calls a tool, if it still is what was accepted.
+    pub async fn call(
+        &self,
+        tool: &str,
+        accepted: &Digest,
+        arguments: Map<String, Value>,
+        cancel: &CancellationToken,
+        on_progress: impl Fn(&Progress),
+    ) -> Result<CallToolResult, ServerError> {
+        let connection = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(self.failed(ConnectionError::Cancelled)),
+            connection = self.connection() => connection?,
+        };
+        let offered = connection
+            .digest_of(tool)
+            .await
+            .map_err(|error| self.failed(error))?;
+        let (server, tool_shown) = (self.config.name.clone(), text::one_line(tool, 128));
+        match offered {
+            None => {
+                return Err(ServerError::Gone {
+                    server,
+                    tool: tool_shown,
+                });
+            }
+            Some(digest) if digest != *accepted => {
+                return Err(ServerError::Changed {
+                    server,
+                    tool: tool_shown,
+                });
+            }
+            Some(_) => {}
+        }
+        let called = connection.call(tool, arguments, cancel, on_progress).await;
+        called.map_err(|error| self.failed(error))
+    }
+
+    fn unavailable(&self, reason: String, retry_in: Duration) -> ServerError {
+        ServerError::Unavailable {
+            server: self.config.name.clone(),
+            reason,
+            retry_in,
+        }
+    }
+
+    fn failed(&self, error: ConnectionError) -> ServerError {
+        let server = self.config.name.clone();
+        match error {
+            ConnectionError::Closed(reason) => ServerError::Died { server, reason },
+            error => ServerError::Call { server, error },
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! All servers of a home, and the tools of them that an agent offers.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use annals_core::redact::Secrets;
+use annals_tools::Tool;
+use futures::future;
+
+use crate::config::Servers;
+use crate::many;
+use crate::pins::{PinFolder, Pins};
+use crate::server::{RemoteServer, ServerError};
+use crate::tool;
+
+/// The servers of a home.
+pub struct ServerSet {
+    servers: Vec<Arc<RemoteServer>>,
+    pins: PinFolder,
+}
+
+/// What was accepted of a server, and how it got there.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The server's name.
+    pub server: String,
+    /// How many tools.
+    pub tools: usize,
+    /// How many were malformed, too large or too many.
+    pub left_out: usize,
+}
+
+/// Why a server's tools are not offered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// The server did not say what it offers.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The pins cannot be read or written.
+    #[error("what was accepted of the MCP server `{server}` cannot be kept: {error}")]
+    Pins {
+        /// The server.
+        server: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl ServerSet {
+    /// The servers of this home. None is started.
+    pub fn new(servers: &Servers, home: &Path, secrets: &Secrets) -> Self {
+        let folder = home.join("mcp").join("servers");
+        let server = |config: &crate::ServerConfig| {
+            Arc::new(RemoteServer::new(config.clone(), folder.clone(), secrets.clone()))
+        };
+        ServerSet {
+            servers: servers.iter().map(server).collect(),
+            pins: PinFolder::of_home(home),
+        }
+    }
+
+    /// The servers, sorted by namespace.
+    pub fn servers(&self) -> &[Arc<RemoteServer>] {
+        &self.servers
+    }
+
+    /// What was accepted of a server; none if nobody has looked at it yet.
+    pub fn pins(&self, server: &RemoteServer) -> Result<Option<Pins>, AcceptError> {
+        let read = self.pins.read(&server.config().namespace);
+        read.map_err(|error| pins_failed(server, error))
+    }
+
+    /// Accepts what a server offers now.
+    pub async fn accept(&self, server: &RemoteServer) -> Result<Accepted, AcceptError> {
+        let (connection, offer) = server.offer().await?;
+        let pins = Pins::new(connection.implementation(), offer.tools);
+        let written = self.pins.write(&server.config().namespace, &pins);
+        written.map_err(|error| pins_failed(server, error))?;
+        Ok(Accepted {
+            server: server.config().name.clone(),
+            tools: pins.tools.len(),
+            left_out: offer.left_out,
+        })
+    }
+
+    /// Accepts what the servers offer of which nothing was accepted yet: who wrote a server into the configuration meant to
+    /// use it. All at once, because each may take seconds to start.
+    pub async fn accept_new(&self) -> Vec<Result<Accepted, AcceptError>> {
+        let new = self
+            .servers
+            .iter()
+            .filter(|server| !matches!(self.pins(server), Ok(Some(_))));
+        future::join_all(new.map(|server| self.accept(server))).await
+    }
+
+    /// Forgets what was accepted of a server.
+    pub fn forget(&self, namespace: &str) -> io::Result<()> {
+        self.pins.remove(namespace)
+    }
+
+    /// The accepted tools of all servers, or a search over them if they are many; and a sentence for each that cannot be offered.
+    pub fn tools(&self) -> (Vec<Arc<dyn Tool>>, Vec<String>) {
+        let mut tools = Vec::new();
+        let mut complaints = Vec::new();
+        for server in &self.servers {
+            match self.pins(server) {
+                Ok(None) => {}
+                Ok(Some(pins)) => {
+                    let (offered, refused) = tool::tools(server, &pins);
+                    tools.extend(offered);
+                    complaints.extend(refused.iter().map(ToString::to_string));
+                }
+                Err(error) => complaints.push(error.to_string()),
+            }
+        }
+        match many::offered(tools, many::PROMPT_MAX_TOKENS) {
+            Ok(offered) => (offered, complaints),
+            Err(error) => {
+                complaints.push(error.to_string());
+                (Vec::new(), complaints)
+            }
+        }
+    }
+}
+
+fn pins_failed(server: &RemoteServer, error: io::Error) -> AcceptError {
+    AcceptError::Pins {
+        server: server.config().name.clone(),
+        error,
+    }
+}

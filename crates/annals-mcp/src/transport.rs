@@ -1,0 +1,244 @@
+//! How bytes reach a server: the pipes of an isolated process, or HTTP. What comes back is counted before anybody parses it.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use annals_core::redact::Secrets;
+use annals_sandbox::limits::Limits;
+use annals_sandbox::service::{Service, ServiceSpec, ServiceStreams, Trust};
+use http::{HeaderName, HeaderValue};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Endpoint, Program};
+use crate::limits;
+
+/// Stands for a configured secret in environments and headers.
+const SECRET: &str = "secret:";
+
+/// How much a server sent since it was last asked for something, and why it was cut off, if it was.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+    cut_off: OnceLock<String>,
+    /// Fires when the server is cut off.
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Flow {
+    /// It was asked for something: what it sends from here on is counted anew.
+    pub(crate) fn asked(&self) {
+        self.messages.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts one message.
+    pub(crate) fn message(&self) {
+        if self.messages.fetch_add(1, Ordering::Relaxed) >= limits::MESSAGES_PER_REQUEST_MAX {
+            self.cut_off(format!(
+                "it sent more than {} messages for one request",
+                limits::MESSAGES_PER_REQUEST_MAX
+            ));
+        }
+    }
+
+    fn bytes(&self, count: usize) {
+        if self.bytes.fetch_add(count, Ordering::Relaxed) >= limits::BYTES_PER_REQUEST_MAX {
+            self.cut_off(format!(
+                "it sent more than {} bytes for one request",
+                limits::BYTES_PER_REQUEST_MAX
+            ));
+        }
+    }
+
+    fn cut_off(&self, reason: String) {
+        let _ = self.cut_off.set(reason);
+        self.cancel.cancel();
+    }
+
+    /// Why the server was cut off, if it was.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.cut_off.get().map(String::as_str)
+    }
+}
+
+/// A stream of lines whose length, number and bytes are bounded; beyond a bound it fails.
+pub(crate) struct Bounded<R> {
+    inner: R,
+    flow: Arc<Flow>,
+    line_bytes: usize,
+}
+
+impl<R> Bounded<R> {
+    pub(crate) fn new(inner: R, flow: Arc<Flow>) -> Self {
+        Bounded {
+            inner,
+            flow,
+            line_bytes: 0,
+        }
+    }
+
+    fn count(&mut self, read: &[u8]) {
+        self.flow.bytes(read.len());
+        for piece in read.split_inclusive(|byte| *byte == b'\n') {
+            self.line_bytes += piece.len();
+            if self.line_bytes > limits::MESSAGE_MAX_BYTES {
+                self.flow.cut_off(format!(
+                    "it sent a message of more than {} bytes",
+                    limits::MESSAGE_MAX_BYTES
+                ));
+            }
+            if piece.ends_with(b"\n") {
+                self.line_bytes = 0;
+                self.flow.message();
+            }
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if let Poll::Ready(Ok(())) = polled {
+            let (_, read) = buf.filled().split_at(before);
+            self.count(read);
+            if let Some(reason) = self.flow.reason() {
+                return Poll::Ready(Err(io::Error::other(reason.to_owned())));
+            }
+        }
+        polled
+    }
+}
+
+/// Why a server could not be started or addressed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TransportError(pub(crate) String);
+
+impl TransportError {
+    pub(crate) fn new(error: impl ToString) -> Self {
+        TransportError(error.to_string())
+    }
+}
+
+/// The value, or the secret that it stands for.
+fn resolved(value: &str, secrets: &Secrets) -> Result<String, TransportError> {
+    match value.strip_prefix(SECRET) {
+        None => Ok(value.to_owned()),
+        Some(name) => match secrets.get(name) {
+            Some(secret) => Ok(secret.to_string()),
+            None => Err(TransportError(format!(
+                "there is no secret `{name}`: name it in `[secrets]` of the configuration"
+            ))),
+        },
+    }
+}
+
+/// Starts a server's program. `folder` is its own: where it starts, may write and has its home.
+pub(crate) async fn start(
+    program: &Program,
+    folder: &Path,
+    secrets: &Secrets,
+) -> Result<(Service, ServiceStreams), TransportError> {
+    let env = program
+        .env
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), resolved(value, secrets)?)))
+        .collect::<Result<_, TransportError>>()?;
+    let spec = ServiceSpec {
+        argv: program.argv.clone(),
+        env,
+        folder: folder.to_owned(),
+        readable: program.read.clone(),
+        writable: program.write.clone(),
+        trust: match program.on_host {
+            true => Trust::Host,
+            false => Trust::Sandboxed,
+        },
+        limits: Limits {
+            // A server lives as long as its agent, not as long as a call.
+            cpu_seconds: 24 * 3600,
+            ..Limits::default()
+        },
+    };
+    Service::start(spec).await.map_err(TransportError::new)
+}
+
+/// A client of streamable HTTP.
+pub(crate) type Http = StreamableHttpClientTransport<reqwest::Client>;
+
+/// The client of an address. Nothing is sent yet.
+pub(crate) fn http(endpoint: &Endpoint, secrets: &Secrets) -> Result<Http, TransportError> {
+    let mut headers = HashMap::new();
+    for (name, value) in &endpoint.headers {
+        let value = resolved(value, secrets)?;
+        let name: HeaderName = name.parse().map_err(TransportError::new)?;
+        let mut value = HeaderValue::from_str(&value).map_err(TransportError::new)?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    let bearer = endpoint.bearer.as_deref().map(|bearer| resolved(bearer, secrets));
+    let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str());
+    config.auth_header = bearer.transpose()?;
+    config.custom_headers = headers;
+    config.max_sse_event_size = limits::MESSAGE_MAX_BYTES;
+    let is_loopback = url::Url::parse(&endpoint.url)
+        .is_ok_and(|url| matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")));
+    // A host's own choice of cryptography stands.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut client = reqwest::Client::builder()
+        .connect_timeout(limits::SEND_TIMEOUT)
+        // A redirect would carry the token to another host.
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("annals/", env!("CARGO_PKG_VERSION")));
+    if is_loopback {
+        client = client.no_proxy();
+    }
+    let client = client.build().map_err(TransportError::new)?;
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    async fn read(bytes: &[u8]) -> (io::Result<usize>, Arc<Flow>) {
+        let flow = Arc::new(Flow::default());
+        let mut out = Vec::new();
+        let read = Bounded::new(bytes, flow.clone()).read_to_end(&mut out).await;
+        (read, flow)
+    }
+
+    #[tokio::test]
+    async fn lines_pass_and_a_line_beyond_the_bound_ends_the_stream() {
+        let (fine, flow) = read(b"{}\n{}\n").await;
+        assert_eq!((fine.unwrap(), flow.reason()), (6, None));
+        let long = vec![b'x'; limits::MESSAGE_MAX_BYTES + 2];
+        let (cut, flow) = read(&long).await;
+        assert!(cut.is_err() && flow.reason().unwrap().contains("16777216 bytes"));
+    }
+
+    #[tokio::test]
+    async fn messages_are_counted_for_one_request() {
+        let flood = vec![b'\n'; limits::MESSAGES_PER_REQUEST_MAX + 2];
+        let (cut, flow) = read(&flood).await;
+        assert!(cut.is_err() && flow.reason().unwrap().contains("20000 messages"));
+        assert!(flow.cancel.is_cancelled());
+    }
+}

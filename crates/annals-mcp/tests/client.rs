@@ -1,0 +1,10 @@
+//! The client against servers that run: a stranger's server of many mechanisms, and real ones.
+
+mod client {
+    mod hostile;
+    mod prefix;
+    mod real;
+    mod stage;
+}
+
+annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
