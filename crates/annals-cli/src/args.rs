@@ -107,6 +107,13 @@ pub(crate) enum Command {
     Steer(SteerArgs),
     /// End the turn that runs or waits, in this or another process.
     Cancel(CancelArgs),
+    /// List the calls that wait for a person, in all conversations of the scope.
+    Approvals(JsonArgs),
+    /// Decide about a call that waits: allow it, or deny it with `--deny`.
+    Approve(ApproveArgs),
+    /// Look at the rules that allow, ask about and deny calls.
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// List conversations, the newest first, or delete one.
     Conversations(ConversationsArgs),
     /// Find what was said in earlier turns.
@@ -215,9 +222,23 @@ pub(crate) struct RunArgs {
     /// A file to go with the prompt; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
+    /// What to do about calls that a person has to allow [default: ask on a terminal, deny otherwise].
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) approvals: Option<ApprovalsArg>,
     /// Print every block as a line of JSON as soon as it is durable, and nothing else.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What to do about calls that a person has to allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ApprovalsArg {
+    /// Ask here.
+    Ask,
+    /// Wait until somebody decides with `annals approve`.
+    Wait,
+    /// Deny them, and tell the model.
+    Deny,
 }
 
 #[derive(Debug, Args)]
@@ -512,6 +533,50 @@ pub(crate) struct TraceArgs {
     /// Send the spans to this collector, such as `http://localhost:4318`.
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// The request, as `annals approvals` lists it.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Allow calls like it in this conversation.
+    #[arg(long = "conversation", group = "decision")]
+    pub(crate) conversation_wide: bool,
+    /// Allow calls like it from now on: writes the proposed rule into the configuration.
+    #[arg(long, group = "decision")]
+    pub(crate) always: bool,
+    /// Deny it; the model is told and goes on.
+    #[arg(long, group = "decision")]
+    pub(crate) deny: bool,
+    /// Deny it and end the turn.
+    #[arg(long, group = "decision")]
+    pub(crate) stop: bool,
+    /// Words for the model, when it is denied.
+    #[arg(long, value_name = "T")]
+    pub(crate) note: Option<String>,
+    /// Run it with these arguments instead, a JSON object.
+    #[arg(long, value_name = "PARAMS_JSON", conflicts_with_all = ["deny", "stop"])]
+    pub(crate) args: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Say which rule decides about a call, and why.
+    Check(PolicyCheckArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyCheckArgs {
+    /// The call: `{"tool": NAME, "params": {…}}`; `-` reads it from standard input.
+    #[arg(value_name = "CALL_JSON")]
+    pub(crate) call: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,7 @@
 //! One command, one file.
 
+mod approvals;
+mod approve;
 mod cancel;
 mod chat;
 mod completions;
@@ -10,6 +12,7 @@ mod feedback;
 mod man;
 mod mcp;
 mod memory;
+mod policy;
 mod read;
 mod resume;
 mod run;
@@ -36,6 +39,9 @@ pub(crate) async fn run(
         Command::Resume(args) => resume::run(args, config()?).await,
         Command::Steer(args) => steer::run(args, config()?).await,
         Command::Cancel(args) => cancel::run(args, config()?).await,
+        Command::Approvals(args) => approvals::run(args, config()?).await,
+        Command::Approve(args) => approve::run(args, config()?).await,
+        Command::Policy(command) => policy::run(command, config()?).await,
         Command::Conversations(args) => conversations::run(args, config()?).await,
         Command::Memory(command) => memory::run(command, config()?).await,
         Command::Timeline(command) => timeline::run(command, config()?).await,

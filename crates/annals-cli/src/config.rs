@@ -308,7 +308,9 @@ impl ConfigFile {
                 return Err(error).with_context(|| format!("cannot read the configuration `{shown}`"));
             }
         };
-        let table = text.parse().with_context(|| format!("`{shown}` is not TOML"))?;
+        let mut table: toml::Table = text.parse().with_context(|| format!("`{shown}` is not TOML"))?;
+        // Rules of the policy, which are read at the start of every turn.
+        table.remove("rule");
         Ok(ConfigFile { table })
     }
 

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod approval;
 mod args;
 mod citations;
 mod commands;

@@ -16,6 +16,7 @@ use annals::model::{
     self, CacheLife, Catalog, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, Known, Model, ModelError,
     ModelName, OpenError, Provider, Request, Window,
 };
+use annals::runtime::PolicyFiles;
 use annals::sandbox::{Backend, Registry};
 use annals::store::{
     ArtifactStore, SqliteLog, SqliteOptions, SqliteRecall, Store, Workspace, workspace_folder,
@@ -77,6 +78,7 @@ impl Setup {
             .artifacts(artifacts)
             .content(content)
             .sandbox(backend(&config.sandbox.value)?)
+            .policy(policy_files(&config))
             .skills(skills.clone())
             .secrets(config.secrets.clone())
             .settings(config.settings.clone())
@@ -124,6 +126,11 @@ impl Setup {
             ..cx
         })
     }
+}
+
+/// Where the rules are: the owner's file in the home, and the user's configuration.
+pub(crate) fn policy_files(config: &Config) -> PolicyFiles {
+    PolicyFiles::new(config.home.value.join("policy.toml"), &config.config_file.value)
 }
 
 /// A conversation's id as somebody typed it.

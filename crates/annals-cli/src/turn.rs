@@ -6,11 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use annals::core::block::{BlockJson, BlockKind};
 use annals::core::ids::Sid;
 use annals::core::redact::SafeUrl;
+use annals::core::timeline::{Ask, Request};
 use annals::core::turn::{TurnEnd, TurnReport};
-use annals::runtime::{Listen, Update};
+use annals::runtime::{ApprovalRequest, Listen, Update};
 use annals::{Session, TurnRequest};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use crate::approval::{self, Questions};
+use crate::args::ApprovalsArg;
 use crate::citations::Source;
 use crate::failure::{Ended, Failure, INTERRUPTED_CODE};
 use crate::paint;
@@ -84,6 +88,7 @@ pub(crate) async fn perform(
     session: &Session,
     request: TurnRequest,
     form: Form,
+    approvals: ApprovalsArg,
 ) -> Result<TurnEnd, Failure> {
     let cancel = CancellationToken::new();
     let watch = tokio::spawn(cancel_on_ctrl_c(cancel.clone()));
@@ -100,15 +105,52 @@ pub(crate) async fn perform(
         Some(screen) => Arc::new(screen.listener()),
         None => lines.clone(),
     };
-    let end = setup
-        .agent
-        .run_in(session, request.listen(listener).cancel(cancel))
-        .await;
+    let (asks, questions) = unbounded_channel();
+    let waiting: Vec<ApprovalRequest> =
+        session.timeline(|timeline| timeline.waiting().filter_map(approval_of).collect());
+    waiting.into_iter().for_each(|asked| drop(asks.send(asked)));
+    let listener = Questions { listener, asks };
+    let request = request.listen(listener).cancel(cancel);
+    let end = answering(setup, session, request, approvals, questions).await;
     watch.abort();
     let written = screen.map_or_else(|| lines.close(), Screen::close);
     let end = end?;
     output_taken(written)?;
     Ok(end)
+}
+
+/// What a person is asked, if a request is about that.
+fn approval_of(request: &Request) -> Option<ApprovalRequest> {
+    match &request.ask {
+        Ask::Approval { request, .. } => Some((**request).clone()),
+        _ => None,
+    }
+}
+
+/// Runs the turn, and sees to what a person is asked meanwhile.
+async fn answering(
+    setup: &Setup,
+    session: &Session,
+    request: TurnRequest,
+    approvals: ApprovalsArg,
+    mut questions: UnboundedReceiver<ApprovalRequest>,
+) -> Result<TurnEnd, Failure> {
+    let conversation = setup.agent.conversation(session.id());
+    let mut turn = std::pin::pin!(setup.agent.run_in(session, request));
+    loop {
+        let asked = tokio::select! {
+            end = &mut turn => return Ok(end?),
+            Some(asked) = questions.recv() => asked,
+        };
+        match approvals {
+            ApprovalsArg::Ask => approval::ask(session, &conversation, asked).await?,
+            ApprovalsArg::Wait | ApprovalsArg::Deny => paint::say(format!(
+                "waits for a decision: annals approve {} {}",
+                session.id(),
+                asked.approval_id
+            )),
+        }
+    }
 }
 
 /// Looks sources up in the session's timeline as it is at that moment.

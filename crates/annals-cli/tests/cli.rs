@@ -3,6 +3,7 @@
 mod cli {
     pub(crate) mod annals;
 
+    mod approvals;
     mod bad_input;
     mod chat;
     mod demo;

@@ -346,6 +346,7 @@ fn asks_approval(scene: &mut Scene, id: &str) -> RequestId {
         facets: serde_json::Map::new(),
         args_digest: BlobDigest::of(b"{}"),
         rule: Some("ask host".into()),
+        why: None,
         proposed_rule: None,
         expires: None,
     };

@@ -11,6 +11,7 @@ use annals_core::turn::TurnEnd;
 use annals_core::turn::round::CutTo;
 use annals_core::view::{Layout, View};
 use annals_model::Model;
+use annals_policy::{KnownTool, Policy};
 use annals_sandbox::{Backend, LocalTree, SandboxName, SandboxSpec, Target};
 use annals_store::{
     ArtifactStore, BlockLogExt as _, Lease, LogError, NewConversation, Owner, Recall, Store, StoredAnswer,
@@ -28,6 +29,7 @@ use crate::hooks::{Hooks, may_contribute};
 use crate::journal::Journal;
 use crate::listen::Subscribers;
 use crate::membership::Life;
+use crate::policy::PolicySource;
 use crate::request::TurnRequest;
 use crate::runtime::Runtime;
 use crate::session::Session;
@@ -51,6 +53,7 @@ pub(crate) struct AgentParts {
     pub(crate) settings: Arc<Settings>,
     pub(crate) scope: Scope,
     pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) policy: Option<Arc<dyn PolicySource>>,
     pub(crate) skills: Arc<dyn Skills>,
     pub(crate) sandbox: Option<Arc<dyn Backend>>,
     pub(crate) content: Content,
@@ -70,6 +73,22 @@ impl AgentParts {
 
     pub(crate) fn artifacts(&self) -> &ArtifactStore {
         self.runtime.artifacts()
+    }
+
+    /// Whether what tools run is kept in a sandbox.
+    pub(crate) fn is_isolated(&self) -> bool {
+        self.sandbox
+            .as_ref()
+            .is_none_or(|backend| backend.name() != "trusted-host")
+    }
+
+    /// The rules in force; none when the agent has no policy.
+    pub(crate) async fn read_policy(&self) -> Result<Option<Arc<Policy>>, RunError> {
+        let Some(source) = &self.policy else {
+            return Ok(None);
+        };
+        let known: Vec<KnownTool> = self.tools.iter().map(|tool| tool.spec().known()).collect();
+        Ok(Some(Arc::new(source.read(&self.scope, &known).await?)))
     }
 
     /// Which parameter a call's block shows cut; the whole is kept before any block names its digest.

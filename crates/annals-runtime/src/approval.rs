@@ -11,6 +11,7 @@ use annals_core::time::Timestamp;
 use annals_core::timeline::{Ask as Asked, Request, Timeline};
 use annals_core::turn::outcome::Outcome;
 use annals_core::turn::recovery;
+use annals_policy::{Layer, Rule};
 use serde_json::{Map, Value};
 
 use crate::world::World;
@@ -20,10 +21,12 @@ use crate::world::World;
 pub struct Ask {
     /// What the rules look at: `tool`, `path`, `command`, `host`, `effect`.
     pub facets: Map<String, Value>,
-    /// The rule that asks. A decision for the conversation covers what the same rule asks about the same tool; without a
-    /// rule it covers the same arguments.
+    /// The rule that asks. Without a proposed rule, a decision for the conversation covers what the same rule asks about the
+    /// same tool if there are no facets, and the same arguments otherwise.
     pub rule: Option<String>,
-    /// The narrow rule that `always` would write.
+    /// Why it asks.
+    pub why: Option<String>,
+    /// The narrow rules that `always` would write, and by which a decision for the conversation covers later calls.
     pub proposed_rule: Option<String>,
     /// After this time the request lapses and the turn ends with `approval_expired`.
     pub expires_in: Option<Duration>,
@@ -61,6 +64,7 @@ impl Ask {
             facets: self.facets,
             args_digest,
             rule: self.rule,
+            why: self.why,
             proposed_rule: self.proposed_rule,
             expires,
         }
@@ -131,29 +135,52 @@ fn lapsed(id: &RequestId) -> Outcome {
     recovery::failed("approval_expired", message)
 }
 
-/// The block that writes a decision down; none when nothing waits for it any more.
-pub(crate) fn decision_block(
-    timeline: &Timeline,
-    turn: &TurnId,
-    decision: &ApprovalDecision,
-) -> Option<NewBlock> {
-    let request = timeline
+/// A decision that something waits for.
+pub(crate) struct Awaited {
+    /// The block that writes it down.
+    pub(crate) block: NewBlock,
+    /// The rules that it keeps for other conversations.
+    pub(crate) keeps: Option<String>,
+}
+
+/// What becomes of a decision; none when nothing waits for it any more.
+pub(crate) fn awaited(timeline: &Timeline, turn: &TurnId, decision: &ApprovalDecision) -> Option<Awaited> {
+    let waiting = timeline
         .waiting()
         .find(|request| request.id == decision.approval_id)?;
-    matches!(request.ask, Asked::Approval { .. }).then(|| decision.block(turn, &request.call))
+    let Asked::Approval { request, .. } = &waiting.ask else {
+        return None;
+    };
+    let is_kept = decision.decision == Decision::Always;
+    Some(Awaited {
+        block: decision.block(turn, &waiting.call),
+        keeps: request.proposed_rule.clone().filter(|_| is_kept),
+    })
 }
 
 /// What people allowed for the rest of a conversation. Read from its blocks at the first question, and only then.
 #[derive(Default)]
 pub(crate) struct Grants {
-    known: Option<HashSet<(String, String)>>,
+    known: Option<Granted>,
+}
+
+#[derive(Default)]
+struct Granted {
+    /// Tools, with the rule that asked or the arguments that were asked about.
+    plain: HashSet<(String, String)>,
+    rules: Vec<Rule>,
 }
 
 impl Grants {
     /// Whether a decision of this conversation covers the request.
     pub(crate) fn cover(&mut self, timeline: &Timeline, request: &ApprovalRequest) -> bool {
         let known = self.known.get_or_insert_with(|| granted(timeline));
-        known.contains(&grant(request))
+        request.proposed_rule.is_none() && known.plain.contains(&grant(request))
+    }
+
+    /// The rules that decisions of this conversation amount to.
+    pub(crate) fn rules(&mut self, timeline: &Timeline) -> &[Rule] {
+        &self.known.get_or_insert_with(|| granted(timeline)).rules
     }
 
     /// A decision was written: what it grants has to be looked up again.
@@ -163,16 +190,14 @@ impl Grants {
 }
 
 fn grant(request: &ApprovalRequest) -> (String, String) {
-    let about = request
-        .rule
-        .clone()
-        .unwrap_or_else(|| request.args_digest.to_string());
+    let by_rule = request.rule.clone().filter(|_| request.facets.is_empty());
+    let about = by_rule.unwrap_or_else(|| request.args_digest.to_string());
     (request.tool.clone(), about)
 }
 
-fn granted(timeline: &Timeline) -> HashSet<(String, String)> {
+fn granted(timeline: &Timeline) -> Granted {
     let mut asked: Vec<ApprovalRequest> = Vec::new();
-    let mut granted = HashSet::new();
+    let mut granted = Granted::default();
     for block in timeline.blocks() {
         match block.kind {
             BlockKind::ApprovalRequest => asked.extend(block.payload::<ApprovalRequest>()),
@@ -185,11 +210,26 @@ fn granted(timeline: &Timeline) -> HashSet<(String, String)> {
                     .iter()
                     .find(|request| request.approval_id == decision.approval_id);
                 if let (true, Some(request)) = (lasts, about) {
-                    granted.insert(grant(request));
+                    granted.add(request);
                 }
             }
             _ => {}
         }
     }
     granted
+}
+
+impl Granted {
+    fn add(&mut self, request: &ApprovalRequest) {
+        match &request.proposed_rule {
+            None => {
+                self.plain.insert(grant(request));
+            }
+            // Rules that a newer version proposed may not be readable here; then people are asked again.
+            Some(rules) => {
+                let read = Layer::parse("conversation", rules, &[]).unwrap_or_default();
+                self.rules.extend(read.rules);
+            }
+        }
+    }
 }

@@ -19,6 +19,7 @@ use crate::agent::{Agent, AgentParts};
 use crate::error::BuildError;
 use crate::hooks::{Hooks, NoHooks};
 use crate::instructions;
+use crate::policy::PolicySource;
 use crate::runtime::Runtime;
 use crate::step::Frame;
 use crate::world::World;
@@ -41,6 +42,7 @@ pub struct AgentBuilder {
     workspaces: Option<PathBuf>,
     scope: Scope,
     hooks: Option<Arc<dyn Hooks>>,
+    policy: Option<Arc<dyn PolicySource>>,
     skills: Option<Arc<dyn Skills>>,
     sandbox: Option<Arc<dyn Backend>>,
     secrets: Secrets,
@@ -172,6 +174,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Rules that allow, ask about or deny calls. Without any, everything is allowed that no hook refuses.
+    #[must_use]
+    pub fn policy(mut self, source: impl PolicySource + 'static) -> Self {
+        self.policy = Some(Arc::new(source));
+        self
+    }
+
     /// Skills that the model may read.
     #[must_use]
     pub fn skills(mut self, skills: Arc<dyn Skills>) -> Self {
@@ -265,6 +274,7 @@ impl AgentBuilder {
             settings: Arc::new(self.settings),
             scope: self.scope,
             hooks: self.hooks.unwrap_or_else(|| Arc::new(NoHooks)),
+            policy: self.policy,
             skills,
             sandbox: self.sandbox,
             content: self.content,

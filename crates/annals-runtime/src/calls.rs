@@ -1,9 +1,12 @@
 //! Running the calls of one answer: together where that is safe, written down in the order the model gave them.
 
+use std::sync::Arc;
+
 use annals_core::block::BlobDigest;
 use annals_core::ids::CallId;
 use annals_core::turn::outcome::Outcome;
 use annals_core::turn::{TurnEnd, recovery, round};
+use annals_policy::Policy;
 use annals_tools::{CallOrder, CallPlace, execute};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
@@ -15,6 +18,7 @@ use crate::error::RunError;
 use crate::gate::{Allowed, Checked, Ready, State};
 use crate::hooks::guarded;
 use crate::listen::Update;
+use crate::terms::TurnTerms;
 
 struct Ended {
     call: CallId,
@@ -35,6 +39,7 @@ impl Drive<'_> {
     /// Runs these calls. Calls that conflict run in the order given, each after the result of the one before is written;
     /// all others run together. Where a call has to wait for a person, the calls after it wait too.
     pub(crate) async fn run_calls(&mut self, calls: Vec<CallId>) -> Result<(), RunError> {
+        self.take_in_grants();
         let mut checked = Vec::with_capacity(calls.len());
         for call in calls {
             checked.push(self.check(call).await?);
@@ -56,6 +61,7 @@ impl Drive<'_> {
                     let _ = guarded("after_call", hook).await;
                     self.write(&call, outcome).await?;
                 }
+                How::Asks(ask, _) if self.is_unattended() => self.write(&call, unattended(&ask)).await?,
                 How::Asks(ask, digest) => self.ask_person(call, &tool, ask, digest).await?,
                 How::Held => {
                     self.fresh.insert(call, None);
@@ -101,6 +107,30 @@ impl Drive<'_> {
             Ended { call: id, tool, how }
         }
         .boxed()
+    }
+
+    /// What was decided for the conversation counts as rules of its own.
+    fn take_in_grants(&mut self) {
+        let Some(policy) = self.policy.take() else {
+            return;
+        };
+        let timeline = self.writer.journal.snapshot();
+        let rules = self.writer.grants.rules(&timeline);
+        self.policy = Some(match policy.conversation == rules {
+            true => policy,
+            false => Arc::new(Policy {
+                conversation: rules.to_vec(),
+                ..(*policy).clone()
+            }),
+        });
+    }
+
+    /// Whether nobody can be asked during this turn.
+    fn is_unattended(&self) -> bool {
+        let turn = &self.turn;
+        self.writer
+            .journal
+            .read(|timeline| TurnTerms::of(timeline, turn).unattended)
     }
 
     /// Writes down that a person is asked, unless the person has answered for the whole conversation.
@@ -171,6 +201,19 @@ impl Drive<'_> {
             self.fresh.entry(call).or_insert(None);
         }
     }
+}
+
+/// The result of a call that nobody can be asked about.
+fn unattended(ask: &Ask) -> Outcome {
+    let why = ask
+        .why
+        .as_deref()
+        .map(|why| format!(": {why}"))
+        .unwrap_or_default();
+    let message = format!(
+        "a person would have to allow this call, and nobody can be asked in this run{why}; it did not run"
+    );
+    recovery::failed("denied_by_policy", message)
 }
 
 /// Waits for the calls before this one: first for what is said of them, then for those it conflicts with.

@@ -249,6 +249,16 @@ impl Conversation {
         Ok(std::mem::take(&mut self.queue().letters))
     }
 
+    /// The last row of the inbox that was looked at.
+    pub(crate) fn seen(&self) -> InboxId {
+        self.queue().last_row.unwrap_or(InboxId::new(0))
+    }
+
+    /// There is something in the inbox that was not looked at.
+    pub(crate) fn look_again(&self) {
+        self.has_mail.store(true, Ordering::Release);
+    }
+
     /// Letters that a turn could not take in before it had to wait.
     pub(crate) fn put_back(&self, letters: Vec<Letter>) {
         self.queue().letters.splice(0..0, letters);
@@ -272,10 +282,12 @@ impl Conversation {
                     prompt,
                     attachments,
                     instructions,
+                    terms,
                 }) => queue.waiting.push_back(Queued {
                     agent: self.agent.clone(),
                     request: TurnRequest {
                         instructions,
+                        terms,
                         ..TurnRequest::posted(turn, prompt, attachments)
                     },
                     row: letter.row,
@@ -352,8 +364,10 @@ impl Conversation {
             return match queue.waiting.pop_front() {
                 Some(queued) => Some(Job::Run(queued)),
                 None if queue.letters.is_empty() => None,
-                // Nobody runs the turn that is to end: its process is gone.
-                None if self.has_open_turn() && queue.letters.iter().any(Letter::wakes) => Some(Job::GoOn),
+                // Nobody runs the turn that they are for: its process is gone.
+                None if self.has_open_turn() && queue.letters.iter().any(Letter::is_for_turn) => {
+                    Some(Job::GoOn)
+                }
                 None => Some(Job::Discard(std::mem::take(&mut queue.letters))),
             };
         }
@@ -496,6 +510,7 @@ impl Conversation {
         if error.class() == ErrorClass::Request {
             let letter = Letter {
                 row: Some(row),
+                client_key: None,
                 mail: None,
             };
             self.discard(vec![letter]).await;

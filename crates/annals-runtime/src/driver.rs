@@ -11,20 +11,21 @@ use annals_core::timeline::HideReason;
 use annals_core::turn::opening::{completion_block, steer_block};
 use annals_core::turn::{Next, TurnEnd, TurnReport, TurnUsage, next, round};
 use annals_core::view::prune;
+use annals_policy::Policy;
 use annals_store::{InboxId, Work};
 use annals_tools::ConversationCx;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentParts;
-use crate::approval;
+use crate::approval::{self, Awaited};
 use crate::ask::Asked;
 use crate::conversation::{Conversation, Writer};
 use crate::error::RunError;
 use crate::hooks::{HookCx, guarded, may_contribute};
 use crate::journal::KeepAlive;
 use crate::listen::Update;
-use crate::mail::{Letter, Mail};
+use crate::mail::{CLIENT_KEY, Letter, Mail};
 
 /// One turn being driven.
 pub(crate) struct Drive<'a> {
@@ -42,6 +43,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) granted: HashSet<CallId>,
     /// Whether a person makes the calls, who need not be asked.
     pub(crate) is_person: bool,
+    /// The rules in force since the turn was taken up, with what was decided for the conversation.
+    pub(crate) policy: Option<Arc<Policy>>,
     /// What came and cannot be taken in yet.
     pub(crate) letters: Vec<Letter>,
     /// Rows of the inbox that the end of the turn consumes.
@@ -68,7 +71,11 @@ impl Drive<'_> {
                 },
                 Next::CallTools(calls) => self.run_calls(calls).await?,
                 Next::Compact(plan) => self.compact(&plan).await?,
-                Next::Done(end) => return self.finish(end, None).await.map(Some),
+                Next::Done(end) => {
+                    if let Some(end) = self.finish_unless_posted(end).await? {
+                        return Ok(Some(end));
+                    }
+                }
                 Next::Wait => return self.wait().await,
             }
         }
@@ -117,7 +124,10 @@ impl Drive<'_> {
                 }
                 Some(Mail::Steer { turn, .. }) if is_ours(turn) && is_open => self.letters.push(letter),
                 Some(Mail::Steer { turn, text }) if is_ours(turn) => {
-                    let steer = steer_block(&self.turn, steers + 1, text);
+                    let mut steer = steer_block(&self.turn, steers + 1, text);
+                    if let Some(key) = &letter.client_key {
+                        steer.meta = steer.meta.with(CLIENT_KEY, key.as_str());
+                    }
                     self.writer
                         .journal
                         .append_consuming(vec![steer], row, Work::Keep)
@@ -125,15 +135,18 @@ impl Drive<'_> {
                 }
                 Some(Mail::Decision(decision)) => {
                     let turn = &self.turn;
-                    let block = self
+                    let awaited = self
                         .writer
                         .journal
-                        .read(|timeline| approval::decision_block(timeline, turn, decision));
+                        .read(|timeline| approval::awaited(timeline, turn, decision));
+                    let blocks = match awaited {
+                        Some(awaited) => self.decided(awaited).await,
+                        None => Vec::new(),
+                    };
                     self.writer.grants.forget();
-                    let block = block.into_iter().collect();
                     self.writer
                         .journal
-                        .append_consuming(block, row, Work::Keep)
+                        .append_consuming(blocks, row, Work::Keep)
                         .await?;
                 }
                 // For a turn that is over, or unreadable: gone with the end of this one.
@@ -141,6 +154,19 @@ impl Drive<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What a decision writes down. What it keeps for other conversations is kept first, so that no crash forgets it.
+    async fn decided(&self, awaited: Awaited) -> Vec<NewBlock> {
+        let mut blocks = vec![awaited.block];
+        if let (Some(rules), Some(source)) = (awaited.keeps, &self.agent.policy)
+            && let Err(fault) = source.remember(&self.agent.scope, &rules).await
+        {
+            let text =
+                format!("the decision holds for this conversation and could not be kept for others: {fault}");
+            blocks.push(system_message(&self.turn, "policy_not_kept", text));
+        }
+        blocks
     }
 
     /// Once the provider's cache has gone cold, gives up what is old.
@@ -166,8 +192,41 @@ impl Drive<'_> {
         self.writer.journal.append(allowed).await
     }
 
-    /// Writes down how the turn ended. Calls still open get a result first, so that none is ever without.
+    /// Writes down that the turn has come to its end, unless somebody has posted something meanwhile, words for this turn
+    /// perhaps: then it goes on.
+    async fn finish_unless_posted(&mut self, end: TurnEnd) -> Result<Option<TurnEnd>, RunError> {
+        let seen = self.conversation.seen();
+        let (blocks, rows) = self.closing(end, None).await?;
+        if !self
+            .writer
+            .journal
+            .append_unless_posted(blocks, rows.clone(), seen)
+            .await?
+        {
+            self.taken = rows;
+            self.conversation.look_again();
+            return Ok(None);
+        }
+        Ok(Some(self.tell_end(end)))
+    }
+
+    /// Writes down how the turn ended, whatever was posted meanwhile.
     pub(crate) async fn finish(&mut self, end: TurnEnd, reason: Option<String>) -> Result<TurnEnd, RunError> {
+        let (blocks, rows) = self.closing(end, reason).await?;
+        self.writer
+            .journal
+            .append_consuming(blocks, rows, Work::Done)
+            .await?;
+        Ok(self.tell_end(end))
+    }
+
+    /// The block that ends the turn, and the rows of the inbox that it consumes. Calls still open get a result first, so that
+    /// none is ever without.
+    async fn closing(
+        &mut self,
+        end: TurnEnd,
+        reason: Option<String>,
+    ) -> Result<(Vec<NewBlock>, Vec<InboxId>), RunError> {
         self.close_open_calls(end).await?;
         if end.is_success() {
             let timeline = self.writer.journal.snapshot();
@@ -181,16 +240,15 @@ impl Drive<'_> {
         let report = self.report(end, reason);
         let late = self.letters.drain(..).filter_map(|letter| letter.row);
         let rows = self.taken.drain(..).chain(late).collect();
-        let completion = vec![completion_block(&self.turn, &report)];
-        self.writer
-            .journal
-            .append_consuming(completion, rows, Work::Done)
-            .await?;
+        Ok((vec![completion_block(&self.turn, &report)], rows))
+    }
+
+    fn tell_end(&self, end: TurnEnd) -> TurnEnd {
         self.writer.journal.tell(Update::TurnEnded {
             turn: self.turn.clone(),
             end,
         });
-        Ok(end)
+        end
     }
 
     /// Where a hook is asked.

@@ -93,6 +93,9 @@ pub enum RunError {
     /// Nothing waits for such a decision.
     #[error("nothing waits for a decision about `{0}`: it was decided, or its turn has ended")]
     NothingToDecide(RequestId),
+    /// The rules in force cannot be read.
+    #[error(transparent)]
+    Policy(#[from] crate::policy::PolicyFault),
     /// An attachment was refused.
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
@@ -147,9 +150,11 @@ impl RunError {
             | RunError::Attachment(_)
             | RunError::NoSuchTool(_)
             | RunError::MayNotContribute(_) => ErrorClass::Request,
-            RunError::Log(_) | RunError::Fold { .. } | RunError::Artifact(_) | RunError::Panicked(_) => {
-                ErrorClass::Broken
-            }
+            RunError::Policy(_)
+            | RunError::Log(_)
+            | RunError::Fold { .. }
+            | RunError::Artifact(_)
+            | RunError::Panicked(_) => ErrorClass::Broken,
         }
     }
 }

@@ -7,6 +7,7 @@ use annals_core::ids::CallId;
 use annals_core::timeline::{CallText, Timeline};
 use annals_core::turn::outcome::{Notice, Outcome};
 use annals_core::turn::recovery;
+use annals_policy::Policy;
 use annals_tools::{Access, Effect, Tool, ToolCx, execute, reference, validate};
 use serde_json::{Map, Value};
 
@@ -14,6 +15,7 @@ use crate::approval::{self, Ask, Standing, args_digest};
 use crate::driver::Drive;
 use crate::error::RunError;
 use crate::hooks::{HookCx, Hooks, Verdict, guarded};
+use crate::policy::{self, Passage};
 
 /// A call that was read and checked, before anybody was asked whether it may run.
 pub(crate) struct Checked {
@@ -40,6 +42,10 @@ pub(crate) struct Ready {
     pub(crate) notices: Vec<Notice>,
     /// A person has said yes to these arguments, or makes the call.
     pub(crate) is_approved: bool,
+    /// The rules in force.
+    pub(crate) policy: Option<Arc<Policy>>,
+    /// Whether what it runs is kept in a sandbox.
+    pub(crate) is_isolated: bool,
 }
 
 /// What the hooks say of a call.
@@ -61,21 +67,39 @@ impl Checked {
 }
 
 impl Ready {
-    /// Asks the hooks. A person's yes answers a question of theirs, never a refusal.
+    /// Asks the hooks, then the rules, which see the arguments as the hooks leave them. A person's yes answers a question,
+    /// never a refusal.
     pub(crate) async fn allowed(self, hooks: &dyn Hooks, cx: &HookCx) -> Allowed {
-        let asked = guarded("before_call", hooks.before_call(cx, self.tool.spec(), &self.args)).await;
+        let said = guarded("before_call", hooks.before_call(cx, self.tool.spec(), &self.args)).await;
         let denied = |why| Allowed::Refused(recovery::failed("denied_by_policy", why));
-        match asked {
-            Ok(Verdict::Allow) => Allowed::Run(self),
-            Ok(Verdict::Ask(_)) if self.is_approved => Allowed::Run(self),
-            Ok(Verdict::Ask(ask)) => Allowed::Ask(ask, args_digest(&self.args)),
+        match said {
+            Ok(Verdict::Allow) => self.judged(cx, None),
+            Ok(Verdict::Ask(ask)) => self.judged(cx, Some(ask)),
             Ok(Verdict::Deny(why)) => denied(why),
-            Ok(Verdict::Edit(args)) => self
-                .edited(args)
-                .map_or_else(|why| denied(format!("a policy {why}")), Allowed::Run),
+            Ok(Verdict::Edit(args)) => match self.edited(args) {
+                Ok(ready) => ready.judged(cx, None),
+                Err(why) => denied(format!("a policy {why}")),
+            },
             Err(said) => denied(format!(
                 "whether the call is allowed could not be found out: {said}"
             )),
+        }
+    }
+
+    /// What the rules say, and a hook's question if they have none.
+    fn judged(self, cx: &HookCx, asked: Option<Ask>) -> Allowed {
+        let judged = self.policy.as_ref().map(|policy| {
+            let call = policy::call_of(self.tool.spec(), &cx.turn, &self.args, self.is_isolated);
+            policy::judge(policy, &call)
+        });
+        let asked = match judged {
+            Some(Passage::Deny(why)) => return Allowed::Refused(recovery::failed("denied_by_policy", why)),
+            Some(Passage::Ask(ask)) => Some(ask),
+            Some(Passage::Allow) | None => asked,
+        };
+        match asked.filter(|_| !self.is_approved) {
+            Some(ask) => Allowed::Ask(ask, args_digest(&self.args)),
+            None => Allowed::Run(self),
         }
     }
 
@@ -179,6 +203,8 @@ impl Drive<'_> {
             is_approved: self.is_person || self.granted.contains(id),
             args,
             notices: checked.notices,
+            policy: self.policy.clone(),
+            is_isolated: self.agent.is_isolated(),
         };
         Ok(self.with_decision(ready, standing))
     }

@@ -4,19 +4,26 @@
 //! another. If nobody owns the conversation, this process becomes its owner for as long as there is work.
 
 use annals_core::block::payload::{ApprovalDecision, ApprovalRequest};
+use std::time::Duration;
+
 use annals_core::block::{BlobDigest, BlockKind};
 use annals_core::ids::{ConversationId, Seq, TurnId};
 use annals_core::timeline::{Ask as Asked, Timeline, Turn};
 use annals_core::turn::{TurnEnd, TurnReport};
 use annals_core::view::View;
 use annals_store::{BlockLogExt as _, LogError, StoredAnswer};
+use futures::TryStreamExt as _;
 use serde::Serialize;
 
 use crate::agent::Agent;
 use crate::attach::Attachment;
 use crate::error::RunError;
-use crate::mail::{Letter, Mail, StoredAttachment};
+use crate::mail::{CLIENT_KEY, Letter, Mail, StoredAttachment};
 use crate::subscription::Subscription;
+use crate::terms::TurnTerms;
+
+/// How long finding out whether a conversation is owned may take.
+const PROBE_TTL: Duration = Duration::from_secs(5);
 
 /// A conversation that any process may own. Cheap to clone.
 #[derive(Clone)]
@@ -27,6 +34,8 @@ pub struct ConversationHandle {
     turn: Option<TurnId>,
     /// Kept in the commit of what is posted.
     answer: Option<StoredAnswer>,
+    /// Whether this process becomes the owner where there is none.
+    takes_up: bool,
 }
 
 /// How far a turn has come.
@@ -67,6 +76,8 @@ pub struct Prompt {
     pub attachments: Vec<Attachment>,
     /// A client's own system text for this turn.
     pub instructions: Option<String>,
+    /// What holds for this turn.
+    pub terms: TurnTerms,
     /// The sender's name for this post: posting it again changes nothing and gives the same turn.
     pub client_key: Option<String>,
 }
@@ -88,6 +99,7 @@ impl Agent {
             id: id.clone(),
             turn: None,
             answer: None,
+            takes_up: true,
         }
     }
 }
@@ -185,12 +197,21 @@ impl ConversationHandle {
         Ok(find(&timeline).map(|turn| status_of(&timeline, turn, is_owned)))
     }
 
+    /// Only posts: what is posted waits for the process that owns the conversation, or for the next that takes it up. For
+    /// programs that could not go on with a turn, having no model.
+    #[must_use]
+    pub fn only_posting(mut self) -> Self {
+        self.takes_up = false;
+        self
+    }
+
     /// Queues a turn and gives its id. It runs after the turns before it, also when this process ends first.
     pub async fn post(&self, prompt: impl Into<Prompt>) -> Result<TurnId, RunError> {
         let Prompt {
             text,
             attachments,
             instructions,
+            terms,
             client_key,
         } = prompt.into();
         crate::perform::check_prompt(&text, instructions.as_deref(), &attachments)?;
@@ -212,6 +233,7 @@ impl ConversationHandle {
             prompt: text,
             attachments: stored,
             instructions,
+            terms,
         };
         self.send(&mail, client_key).await?;
         Ok(turn)
@@ -224,11 +246,34 @@ impl ConversationHandle {
         if !unfinished.is_owned {
             return Err(RunError::TurnEnded(self.id.clone()));
         }
+        let Unfinished { turn, first, .. } = unfinished;
         let mail = Mail::Steer {
-            turn: Some(unfinished.turn),
+            turn: Some(turn.clone()),
             text: text.into(),
         };
-        self.send(&mail, self.new_key()).await
+        let client_key = self.new_key();
+        self.send(&mail, client_key.clone()).await?;
+        match self.came_too_late(&turn, first, &client_key).await? {
+            true => Err(RunError::TurnEnded(self.id.clone())),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a turn had ended before this was posted. A turn does not end past a post, so one that has ended without
+    /// taking it in had ended before.
+    async fn came_too_late(&self, turn: &TurnId, first: Seq, client_key: &str) -> Result<bool, RunError> {
+        let key = self.agent.key(&self.id);
+        let mut blocks = self.agent.log().blocks(&key, first);
+        let mut has_ended = false;
+        while let Some(block) = blocks.try_next().await? {
+            let is_taken_in = block.kind == BlockKind::UserSteer
+                && block.meta().get(CLIENT_KEY).as_ref().and_then(|key| key.as_str()) == Some(client_key);
+            if is_taken_in {
+                return Ok(false);
+            }
+            has_ended |= block.kind == BlockKind::ReactCompletion && block.turn == *turn;
+        }
+        Ok(has_ended)
     }
 
     /// Ends the turn that runs or waits.
@@ -262,6 +307,20 @@ impl ConversationHandle {
         }
     }
 
+    /// Whether a living process has the conversation at present.
+    pub async fn is_owned(&self) -> Result<bool, RunError> {
+        let (log, key) = (self.agent.log(), self.agent.key(&self.id));
+        // Only the store knows whose process is gone, and it says so by giving the conversation away.
+        match log.acquire(&key, &self.agent.owner(), PROBE_TTL).await {
+            Ok(lease) => {
+                log.release(&lease).await?;
+                Ok(false)
+            }
+            Err(LogError::Held { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Watches it from the block after `after` on, whether or not it is open here.
     pub async fn subscribe(&self, after: Option<Seq>) -> Result<Subscription, RunError> {
         self.agent.subscribe(&self.id, after).await
@@ -279,6 +338,9 @@ impl ConversationHandle {
         let key = self.agent.key(&self.id);
         let post = mail.post(client_key).answering(self.answer.clone());
         self.agent.log().post(&key, post).await?;
+        if !self.takes_up {
+            return Ok(());
+        }
         match self.agent.open(&self.id).await {
             Ok(session) => {
                 session.conversation.mail_came().await;
@@ -296,6 +358,7 @@ impl ConversationHandle {
             let turn = timeline.current_turn().filter(|turn| turn.end.is_none())?;
             Some(Unfinished {
                 turn: turn.id.clone(),
+                first: turn.first_seq(),
                 is_owned: is_owned || timeline.waiting().next().is_some(),
             })
         };
@@ -334,6 +397,7 @@ fn status_of(timeline: &View, turn: Turn, is_owned: bool) -> TurnStatus {
 /// A turn that has not ended.
 struct Unfinished {
     turn: TurnId,
+    first: Seq,
     /// Whether somebody goes on with it.
     is_owned: bool,
 }

@@ -92,7 +92,8 @@ pub trait Hooks: Send + Sync {
         let _ = (cx, timeline);
     }
 
-    /// The turn has its answer. What is returned is appended before the turn is closed.
+    /// The turn has its answer. What is returned is appended before the turn is closed. Asked again when a person says
+    /// something in that moment and the turn goes on.
     async fn turn_ending(&self, cx: &HookCx, timeline: &Timeline) -> Vec<NewBlock> {
         let _ = (cx, timeline);
         Vec::new()

@@ -8,7 +8,9 @@ use annals_core::block::{Block, NewBlock};
 use annals_core::ids::ConversationKey;
 use annals_core::redact::Redactor;
 use annals_core::view::View;
-use annals_store::{Append, BatchId, BlockLogExt as _, InboxId, Lease, LogError, Store, StoredAnswer, Work};
+use annals_store::{
+    Append, BatchId, BlockLogExt as _, InboxId, Lease, LogError, Stale, Store, StoredAnswer, Work,
+};
 use annals_tools::SharedTimeline;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -122,7 +124,7 @@ impl Journal {
         answer: Option<StoredAnswer>,
     ) -> Result<(), RunError> {
         let blocks = self.seal(drafts);
-        self.commit(blocks, Vec::new(), Work::Keep, answer).await
+        self.commit(blocks, |append| append.answering(answer)).await
     }
 
     /// Makes these blocks durable; the rows of the inbox that they write down are gone in the same commit, which also says
@@ -137,7 +139,27 @@ impl Journal {
             return Ok(());
         }
         let blocks = self.seal(drafts);
-        self.commit(blocks, rows, work, None).await
+        self.commit(blocks, |append| append.consuming(rows).work(work))
+            .await
+    }
+
+    /// Makes the last blocks of a turn durable, unless something was posted after the row that was seen last: then nothing
+    /// is changed, and the answer is no.
+    pub(crate) async fn append_unless_posted(
+        &mut self,
+        drafts: Vec<NewBlock>,
+        rows: Vec<InboxId>,
+        seen: InboxId,
+    ) -> Result<bool, RunError> {
+        let blocks = self.seal(drafts);
+        let last = |append: Append| append.consuming(rows).work(Work::Done).having_seen(seen);
+        match self.commit(blocks, last).await {
+            Err(RunError::Log(LogError::Conflict {
+                stale: Stale::Posted { .. },
+                ..
+            })) => Ok(false),
+            done => done.map(|()| true),
+        }
     }
 
     /// Numbers drafts on from the last block.
@@ -161,30 +183,32 @@ impl Journal {
         }
         match blocks.is_empty() {
             true => Ok(()),
-            false => self.commit(blocks, Vec::new(), Work::Keep, None).await,
+            false => self.commit(blocks, |append| append).await,
         }
     }
 
+    /// Appends these blocks, with what else goes into the commit.
     async fn commit(
         &mut self,
         blocks: Vec<Block>,
-        rows: Vec<InboxId>,
-        work: Work,
-        answer: Option<StoredAnswer>,
+        complete: impl FnOnce(Append) -> Append,
     ) -> Result<(), RunError> {
         let held = self.held()?;
         let tail = self.read(|timeline| timeline.tail());
         let batch = BatchId::new(self.world.random());
-        let append = Append::new(batch, tail, blocks.clone())
-            .consuming(rows)
-            .work(work)
-            .answering(answer);
+        let append = complete(Append::new(batch, tail, blocks.clone()));
         let lease = held.lease.clone();
         // Until the answer is here, and when this future is dropped, nobody knows whether the blocks are in the log.
         self.is_behind = true;
         if let Err(error) = self.log.append(&lease, append).await {
-            if matches!(error, LogError::Conflict { .. }) {
-                self.held = None;
+            match &error {
+                // Refused as it was meant to be: the lease holds, and nothing was written.
+                LogError::Conflict {
+                    stale: Stale::Posted { .. },
+                    ..
+                } => self.is_behind = false,
+                LogError::Conflict { .. } => self.held = None,
+                _ => {}
             }
             return Err(error.into());
         }

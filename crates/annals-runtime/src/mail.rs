@@ -9,6 +9,11 @@ use annals_core::ids::TurnId;
 use annals_store::{InboxId, Pending, Post};
 use serde::{Deserialize, Serialize};
 
+use crate::terms::TurnTerms;
+
+/// The field of a steer's metadata by which its sender finds it.
+pub(crate) const CLIENT_KEY: &str = "client_key";
+
 /// What somebody posted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -21,6 +26,8 @@ pub(crate) enum Mail {
         attachments: Vec<StoredAttachment>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
+        #[serde(default)]
+        terms: TurnTerms,
     },
     /// Words for the turn that runs.
     Steer {
@@ -52,6 +59,8 @@ pub(crate) struct StoredAttachment {
 pub(crate) struct Letter {
     /// The row to consume; none when it came from this process and was never stored.
     pub(crate) row: Option<InboxId>,
+    /// The sender's name for it.
+    pub(crate) client_key: Option<String>,
     /// None when it cannot be read: it is consumed and forgotten.
     pub(crate) mail: Option<Mail>,
 }
@@ -80,6 +89,7 @@ impl Letter {
     pub(crate) fn local(mail: Mail) -> Self {
         Letter {
             row: None,
+            client_key: None,
             mail: Some(mail),
         }
     }
@@ -90,6 +100,11 @@ impl Letter {
             Some(Mail::Cancel { turn }) => turn.is_none() || turn.as_ref() == running,
             _ => false,
         }
+    }
+
+    /// Whether it is meant for the turn that is open, if there is one.
+    pub(crate) fn is_for_turn(&self) -> bool {
+        self.wakes() || matches!(self.mail, Some(Mail::Steer { .. }))
     }
 
     /// Whether a turn that waits has to go on because of it.
@@ -109,6 +124,7 @@ impl From<Pending> for Letter {
         }
         Letter {
             row: Some(row.id),
+            client_key: Some(row.post.client_key),
             mail: mail.ok(),
         }
     }

@@ -12,6 +12,7 @@ use annals_core::timeline::Timeline;
 use annals_core::turn::TurnEnd;
 use annals_core::turn::opening::{AttachedFile, Opening};
 use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
+use annals_policy::Policy;
 use annals_store::{InboxId, LogError, Work as Remaining};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,7 @@ use crate::error::RunError;
 use crate::hooks::guarded;
 use crate::mail::StoredAttachment;
 use crate::request::{TurnRequest, Work};
+use crate::terms::TurnTerms;
 use crate::turn::Ended;
 
 /// A turn has begun: if this process dies, another takes it up.
@@ -40,12 +42,15 @@ pub(crate) async fn turn(
 ) -> Result<Option<Ended>, RunError> {
     writer.journal.set_listener(request.listener);
     writer.journal.ready().await?;
+    let policy = agent.read_policy().await?;
     let mut opened = Opened {
         agent,
         conversation,
         writer,
         row,
         instructions: request.instructions,
+        terms: request.terms,
+        policy,
         cancel: request.cancel,
     };
     let (turn, end) = match request.work {
@@ -83,6 +88,8 @@ pub(crate) async fn give_up(
         writer,
         row,
         instructions: None,
+        terms: TurnTerms::default(),
+        policy: None,
         cancel: CancellationToken::new(),
     };
     let turn = match (open, next) {
@@ -117,6 +124,9 @@ struct Opened<'a> {
     row: Option<InboxId>,
     /// A client's own system text for the turn.
     instructions: Option<String>,
+    terms: TurnTerms,
+    /// The rules in force, read once for the turn.
+    policy: Option<Arc<Policy>>,
     cancel: CancellationToken,
 }
 
@@ -176,10 +186,13 @@ impl Opened<'_> {
             instructions: self.instructions.clone(),
             agent: format!("{} | model: {}", self.agent.name, self.agent.model.name()),
         };
-        let blocks = self.writer.journal.read(|timeline| {
+        let mut blocks: Vec<NewBlock> = self.writer.journal.read(|timeline| {
             let resolved = clarification_resolved(timeline, turn);
             opening.blocks(timeline).into_iter().chain(resolved).collect()
         });
+        if let Some(header) = blocks.first_mut() {
+            self.terms.write(header);
+        }
         let row = self.row.into_iter().collect();
         let journal = &mut self.writer.journal;
         journal.append_consuming(blocks, row, UNFINISHED).await
@@ -288,6 +301,7 @@ impl Opened<'_> {
             fresh: HashMap::new(),
             granted: HashSet::new(),
             is_person: false,
+            policy: self.policy.clone(),
             letters: Vec::new(),
             taken: Vec::new(),
         }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::attach::Attachment;
 use crate::listen::{Listen, Nobody};
 use crate::mail::StoredAttachment;
+use crate::terms::TurnTerms;
 
 /// What to do in one turn: a prompt with its files, an unfinished turn to go on with, or one tool to call; and who
 /// watches, and how to cancel it.
@@ -18,6 +19,7 @@ pub struct TurnRequest {
     pub(crate) instructions: Option<String>,
     pub(crate) listener: Arc<dyn Listen>,
     pub(crate) cancel: CancellationToken,
+    pub(crate) terms: TurnTerms,
 }
 
 /// What a turn can be asked to do.
@@ -72,6 +74,7 @@ impl TurnRequest {
             instructions: None,
             listener: Arc::new(Nobody),
             cancel: CancellationToken::new(),
+            terms: TurnTerms::default(),
         }
     }
 
@@ -102,6 +105,13 @@ impl TurnRequest {
     #[must_use]
     pub fn listen(mut self, listener: impl Listen + 'static) -> Self {
         self.listener = Arc::new(listener);
+        self
+    }
+
+    /// On these terms. A turn that is gone on with keeps its own.
+    #[must_use]
+    pub fn terms(mut self, terms: TurnTerms) -> Self {
+        self.terms = terms;
         self
     }
 

@@ -238,3 +238,33 @@ async fn a_posted_prompt_survives_its_process() {
     assert_eq!(session.answer(), "done");
     assert!(session.timeline(|timeline| timeline.turn(&turn).is_some()));
 }
+
+/// Words that are acknowledged before the turn's end is durable are taken in, however late; later ones are refused.
+#[tokio::test]
+async fn a_steer_in_the_last_moment_is_taken_in_or_refused_but_never_dropped() {
+    for round in 0..60_u64 {
+        let bench = Bench::new();
+        let steps = json!([{"delay_ms": 3, "text": "first"}, {"text": "second"}]);
+        let agent = bench.agent(steps).await;
+        let session = agent.session("c").await.unwrap();
+        let handle = agent.conversation(&conversation());
+        let (turn, steered) = tokio::join!(agent.run(session, "Go"), async {
+            tokio::time::sleep(Duration::from_micros(2_000 + round * 100)).await;
+            handle.steer("and again").await
+        });
+        let turn = turn.unwrap();
+        let taken = texts(turn.session(), "user.steer");
+        match steered {
+            Ok(()) => assert_eq!(
+                (taken.len(), turn.answer()),
+                (1, "second"),
+                "round {round}: {}",
+                shape(turn.session())
+            ),
+            Err(RunError::TurnEnded(_)) => {
+                assert_eq!((taken.len(), turn.answer()), (0, "first"), "round {round}")
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

@@ -48,13 +48,16 @@ pub mod web;
 
 pub use access::{Access, CallOrder, CallPlace, Resource, Uses};
 pub use annals_core::turn::outcome::{Notice, Outcome};
+pub use annals_policy::{KnownTool, Reach};
 pub use annals_tool_macro::{arguments, tool};
 pub use cx::{ConversationCx, SharedTimeline, ToolCx, Vault};
 pub use dynamic::DynamicTool;
 pub use failure::{IntoFailure, ToolError, ToolFailure, ToolResult};
 pub use name::{ToolName, ToolNameError};
 pub use output::{IntoOutcome, Json, ToolOutput};
-pub use spec::{BodyParam, Effect, Family, Listing, Produces, SpecError, ToolSpec, ToolSpecBuilder};
+pub use spec::{
+    BodyParam, Effect, FacetParam, Family, Listing, Produces, SpecError, ToolSpec, ToolSpecBuilder,
+};
 pub use state::State;
 pub use table::{ToolTable, ToolTableBuilder, ToolTableError};
 pub use tool::Tool;

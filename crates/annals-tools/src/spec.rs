@@ -3,11 +3,13 @@
 //! Keeps the name, the texts the model reads, the compiled schema, and the few facts the runtime needs to run
 //! and record a call. It must not know how the tool works.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use annals_core::ids::TurnId;
 use annals_core::view::ToolSchema;
+use annals_policy::{KnownTool, Reach};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -70,6 +72,24 @@ impl BodyParam {
     }
 }
 
+/// A parameter that the rules of a policy look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FacetParam {
+    /// A line or script for a shell, or a list of words that no shell reads.
+    Command(Cow<'static, str>),
+    /// A script in the language that another parameter names; of a shell's, the commands are looked at.
+    Script {
+        /// The script.
+        code: Cow<'static, str>,
+        /// Its language.
+        language: Cow<'static, str>,
+    },
+    /// A path or several.
+    Path(Cow<'static, str>),
+    /// An address or several; the facet is their host.
+    Url(Cow<'static, str>),
+}
+
 /// Whether the model is told of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listing {
@@ -118,6 +138,8 @@ pub struct ToolSpec {
     timeout: Option<Duration>,
     secrets: Vec<String>,
     uses: Option<Declared>,
+    reach: Option<Vec<Reach>>,
+    facets: Vec<FacetParam>,
     validator: jsonschema::Validator,
     defect: Option<SpecError>,
 }
@@ -144,6 +166,8 @@ impl ToolSpec {
             timeout: None,
             secrets: Vec::new(),
             uses: None,
+            reach: None,
+            facets: Vec::new(),
         }
     }
 
@@ -198,6 +222,57 @@ impl ToolSpec {
         match &self.uses {
             Some(uses) => Some(Access::of_call(&uses.reads, &uses.writes, turn, args)),
             None => (self.effect == Effect::None).then_some(Access::NOTHING),
+        }
+    }
+
+    /// What its calls can reach, as it declares or as follows from its family and its effect. A tool that says nothing of
+    /// itself may do anything.
+    pub fn reach(&self) -> Vec<Reach> {
+        match (&self.reach, self.family, self.effect) {
+            (Some(reach), ..) => reach.clone(),
+            (None, Family::Exec, _) => vec![Reach::Exec, Reach::Write],
+            (None, _, Effect::None) => vec![Reach::Read],
+            (None, Family::React, _) => vec![Reach::Write],
+            (None, ..) if self.writes_files_only() => vec![Reach::Write],
+            (None, ..) => vec![Reach::External],
+        }
+    }
+
+    fn writes_files_only(&self) -> bool {
+        let is_file = |uses: &Uses| matches!(uses, Uses::WorkspacePath(_) | Uses::TurnFile(_));
+        self.uses
+            .as_ref()
+            .is_some_and(|uses| !uses.writes.is_empty() && uses.writes.iter().all(is_file))
+    }
+
+    /// The parameters that the rules of a policy look at.
+    pub fn facets(&self) -> &[FacetParam] {
+        &self.facets
+    }
+
+    /// The parameters that name files, and whether they name files of the running turn.
+    pub fn file_params(&self) -> impl Iterator<Item = (&str, bool)> {
+        let uses = self
+            .uses
+            .iter()
+            .flat_map(|uses| uses.reads.iter().chain(&uses.writes));
+        uses.filter_map(|uses| match uses {
+            Uses::WorkspacePath(name) => Some((&**name, false)),
+            Uses::TurnFile(name) => Some((&**name, true)),
+            Uses::Workspace | Uses::Named(_) => None,
+        })
+    }
+
+    /// What a policy's rules may name of it.
+    pub fn known(&self) -> KnownTool {
+        let has = |is: fn(&FacetParam) -> bool| self.facets.iter().any(is);
+        KnownTool {
+            name: self.name.to_string(),
+            effects: self.reach(),
+            has_command: has(|facet| matches!(facet, FacetParam::Command(_) | FacetParam::Script { .. })),
+            has_path: has(|facet| matches!(facet, FacetParam::Path(_)))
+                || self.file_params().next().is_some(),
+            has_host: has(|facet| matches!(facet, FacetParam::Url(_))),
         }
     }
 
@@ -262,6 +337,8 @@ pub struct ToolSpecBuilder {
     timeout: Option<Duration>,
     secrets: Vec<String>,
     uses: Option<Declared>,
+    reach: Option<Vec<Reach>>,
+    facets: Vec<FacetParam>,
 }
 
 impl ToolSpecBuilder {
@@ -317,6 +394,21 @@ impl ToolSpecBuilder {
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
+        self
+    }
+
+    /// What its calls can reach: the facet `effect` of a policy's rules.
+    #[must_use]
+    pub fn reaches(mut self, reach: impl IntoIterator<Item = Reach>) -> Self {
+        self.reach = Some(reach.into_iter().collect());
+        self
+    }
+
+    /// A parameter that a policy's rules look at. Those that [`reads`](Self::reads) and [`writes`](Self::writes) name as
+    /// files are looked at anyway.
+    #[must_use]
+    pub fn facet(mut self, facet: FacetParam) -> Self {
+        self.facets.push(facet);
         self
     }
 
@@ -411,6 +503,8 @@ impl ToolSpecBuilder {
             timeout: self.timeout,
             secrets: self.secrets,
             uses: self.uses,
+            reach: self.reach,
+            facets: self.facets,
             validator,
             defect: None,
         })

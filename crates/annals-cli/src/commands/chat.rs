@@ -11,7 +11,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use super::{read, run as run_once, timeline::tree};
-use crate::args::ChatArgs;
+use crate::args::{ApprovalsArg, ChatArgs};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BOLD, DIM, NAME, WARN, styled};
@@ -132,7 +132,7 @@ impl Chat {
             request = request.attach(attachment);
         }
         let form = Form::Screen(Shows::Everything);
-        let end = turn::perform(&self.setup, &self.session, request, form).await?;
+        let end = turn::perform(&self.setup, &self.session, request, form, ApprovalsArg::Ask).await?;
         match turn::judge(&self.setup, &self.session, end) {
             // A model that is away may be back for the next prompt.
             Err(Failure::Environment(message)) => paint::error(message),

@@ -17,7 +17,7 @@ use annals::{Session, TurnRequest};
 
 use super::chat::files;
 use super::timeline::tree;
-use crate::args::DemoArgs;
+use crate::args::{ApprovalsArg, DemoArgs};
 use crate::config::{Config, Origin, Resolved};
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BOLD, DIM, NAME, TITLE, WARN, styled};
@@ -61,7 +61,8 @@ pub(crate) async fn run(args: DemoArgs, config: Config) -> Result<Ended, Failure
             ))?;
             request = request.attach(Attachment::new("sales.csv", SALES));
         }
-        let end = turn::perform(&setup, &session, request, Form::Screen(Shows::Everything)).await?;
+        let form = Form::Screen(Shows::Everything);
+        let end = turn::perform(&setup, &session, request, form, ApprovalsArg::Deny).await?;
         ended = turn::judge(&setup, &session, end)?;
         if ended == Ended::Otherwise {
             break;

@@ -2,7 +2,8 @@
 
 use annals::TurnRequest;
 
-use crate::args::ResumeArgs;
+use crate::approval;
+use crate::args::{ApprovalsArg, ResumeArgs};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::setup::{Needs, Setup, conversation_id};
@@ -12,7 +13,13 @@ pub(crate) async fn run(args: ResumeArgs, config: Config) -> Result<Ended, Failu
     let id = conversation_id(&args.conversation)?;
     let setup = Setup::open(config, Needs::Model).await?;
     let session = setup.agent.open(&id).await?;
-    let ended = turn::perform(&setup, &session, TurnRequest::resume(), Form::of(args.json)).await;
+    // Its turn was begun on terms of its own: whoever resumes it either answers or waits.
+    let approvals = match approval::by_default(args.json) {
+        ApprovalsArg::Deny => ApprovalsArg::Wait,
+        approvals => approvals,
+    };
+    let request = TurnRequest::resume();
+    let ended = turn::perform(&setup, &session, request, Form::of(args.json), approvals).await;
     let ended = ended.and_then(|end| turn::judge(&setup, &session, end));
     session.close().await?;
     ended

@@ -3,10 +3,11 @@
 use std::io::Read as _;
 
 use annals::core::ids::TurnId;
-use annals::runtime::{Attachment, RunError};
+use annals::runtime::{Attachment, RunError, TurnTerms};
 use annals::{Session, TurnRequest};
 
-use crate::args::RunArgs;
+use crate::approval;
+use crate::args::{ApprovalsArg, RunArgs};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint;
@@ -39,7 +40,12 @@ pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure>
         request = request.attach(attachment);
     }
     let session = open(&setup, args.conversation.as_deref(), &prompt).await?;
-    let ended = turn::perform(&setup, &session, request, Form::of(args.json)).await;
+    let approvals = args.approvals.unwrap_or_else(|| approval::by_default(args.json));
+    let request = request.terms(TurnTerms {
+        unattended: approvals == ApprovalsArg::Deny,
+        ..TurnTerms::default()
+    });
+    let ended = turn::perform(&setup, &session, request, Form::of(args.json), approvals).await;
     let ended = ended.and_then(|end| turn::judge(&setup, &session, end));
     session.close().await?;
     ended

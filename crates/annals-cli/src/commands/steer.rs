@@ -11,6 +11,7 @@ pub(crate) async fn run(args: SteerArgs, config: Config) -> Result<Ended, Failur
         return Err(Failure::usage("there is nothing to say: give a text"));
     }
     let setup = Setup::open(config, Needs::NoModel).await?;
-    setup.agent.conversation(&id).steer(args.text).await?;
+    let conversation = setup.agent.conversation(&id).only_posting();
+    conversation.steer(args.text).await?;
     Ok(Ended::Well)
 }

@@ -31,6 +31,13 @@ impl Annals {
         self.folder.path()
     }
 
+    /// A file in this home, which is made for it.
+    pub(crate) fn in_home(&self, name: &str) -> PathBuf {
+        let home = self.path().join("home");
+        std::fs::create_dir_all(&home).unwrap();
+        home.join(name)
+    }
+
     /// A command in this home, with nothing of the host's environment that matters.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));

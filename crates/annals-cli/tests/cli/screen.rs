@@ -174,6 +174,7 @@ fn code_that_fails_cannot_reach_the_terminal_through_its_last_line() {
     let steal = "printf '\\033]52;c;cHduZWQ=\\007M000\\n' >&2; exit 3";
     let call = json!({"tool": "exec_tools.execute_code_bash", "params": {"code": steal, "contract": [], "timeout_s": 20}});
     let model = annals.script(&json!({"steps": [{"tool_calls": [call]}, {"text": "Done."}]}));
+    std::fs::write(annals.in_home("policy.toml"), "default = \"allow-all\"\n").unwrap();
     let args = ["run", "--model", &model, "--sandbox", "trusted-host", "go"];
     let (screen, code) = OnTerminal::spawn(&mut annals.command(&args)).finish();
     assert_eq!(code, 0, "{screen}");

@@ -58,7 +58,7 @@ fn a_turn_is_cancelled_from_another_process() {
 fn a_turn_is_steered_from_another_process() {
     let annals = Annals::new();
     let script = json!({"steps": [
-        {"delay_ms": 3_000, "text": "Hello"},
+        {"delay_ms": 12_000, "text": "Hello"},
         {"expect": ["in French, please"], "text": "Bonjour"},
     ]});
     let (child, out) = begun(&annals, &script);

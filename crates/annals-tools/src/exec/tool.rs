@@ -18,7 +18,7 @@ use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::failure::ToolFailure;
 use crate::serialise;
-use crate::spec::{BodyParam, Effect, Family, Produces, ToolSpec};
+use crate::spec::{BodyParam, Effect, FacetParam, Family, Produces, ToolSpec};
 use crate::tool::Tool;
 
 /// The code ends by its own timeout; this bound only catches a sandbox that does not keep it.
@@ -49,7 +49,7 @@ fn default_timeout() -> u64 {
 
 impl ExecuteCode {
     pub(super) fn new(language: Language, name: &str, description: &str) -> Self {
-        let spec = ToolSpec::builder(name)
+        let mut spec = ToolSpec::builder(name)
             .description(format!("{description}{COMMON}"))
             .family(Family::Exec)
             .effect(Effect::Once)
@@ -57,9 +57,11 @@ impl ExecuteCode {
             .produces(Produces::Artifacts)
             .body(BodyParam::Code("code"))
             .timeout(CALL_TIMEOUT)
-            .parameters(parameters())
-            .build()
-            .expect("a built-in's declaration is valid");
+            .parameters(parameters());
+        if language == Language::Bash {
+            spec = spec.facet(FacetParam::Command("code".into()));
+        }
+        let spec = spec.build().expect("a built-in's declaration is valid");
         ExecuteCode { spec, language }
     }
 

@@ -3,6 +3,7 @@
 use annals_core::block::{BlockKind, Meta, NewBlock, ShownError};
 use annals_core::path::LogicalPath;
 use annals_core::turn::outcome::{Outcome, Output, Payload};
+use annals_policy::Reach;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -30,6 +31,7 @@ impl Clarify {
             .family(Family::React)
             .effect(Effect::Replayable)
             .independent()
+            .reaches([Reach::Read])
             .parameters(json!({
                 "type": "object",
                 "properties": {

@@ -5,6 +5,7 @@ use annals_core::block::{ArtifactKind, ShownError, Visibility, word};
 use annals_core::ids::TurnId;
 use annals_core::path::{PhysicalPath, mentions};
 use annals_core::turn::outcome::{Notice, Outcome};
+use annals_policy::Reach;
 use annals_render::{Engine, Format, Orientation, PageOptions, Paper, RenderError, Rendered};
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -183,6 +184,7 @@ impl WriteDocument {
             .family(Family::External)
             .effect(Effect::Replayable)
             .produces(Produces::Artifacts)
+            .reaches([Reach::Write])
             .parameters(parameters(form))
             .build()
             .expect("a built-in's declaration is valid");

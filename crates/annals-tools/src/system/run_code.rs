@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use annals_core::limits;
 use annals_core::turn::outcome::Outcome;
+use annals_policy::Reach;
 use annals_sandbox::{CodeRun, Language, Op};
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -13,7 +14,7 @@ use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::failure::ToolFailure;
 use crate::serialise;
-use crate::spec::ToolSpec;
+use crate::spec::{FacetParam, ToolSpec};
 use crate::tool::Tool;
 
 /// The tool.
@@ -38,6 +39,11 @@ impl RunCode {
             )
             .timeout(super::CALL_TIMEOUT)
             .writes(Uses::Workspace)
+            .reaches([Reach::Exec, Reach::Write])
+            .facet(FacetParam::Script {
+                code: "code".into(),
+                language: "language".into(),
+            })
             .parameters(json!({
                 "type": "object",
                 "properties": {

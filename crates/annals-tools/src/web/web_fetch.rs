@@ -5,6 +5,7 @@ use annals_core::sources::SourceRow;
 use annals_core::time::Timestamp;
 use annals_core::turn::outcome::{Notice, Outcome, Output, SourcesForm, SourcesOutput};
 use annals_core::view::cut;
+use annals_policy::Reach;
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream;
@@ -15,7 +16,7 @@ use super::fetch::{FetchError, Fetched, Fetcher};
 use crate::cx::ToolCx;
 use crate::failure::ToolFailure;
 use crate::serialise;
-use crate::spec::{Effect, Family, ToolSpec};
+use crate::spec::{Effect, FacetParam, Family, ToolSpec};
 use crate::tool::Tool;
 
 /// Pages fetched at once.
@@ -47,6 +48,8 @@ impl WebFetch {
             .family(Family::Builtin)
             .effect(Effect::Replayable)
             .independent()
+            .reaches([Reach::Read, Reach::Network])
+            .facet(FacetParam::Url("urls".into()))
             .parameters(json!({
                 "type": "object",
                 "properties": {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use annals_core::limits;
 use annals_core::sources::SourceRow;
 use annals_core::turn::outcome::{Notice, Outcome, Output, SourcesForm, SourcesOutput};
+use annals_policy::Reach;
 use async_trait::async_trait;
 use futures::future::join_all;
 use serde::Deserialize;
@@ -54,6 +55,7 @@ impl WebSearch {
             .family(Family::Builtin)
             .effect(Effect::Replayable)
             .independent()
+            .reaches([Reach::Read, Reach::Network])
             .parameters(json!({
                 "type": "object",
                 "properties": {

@@ -26,6 +26,9 @@ pub struct ApprovalRequest {
     /// The rule that asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// Why it asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// The narrow rule that `always` would write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed_rule: Option<String>,

@@ -11,13 +11,14 @@ use annals_core::limits;
 use annals_core::path::{LineRange, LogicalPath, PathKind, RangedPath};
 use annals_core::sources::{SourceRow, citation};
 use annals_core::turn::outcome::{Artifact, Content, Notice, Outcome, Output, Payload};
+use annals_policy::Reach;
 use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::access::{Access, Resource};
 use crate::cx::ToolCx;
-use crate::spec::{Effect, Family, Produces, ToolSpec};
+use crate::spec::{Effect, FacetParam, Family, Produces, ToolSpec};
 use crate::tool::Tool;
 use item::Item;
 
@@ -68,6 +69,8 @@ impl Read {
             .family(Family::React)
             .effect(Effect::Replayable)
             .produces(Produces::Artifacts)
+            .reaches([Reach::Read])
+            .facet(FacetParam::Path("paths".into()))
             .parameters(json!({
                 "type": "object",
                 "properties": {

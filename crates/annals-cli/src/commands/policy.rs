@@ -1,0 +1,93 @@
+//! `annals policy`: the rules that allow, ask about and deny calls.
+
+use std::io::Read as _;
+
+use annals::runtime::Judged;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::args::{PolicyCheckArgs, PolicyCommand};
+use crate::config::Config;
+use crate::failure::{Ended, Failure};
+use crate::paint::{self, BOLD, DIM, styled};
+use crate::setup::{Needs, Setup};
+use crate::shown;
+
+pub(crate) async fn run(command: PolicyCommand, config: Config) -> Result<Ended, Failure> {
+    match command {
+        PolicyCommand::Check(args) => check(args, config).await,
+    }
+}
+
+/// A call as somebody writes it.
+#[derive(Deserialize)]
+struct CallText {
+    tool: String,
+    #[serde(default, alias = "arguments", alias = "args")]
+    params: Map<String, Value>,
+}
+
+async fn check(args: PolicyCheckArgs, config: Config) -> Result<Ended, Failure> {
+    let text = match args.call.as_str() {
+        "-" => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            text
+        }
+        text => text.to_owned(),
+    };
+    let call: CallText = serde_json::from_str(&text).map_err(|error| {
+        Failure::usage(format!(
+            "the call is not `{{\"tool\": …, \"params\": {{…}}}}`: {error}"
+        ))
+    })?;
+    let setup = Setup::open(config, Needs::NoModel).await?;
+    let judged = setup.agent.judge(&call.tool, &Value::Object(call.params)).await?;
+    match args.json {
+        true => paint::print_json(&format!("{}\n", as_json(&judged)))?,
+        false => print(&judged)?,
+    }
+    Ok(Ended::Well)
+}
+
+fn as_json(judged: &Judged) -> Value {
+    let by: Vec<Value> = judged
+        .judgement
+        .by
+        .iter()
+        .map(|deciding| {
+            json!({
+                "rule": deciding.id,
+                "file": deciding.place.map(|(file, _)| file),
+                "line": deciding.place.map(|(_, line)| line),
+                "why": deciding.why,
+            })
+        })
+        .collect();
+    json!({
+        "decide": judged.judgement.decide.as_str(),
+        "by": by,
+        "facets": judged.call.facets(),
+        "proposed_rule": judged.judgement.proposed,
+    })
+}
+
+fn print(judged: &Judged) -> Result<(), Failure> {
+    let judgement = &judged.judgement;
+    paint::print(shown!("{}\n", styled(BOLD, judgement.decide.as_str())))?;
+    for deciding in &judgement.by {
+        let place = match deciding.place {
+            Some((file, line)) => format!("{file}:{line}"),
+            None => String::new(),
+        };
+        let why = deciding.why.clone().unwrap_or_default();
+        paint::print(shown!("  {} {} {}\n", &deciding.id, styled(DIM, place), why))?;
+    }
+    if let Some(proposed) = &judgement.proposed {
+        paint::print(shown!("{}\n", styled(DIM, "what `always` would write:")))?;
+        for line in proposed.lines() {
+            paint::print(shown!("  {}\n", line.to_owned()))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! The rules in force: where they come from, and what they look at in a call.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use annals_core::ids::{Scope, TurnId};
+use annals_core::path::rewrite;
+use annals_policy::{Call, Command, Decide, Judgement, KnownTool, Layer, Policy, PolicyError, Reach};
+use annals_tools::{FacetParam, ToolSpec};
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::agent::Agent;
+use crate::approval::Ask;
+use crate::error::RunError;
+
+/// Where the rules of a policy come from, and where those go that a person wants kept.
+#[async_trait]
+pub trait PolicySource: Send + Sync {
+    /// The rules in force for a scope. Asked at the start of every turn.
+    async fn read(&self, scope: &Scope, tools: &[KnownTool]) -> Result<Policy, PolicyFault>;
+
+    /// Keeps these rules, written as in a file of rules. Keeping the same ones again changes nothing.
+    async fn remember(&self, scope: &Scope, rules: &str) -> Result<(), PolicyFault>;
+}
+
+/// Why there are no rules to go by.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyFault {
+    /// The rules make no sense.
+    #[error(transparent)]
+    Rules(#[from] PolicyError),
+    /// They cannot be read or written.
+    #[error("the rules in `{file}` cannot be {what}: {reason}")]
+    File {
+        /// The file.
+        file: String,
+        /// `read` or `written`.
+        what: &'static str,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// Rules in two files: the owner's `policy.toml`, and those of the user's configuration.
+#[derive(Clone, Debug)]
+pub struct PolicyFiles {
+    owner: PathBuf,
+    user: PathBuf,
+}
+
+impl PolicyFiles {
+    /// The owner's file of rules, and the user's configuration, which may hold `[[rule]]` entries beside other things.
+    /// Either may be absent.
+    pub fn new(owner: impl Into<PathBuf>, user: impl Into<PathBuf>) -> Self {
+        PolicyFiles {
+            owner: owner.into(),
+            user: user.into(),
+        }
+    }
+
+    /// Reads both.
+    pub fn load(&self, tools: &[KnownTool]) -> Result<Policy, PolicyFault> {
+        let (owner, user) = (read(&self.owner)?, read(&self.user)?);
+        Ok(Policy {
+            owner: Layer::parse(&shown(&self.owner), &owner, tools)?,
+            user: Layer::parse_within(&shown(&self.user), &user, tools)?,
+            conversation: Vec::new(),
+        })
+    }
+
+    /// Adds what is not there yet at the end of the user's file. What stands before it stays as it is.
+    fn add(&self, rules: &str) -> Result<(), PolicyFault> {
+        let failed = |error: io::Error| fault(&self.user, "written", &error);
+        // Another process may add rules at the same time.
+        let lock = File::create(self.user.with_extension("toml.lock")).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let mut text = read(&self.user)?;
+        let known = Layer::parse_within(&shown(&self.user), &text, &[])?;
+        let new: Vec<&str> = entries(rules).filter(|entry| !holds(&known, entry)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        for entry in new {
+            text.push_str("\n# Kept because somebody answered \"always\".\n");
+            text.push_str(entry);
+        }
+        Layer::parse_within(&shown(&self.user), &text, &[])?;
+        replace(&self.user, &text).map_err(failed)
+    }
+}
+
+#[async_trait]
+impl PolicySource for PolicyFiles {
+    async fn read(&self, _: &Scope, tools: &[KnownTool]) -> Result<Policy, PolicyFault> {
+        self.load(tools)
+    }
+
+    async fn remember(&self, _: &Scope, rules: &str) -> Result<(), PolicyFault> {
+        self.add(rules)
+    }
+}
+
+/// The single rules of a text that holds several.
+fn entries(rules: &str) -> impl Iterator<Item = &str> {
+    const HEAD: &str = "[[rule]]";
+    let starts: Vec<usize> = rules
+        .match_indices(HEAD)
+        .map(|(at, _)| at)
+        .filter(|at| *at == 0 || rules.as_bytes()[at - 1] == b'\n')
+        .collect();
+    let ends: Vec<usize> = starts.iter().skip(1).copied().chain([rules.len()]).collect();
+    starts
+        .into_iter()
+        .zip(ends)
+        .map(|(start, end)| &rules[start..end])
+}
+
+fn holds(known: &Layer, entry: &str) -> bool {
+    let Ok(read) = Layer::parse("proposed", entry, &[]) else {
+        return false;
+    };
+    read.rules
+        .iter()
+        .all(|rule| known.rules.iter().any(|known| known.id == rule.id))
+}
+
+fn fault(file: &Path, what: &'static str, error: &io::Error) -> PolicyFault {
+    PolicyFault::File {
+        file: shown(file),
+        what,
+        reason: error.to_string(),
+    }
+}
+
+fn read(file: &Path) -> Result<String, PolicyFault> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(text),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(String::new())
+        }
+        Err(error) => Err(fault(file, "read", &error)),
+    }
+}
+
+/// Writes beside the file and puts the new one in its place, so that a reader finds the old or the new one, whole.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let mut draft = tempfile::Builder::new().prefix(".rules-").tempfile_in(folder)?;
+    draft.write_all(text.as_bytes())?;
+    if let Ok(old) = fs::metadata(file) {
+        draft.as_file().set_permissions(old.permissions())?;
+    }
+    draft.as_file().sync_all()?;
+    draft.persist(file).map_err(|error| error.error)?;
+    File::open(folder)?.sync_all()
+}
+
+fn shown(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+/// What the rules look at in a call of this tool.
+pub(crate) fn call_of(spec: &ToolSpec, turn: &TurnId, args: &Value, is_isolated: bool) -> Call {
+    let mut effects: BTreeSet<Reach> = spec.reach().into_iter().collect();
+    if effects.contains(&Reach::Exec) && !is_isolated {
+        // A program that nothing isolates can do anything.
+        effects.insert(Reach::External);
+    }
+    let mut call = Call {
+        tool: spec.name().to_string(),
+        effects,
+        ..Call::default()
+    };
+    for (param, is_of_turn) in spec.file_params() {
+        let paths = texts(args.get(param)).into_iter().map(|path| match is_of_turn {
+            true => written_path(turn, &path),
+            false => path,
+        });
+        call.paths.extend(paths);
+    }
+    for facet in spec.facets() {
+        match facet {
+            FacetParam::Command(param) => call.command = args.get(&**param).and_then(command),
+            FacetParam::Script { code, language } => {
+                let is_shell = matches!(
+                    args.get(&**language).and_then(Value::as_str),
+                    Some("bash" | "sh" | "shell")
+                );
+                call.command = args.get(&**code).filter(|_| is_shell).and_then(command);
+            }
+            FacetParam::Path(param) => call.paths.extend(texts(args.get(&**param))),
+            FacetParam::Url(param) => call
+                .hosts
+                .extend(texts(args.get(&**param)).iter().map(|url| host(url))),
+        }
+    }
+    call
+}
+
+/// The file of this turn that such a path means to a tool that writes.
+fn written_path(turn: &TurnId, path: &str) -> String {
+    match rewrite::target(path, turn) {
+        Ok(target) => target.logical(turn).to_string(),
+        Err(_) => path.to_owned(),
+    }
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    match value {
+        Some(Value::String(text)) => vec![text.clone()],
+        Some(Value::Array(items)) => items
+            .iter()
+            .filter_map(|item| item.as_str().map(str::to_owned))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn command(value: &Value) -> Option<Command> {
+    match value {
+        Value::String(text) => Some(Command::line(text)),
+        Value::Array(_) => Some(Command::argv(&texts(Some(value)))),
+        _ => None,
+    }
+}
+
+/// The host of an address, in lower case. What cannot be read is kept whole, so that no allow rule matches it.
+fn host(url: &str) -> String {
+    let host = url::Url::parse(url.trim())
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned));
+    let host = host.unwrap_or_else(|| url.to_owned());
+    host.trim_end_matches('.').to_lowercase()
+}
+
+/// A call as the rules see it, and what they say of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Judged {
+    /// The call.
+    pub call: Call,
+    /// What the rules say.
+    pub judgement: Judgement,
+}
+
+impl Agent {
+    /// What the rules in force say of a call, were it made now in a new conversation.
+    pub async fn judge(&self, tool: &str, args: &Value) -> Result<Judged, RunError> {
+        let tools = &self.parts.tools;
+        let tool = tools
+            .get_wire(tool)
+            .ok_or_else(|| RunError::NoSuchTool(tool.to_owned()))?;
+        let policy = self.parts.read_policy().await?.unwrap_or_default();
+        let turn = self.world().turn_id();
+        let call = call_of(tool.spec(), &turn, args, self.parts.is_isolated());
+        let judgement = policy.judge(&call);
+        Ok(Judged { call, judgement })
+    }
+}
+
+/// What a judgement means for a call that is about to run.
+pub(crate) enum Passage {
+    Allow,
+    Deny(String),
+    Ask(Ask),
+}
+
+/// What the rules say of a call.
+pub(crate) fn judge(policy: &Policy, call: &Call) -> Passage {
+    let judgement = policy.judge(call);
+    match judgement.decide {
+        Decide::Allow => Passage::Allow,
+        Decide::Deny => Passage::Deny(format!(
+            "a policy does not allow this call: {}",
+            judgement.reason()
+        )),
+        Decide::Ask => Passage::Ask(ask(call, judgement)),
+    }
+}
+
+fn ask(call: &Call, judgement: Judgement) -> Ask {
+    Ask {
+        facets: call.facets(),
+        rule: Some(judgement.ids().join(", ")),
+        why: Some(judgement.reason()),
+        proposed_rule: judgement.proposed,
+        expires_in: judgement.expires,
+    }
+}
