@@ -30,8 +30,8 @@ pub(crate) struct GlobalArgs {
     /// Where files are kept: `file:DIR`.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) artifacts: Option<String>,
-    /// Where side effects happen.
-    #[arg(long, global = true, value_name = "local|trusted-host")]
+    /// Where side effects happen; a key for OpenSandbox is in `OPEN_SANDBOX_API_KEY`.
+    #[arg(long, global = true, value_name = "local|trusted-host|opensandbox:URL")]
     pub(crate) sandbox: Option<String>,
     /// The model: `script:FILE`, `openai:NAME`, `anthropic:NAME` or `ollama:NAME` [env: ANNALS_MODEL].
     #[arg(long, global = true, value_name = "MODEL")]

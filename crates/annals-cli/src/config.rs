@@ -13,6 +13,7 @@ use annals::core::view::Layout;
 use annals::mcp::Servers;
 use annals::mcp::file::ServerFile;
 use annals::model::Wire;
+use annals::opensandbox::OpenSandboxOptions;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
@@ -85,6 +86,7 @@ pub(crate) struct Config {
     pub(crate) store: Resolved<String>,
     pub(crate) artifacts: Resolved<String>,
     pub(crate) sandbox: Resolved<String>,
+    pub(crate) opensandbox: OpenSandboxOptions,
     pub(crate) model: Option<Resolved<String>>,
     pub(crate) base_url: Option<Resolved<String>>,
     pub(crate) context_tokens: Option<Resolved<u32>>,
@@ -99,6 +101,11 @@ pub(crate) struct Config {
     pub(crate) secrets: Secrets,
     /// MCP servers, of the file and of `mcp.json` in the home.
     pub(crate) mcp: Servers,
+}
+
+/// The sandbox of a program that was told nothing.
+fn local() -> String {
+    "local".to_owned()
 }
 
 /// Who makes the vectors of memory search.
@@ -168,10 +175,8 @@ impl Config {
             flag("--artifacts", args.artifacts.clone()).or(file.text("artifacts")?),
             || format!("file:{}", home.value.join("artifacts").display()),
         );
-        let sandbox = Resolved::or_default(
-            flag("--sandbox", args.sandbox.clone()).or(file.text("sandbox")?),
-            || "local".into(),
-        );
+        let (sandbox, opensandbox) = file.sandbox()?;
+        let sandbox = Resolved::or_default(flag("--sandbox", args.sandbox.clone()).or(sandbox), local);
         let model = flag("--model", args.model.clone())
             .or_else(|| from_env(&env, "ANNALS_MODEL"))
             .or(file.text("model")?);
@@ -191,7 +196,7 @@ impl Config {
         let addresses = [&base_url, &web.searxng_url, &embeddings.url]
             .into_iter()
             .flatten()
-            .chain([&store, &artifacts])
+            .chain([&store, &artifacts, &sandbox])
             .map(|address| address.value.as_str());
         let secrets = secrets::with_own(secrets, &env, addresses);
         let mcp = file.servers(&home.value)?;
@@ -206,6 +211,7 @@ impl Config {
             store,
             artifacts,
             sandbox,
+            opensandbox,
             model,
             base_url,
             context_tokens,
@@ -329,6 +335,34 @@ impl ConfigFile {
                 "`{name}` in the configuration is {}: give a text",
                 other.type_str()
             ),
+        }
+    }
+
+    /// `sandbox = "NAME"`, or a table with the name as `backend` and the options of servers.
+    fn sandbox(&mut self) -> anyhow::Result<(Option<Resolved<String>>, OpenSandboxOptions)> {
+        let Some(toml::Value::Table(mut table)) = self.table.get("sandbox").cloned() else {
+            return Ok((self.text("sandbox")?, OpenSandboxOptions::default()));
+        };
+        self.table.remove("sandbox");
+        let options = match table.remove("opensandbox") {
+            None => OpenSandboxOptions::default(),
+            Some(options) => options
+                .try_into()
+                .context("`[sandbox.opensandbox]` cannot be used")?,
+        };
+        let backend = match table.remove("backend") {
+            None => None,
+            Some(toml::Value::String(value)) => Some(Resolved {
+                value,
+                origin: Origin::File("sandbox.backend"),
+            }),
+            Some(other) => bail!("`backend` in `[sandbox]` is {}: give a text", other.type_str()),
+        };
+        match table.keys().next() {
+            None => Ok((backend, options)),
+            Some(unknown) => {
+                bail!("`[sandbox]` has no setting `{unknown}`; it has `backend` and `opensandbox`")
+            }
         }
     }
 

@@ -39,6 +39,14 @@ impl Failure {
         Failure::Environment(format!("{message:#}"))
     }
 
+    /// The sentence, if there is one.
+    pub(crate) fn message(self) -> String {
+        match self {
+            Failure::Usage(message) | Failure::Environment(message) => message,
+            Failure::ClosedPipe | Failure::Interrupted => String::new(),
+        }
+    }
+
     /// The exit code of the interface.
     pub(crate) fn code(&self) -> u8 {
         match self {

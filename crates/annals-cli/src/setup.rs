@@ -16,6 +16,7 @@ use annals::model::{
     self, CacheLife, Catalog, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, Known, Model, ModelError,
     ModelName, OpenError, Provider, Request, Window,
 };
+use annals::opensandbox::OpenSandbox;
 use annals::runtime::PolicyFiles;
 use annals::sandbox::{Backend, Registry};
 use annals::store::{
@@ -77,7 +78,7 @@ impl Setup {
             .recall(Arc::new(recall.clone()))
             .artifacts(artifacts)
             .content(content)
-            .sandbox(backend(&config.sandbox.value)?)
+            .sandbox(backend(&config)?)
             .policy(policy_files(&config))
             .skills(skills.clone())
             .secrets(config.secrets.clone())
@@ -302,14 +303,57 @@ pub(crate) fn open_artifacts(url: &str) -> Result<ArtifactStore, Failure> {
     ArtifactStore::open_url(url).map_err(Failure::environment)
 }
 
-/// The sandbox backend of this name.
-pub(crate) fn backend(name: &str) -> Result<Arc<dyn Backend>, Failure> {
-    match name {
-        "opensandbox" => Err(Failure::environment(
-            "this build has no OpenSandbox backend: use `--sandbox local`",
-        )),
-        name => Registry::default().get(name).map_err(Failure::usage),
+/// The sandbox backend that is configured.
+pub(crate) fn backend(config: &Config) -> Result<Arc<dyn Backend>, Failure> {
+    match opensandbox(config)? {
+        Some(backend) => Ok(Arc::new(backend)),
+        None => named_backend(&config.sandbox.value),
     }
+}
+
+fn named_backend(name: &str) -> Result<Arc<dyn Backend>, Failure> {
+    match name.split(':').next() {
+        Some("opensandbox") => Err(Failure::usage(
+            "`opensandbox` needs the address of a server: `--sandbox opensandbox:http://host:8080`",
+        )),
+        Some("e2b") => Err(Failure::environment(
+            "this build has no E2B backend: use `--sandbox local` or `--sandbox opensandbox:URL`",
+        )),
+        _ => Registry::default().get(name).map_err(Failure::usage),
+    }
+}
+
+/// The server of `opensandbox:URL`, if that is what is configured.
+pub(crate) fn opensandbox(config: &Config) -> Result<Option<OpenSandbox>, Failure> {
+    let Some(url) = config.sandbox.value.strip_prefix("opensandbox:") else {
+        return Ok(None);
+    };
+    let mut options = config.opensandbox.clone();
+    // Nodes that share a store share conversations, and so sandboxes; others must not meet on a server.
+    options
+        .namespace
+        .get_or_insert_with(|| match config.store.value.starts_with("postgres") {
+            true => config.store.value.clone(),
+            false => format!("{} {}", machine(), config.store.value),
+        });
+    let key = std::env::var("OPEN_SANDBOX_API_KEY")
+        .ok()
+        .filter(|key| !key.is_empty());
+    OpenSandbox::new(url, key, options)
+        .map(Some)
+        .map_err(Failure::usage)
+}
+
+/// A text that another machine does not have.
+fn machine() -> String {
+    let read = |path: &str| {
+        std::fs::read_to_string(path)
+            .ok()
+            .filter(|text| !text.trim().is_empty())
+    };
+    read("/etc/machine-id")
+        .or_else(|| read("/etc/hostname"))
+        .unwrap_or_default()
 }
 
 fn web_settings(config: &Config) -> Result<WebSettings, Failure> {
@@ -402,9 +446,10 @@ mod tests {
                 .code(),
             open_log("mysql:x", StaticTable::embedder()).err().unwrap().code(),
             open_artifacts("s3://bucket").err().unwrap().code(),
-            backend("opensandbox").err().unwrap().code(),
-            backend("docker").err().unwrap().code(),
+            named_backend("opensandbox").err().unwrap().code(),
+            named_backend("e2b:https://e2b.example").err().unwrap().code(),
+            named_backend("docker").err().unwrap().code(),
         ];
-        assert_eq!(codes, [3, 2, 3, 3, 2]);
+        assert_eq!(codes, [3, 2, 3, 2, 3, 2]);
     }
 }

@@ -17,6 +17,16 @@ pub struct Captured {
 }
 
 impl Captured {
+    /// The ends of an output of `total_bytes`, whose middle was left where it is.
+    pub fn from_ends(head: Vec<u8>, tail: Vec<u8>, total_bytes: u64) -> Self {
+        let kept = (head.len() + tail.len()) as u64;
+        Self {
+            head,
+            tail,
+            total_bytes: total_bytes.max(kept),
+        }
+    }
+
     /// All bytes that were kept: head, then tail, with no mark between.
     pub fn kept(&self) -> Cow<'_, [u8]> {
         if self.tail.is_empty() {

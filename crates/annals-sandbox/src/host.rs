@@ -14,6 +14,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::files::FileOps;
 use crate::interpreters;
 use crate::language::Language;
+use crate::last_words::last_words;
 use crate::ops::{Cmd, CodeResult, CodeRun, CommandResult, CommandRun, Op, OpResult};
 use crate::owners::Claim;
 use crate::process::client::{Running, SupervisorHandle};
@@ -105,7 +106,7 @@ impl HostSandbox {
         let mut request = self.request(argv, op.env, op.cwd.as_deref(), Some(source))?;
         self.let_imports_find_the_workspace(op.language, &mut request);
         let result = self.run(request, op.stdin, op.timeout, cancel).await?;
-        let error = (result.exit_code != 0).then(|| why(&result));
+        let error = (result.exit_code != 0).then(|| last_words(&result));
         let CommandResult {
             exit_code,
             stdout,
@@ -197,28 +198,6 @@ impl HostSandbox {
     }
 }
 
-/// The last line a program said about its end; its exit code if it said nothing.
-fn why(result: &CommandResult) -> String {
-    match result.signal {
-        Some(signal) => format!("ended by signal {signal}"),
-        None => {
-            last_words(&result.stderr.text()).unwrap_or_else(|| format!("exit code {}", result.exit_code))
-        }
-    }
-}
-
-/// Where Python puts the error into the last line, Node has its stack, a hint and its own version below it.
-fn last_words(stderr: &str) -> Option<String> {
-    let mut lines = stderr.lines().rev().filter(|line| !line.trim().is_empty());
-    let last = lines.next()?;
-    if !last.starts_with("Node.js v") {
-        return Some(last.to_owned());
-    }
-    let is_error = |line: &&str| !line.starts_with([' ', '}', '(']);
-    let error = lines.find(is_error).unwrap_or(last);
-    Some(error.trim_end_matches(" {").to_owned())
-}
-
 #[async_trait]
 impl Sandbox for HostSandbox {
     async fn dispatch(&self, op: Op, cancel: &CancellationToken) -> Result<OpResult, Failure> {
@@ -300,32 +279,4 @@ pub(crate) fn programs() -> BTreeMap<Language, PathBuf> {
     interpreters::all()
         .map(|interpreter| (interpreter.language, interpreter.program.clone()))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::last_words;
-
-    #[test]
-    fn the_last_words_of_a_program_are_its_error() {
-        for (stderr, words) in [
-            ("Traceback:\n  File\nValueError: no\n\n", Some("ValueError: no")),
-            (
-                "/m.js:3\nthrow new Error('three');\n^\n\nError: three\n    at Object.<anonymous> (/m.js:3:7)\n\nNode.js v20.20.2\n",
-                Some("Error: three"),
-            ),
-            (
-                "node:fs:441\n    ^\n\nError: ENOENT: no such file, open 'x' {\n  errno: -2,\n  code: 'ENOENT'\n}\n\nNode.js v20.20.2",
-                Some("Error: ENOENT: no such file, open 'x'"),
-            ),
-            (
-                "/m.js:1\nthrow 'x';\n^\nx\n(Use `node --trace-uncaught ...` to show where)\n\nNode.js v20.20.2",
-                Some("x"),
-            ),
-            ("Node.js v20.20.2", Some("Node.js v20.20.2")),
-            (" \n", None),
-        ] {
-            assert_eq!(last_words(stderr).as_deref(), words, "{stderr}");
-        }
-    }
 }

@@ -12,6 +12,7 @@ pub mod ops;
 pub mod capture;
 pub mod failure;
 pub mod language;
+mod last_words;
 
 pub mod limits;
 pub mod spec;
@@ -64,6 +65,7 @@ pub use capture::Captured;
 pub use context::{ContextError, ContextService, Fetched};
 pub use failure::{Failure, FailureKind};
 pub use language::{Language, UnknownLanguage};
+pub use last_words::last_words;
 pub use limits::Limits;
 #[cfg(feature = "local")]
 pub use local::Local;

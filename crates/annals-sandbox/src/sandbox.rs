@@ -30,6 +30,8 @@ use crate::tree::{ByteStream, ChangeLimits, Changes, Manifest, Snapshot, TreePut
 /// - A path that leads out of the workspace is a `path_violation`, never an access.
 /// - No file is held in memory because a path named it: reads are bounded, and [`get`](Self::get) streams.
 /// - After `close` everything fails with `sandbox_closed`; closing twice is harmless.
+/// - A sandbox that is lost fails with `sandbox_closed`, too, until [`put_tree`](Self::put_tree) brings the files into a
+///   new one and says so: nothing runs in a workspace that lost its files, and no command runs twice.
 #[async_trait]
 pub trait Sandbox: Send + Sync {
     /// Performs one operation.
@@ -164,6 +166,12 @@ pub enum OpenError {
     #[error("sandbox launcher: {reason}")]
     Launcher {
         /// What happened.
+        reason: String,
+    },
+    /// A server of sandboxes could not be reached, or refused.
+    #[error("the server of sandboxes: {reason}")]
+    Remote {
+        /// What it said, or what the network said.
         reason: String,
     },
     /// A later owner of the conversation has a sandbox: this one's is not opened any more.

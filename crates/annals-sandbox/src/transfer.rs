@@ -147,6 +147,7 @@ pub(crate) async fn put(
     let put = TreePut {
         present: manifest.0.len() - missing.len(),
         written: missing.len(),
+        replaced: false,
     };
     for (path, file) in missing {
         write(files, path, file, source.open(&file.digest).await?).await?;

@@ -115,6 +115,9 @@ pub struct TreePut {
     pub present: usize,
     /// Files that were written.
     pub written: usize,
+    /// Whether the sandbox is a new one in place of one that was lost, and this is the first to tell. What was installed
+    /// or written outside the workspace is gone.
+    pub replaced: bool,
 }
 
 /// The state of a workspace at one moment, for the backend that made it to compare with a later one.
@@ -129,6 +132,13 @@ impl Snapshot {
             .map(|(path, stamp)| (path, Stamp::Remote(stamp)));
         Snapshot(stamps.collect())
     }
+
+    /// The stamps that [`from_stamps`](Self::from_stamps) took.
+    pub fn stamps(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .filter_map(|(path, stamp)| Some((path.as_str(), stamp.remote()?)))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +146,16 @@ pub(crate) enum Stamp {
     #[cfg(feature = "local")]
     Here(annals_files::Stamp),
     Remote(String),
+}
+
+impl Stamp {
+    fn remote(&self) -> Option<&str> {
+        match self {
+            Stamp::Remote(stamp) => Some(stamp),
+            #[cfg(feature = "local")]
+            Stamp::Here(_) => None,
+        }
+    }
 }
 
 /// How much of a change is looked at. What lies beyond is named in [`Changes::left_out`].

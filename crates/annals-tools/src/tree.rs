@@ -164,30 +164,38 @@ async fn write(
         .map_err(|errno| failed(errno.into()))
 }
 
+/// A new sandbox stands in for one that was lost.
+fn replaced() -> Notice {
+    let message = "the sandbox was lost and a new one has taken its place: files of the workspace are as this \
+                   conversation has them; processes, installed packages and files elsewhere are gone";
+    Notice::new("sandbox_replaced", message)
+}
+
 /// One use of a sandbox: the tree is in it, and what it changes will be known.
 pub(crate) struct Visit {
     sandbox: Arc<dyn Sandbox>,
     before: Snapshot,
-    notice: Option<Notice>,
+    notices: Vec<Notice>,
 }
 
 impl Visit {
     /// Brings the tree to what history says, into the sandbox too if that is elsewhere.
     pub(crate) async fn begin(cx: &ToolCx, sandbox: &Arc<dyn Sandbox>) -> Result<Self, Failure> {
-        let notice = restore(cx).await;
+        let mut notices: Vec<Notice> = restore(cx).await.into_iter().collect();
         if !sandbox.capabilities().works_in_place {
             let tree = LocalFiles::of(cx.workspace()).await?;
-            sandbox.put_tree(&tree.manifest, &tree).await?;
+            let put = sandbox.put_tree(&tree.manifest, &tree).await?;
+            notices.extend(put.replaced.then(replaced));
         }
         Ok(Visit {
             sandbox: Arc::clone(sandbox),
             before: sandbox.snapshot().await?,
-            notice,
+            notices,
         })
     }
 
     /// Fetches what changed into OUT_DIR, if the sandbox is elsewhere.
-    pub(crate) async fn fetch(self, cx: &ToolCx) -> Result<Option<Notice>, Failure> {
+    pub(crate) async fn fetch(self, cx: &ToolCx) -> Result<Vec<Notice>, Failure> {
         if !self.sandbox.capabilities().works_in_place {
             let limits = ChangeLimits {
                 file_bytes: crate::exec::FILE_MAX_BYTES,
@@ -197,7 +205,7 @@ impl Visit {
             let changes = self.sandbox.changed(&self.before, &limits).await?;
             self.fetch_all(cx, &changes).await;
         }
-        Ok(self.notice)
+        Ok(self.notices)
     }
 
     /// Hosts what changed and adds it to the outcome, so that it is durable before the result is written.
@@ -205,7 +213,7 @@ impl Visit {
         let changes = match self.sandbox.changed(&self.before, &KEPT).await {
             Ok(changes) => changes,
             // A sandbox that died says so in the call's own result.
-            Err(_) => return outcome.notices.extend(self.notice),
+            Err(_) => return outcome.notices.extend(self.notices),
         };
         let mut lost = self.fetch_all(cx, &changes).await;
         for (path, file) in &changes.written.0 {
@@ -237,7 +245,12 @@ impl Visit {
             );
             outcome.notices.push(Notice::new("workspace_not_kept", message));
         }
-        outcome.notices.extend(self.notice);
+        outcome.notices.extend(self.notices);
+    }
+
+    /// What is to be told of a call that changed nothing.
+    pub(crate) fn into_notices(self) -> Vec<Notice> {
+        self.notices
     }
 
     /// The paths that could not be fetched.

@@ -43,7 +43,7 @@
 //! 4. [`tools`]: all built-in tools in one call, and what a tool is made of;
 //! 5. [`runtime`]: agent, session, listeners, hooks;
 //! 6. [`core`], [`embed`], [`store`], [`sandbox`], [`content`], `render` (feature `documents`): the parts below;
-//! 7. `mcp` (feature `mcp`): tools of MCP servers.
+//! 7. `mcp` (feature `mcp`): tools of MCP servers; `opensandbox` (feature `opensandbox`): sandboxes on a server.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -59,6 +59,9 @@ pub use annals_embed as embed;
 #[cfg(feature = "mcp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mcp")))]
 pub use annals_mcp as mcp;
+#[cfg(feature = "opensandbox")]
+#[cfg_attr(docsrs, doc(cfg(feature = "opensandbox")))]
+pub use annals_opensandbox as opensandbox;
 #[cfg(feature = "documents")]
 #[cfg_attr(docsrs, doc(cfg(feature = "documents")))]
 pub use annals_render as render;

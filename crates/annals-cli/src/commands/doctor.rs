@@ -1,5 +1,7 @@
 //! `annals doctor`: what works here, what does not, and where every setting came from.
 
+use std::time::Duration;
+
 use annals::content::Content;
 use annals::core::redact::SafeUrl;
 use annals::embed::StaticTable;
@@ -64,7 +66,8 @@ struct Report {
 
 pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure> {
     let renderers = renderers().await;
-    let report = tokio::task::spawn_blocking(move || examine(&config, renderers))
+    let sandbox = sandbox(&config).await;
+    let report = tokio::task::spawn_blocking(move || examine(&config, renderers, sandbox))
         .await
         .map_err(Failure::environment)?;
     if args.json {
@@ -76,7 +79,7 @@ pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure
     Ok(Ended::Well)
 }
 
-fn examine(config: &Config, renderers: Vec<Finding>) -> Report {
+fn examine(config: &Config, renderers: Vec<Finding>, sandbox: Finding) -> Report {
     let (isolation, interpreters) = isolation();
     Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -84,7 +87,7 @@ fn examine(config: &Config, renderers: Vec<Finding>) -> Report {
         interpreters,
         renderers,
         model: vec![model(config), web(config)],
-        stores: stores(config),
+        stores: stores(config).into_iter().chain([sandbox]).collect(),
         settings: settings(config),
     }
 }
@@ -225,12 +228,41 @@ fn stores(config: &Config) -> Vec<Finding> {
             artifacts,
             setup::open_artifacts(artifacts).map(|_| ()),
         ),
-        finding(
-            "sandbox",
-            &config.sandbox.value,
-            setup::backend(&config.sandbox.value).map(|_| ()),
-        ),
     ]
+}
+
+/// How long a server of sandboxes is waited for.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+async fn sandbox(config: &Config) -> Finding {
+    let name = SafeUrl(&config.sandbox.value).to_string();
+    let server = match setup::opensandbox(config) {
+        Ok(Some(server)) => server,
+        Ok(None) => {
+            return match setup::backend(config) {
+                Ok(_) => Finding::new("sandbox", State::Ok, name),
+                Err(failure) => Finding::new("sandbox", State::Broken, failure.message()),
+            };
+        }
+        Err(failure) => return Finding::new("sandbox", State::Broken, failure.message()),
+    };
+    match server.facts(SERVER_TIMEOUT).await {
+        Ok(facts) => {
+            let options = &config.opensandbox;
+            let detail = format!(
+                "{name}, version {}; image `{}`; {} sandboxes of this installation are there",
+                facts.version, options.image, facts.sandboxes
+            );
+            Finding::new("sandbox", State::Ok, detail)
+        }
+        Err(error) => {
+            let hint = match std::env::var_os("OPEN_SANDBOX_API_KEY") {
+                Some(_) => "check the address and the key in `OPEN_SANDBOX_API_KEY`",
+                None => "check the address; no key is set in `OPEN_SANDBOX_API_KEY`",
+            };
+            Finding::new("sandbox", State::Broken, format!("{name}: {error}; {hint}"))
+        }
+    }
 }
 
 fn memory(config: &Config) -> Finding {

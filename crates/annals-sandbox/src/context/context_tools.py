@@ -4,10 +4,13 @@
     text = fetch_ctx("tc:turn_1.c1.result")      # a str for text, bytes for anything else
     text.mime, text.path                         # what it is, and its canonical path
 """
+import base64
+import errno
 import json
 import os
 import socket
 import sys
+import time
 
 
 class ContextError(LookupError):
@@ -60,17 +63,57 @@ class Binary(_Content, bytes):
         return bytes(self)
 
 
+def _ask(request):
+    """The answer to a request, as a file."""
+    address, folder = os.environ.get("ANNALS_CTX_SOCKET"), os.environ.get("ANNALS_CTX_DIR")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(address)
+            connection.sendall(request + b"\n")
+            return connection.makefile("rb")
+    if folder:
+        return _ask_by_mail(folder, request)
+    raise ContextError("context_not_available", "the conversation cannot be read from here")
+
+
+# A request that nobody answers is written again, and given up after a while.
+_AGAIN_SECONDS, _PATIENCE_SECONDS = 2, 60
+
+
+def _ask_by_mail(folder, request):
+    name = "%d-%s" % (os.getpid(), os.urandom(8).hex())
+    line = name.encode() + b" " + base64.b64encode(request) + b"\n"
+    if len(line) > 4096:
+        raise ContextError("invalid_request", "the path is too long")
+    answer, started, asked = os.path.join(folder, name), time.monotonic(), None
+    while time.monotonic() - started < _PATIENCE_SECONDS:
+        if asked is None or time.monotonic() - asked > _AGAIN_SECONDS:
+            asked = time.monotonic() if _post(os.path.join(folder, "requests"), line) else None
+        try:
+            opened = open(answer, "rb")
+            os.unlink(answer)
+            return opened
+        except FileNotFoundError:
+            time.sleep(0.005)
+    raise ContextError("context_not_available", "no answer")
+
+
+def _post(pipe, line):
+    """Whether somebody reads the pipe."""
+    try:
+        with open(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as writer:
+            return writer.write(line) == len(line)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENOENT, errno.EAGAIN):
+            return False
+        raise
+
+
 def fetch_ctx(path):
     """The whole content of what a logical path names."""
     if not isinstance(path, str):
         raise TypeError("path must be a str such as 'fi:turn_1.files/report.md'")
-    address = os.environ.get("ANNALS_CTX_SOCKET")
-    if not address:
-        raise ContextError("context_not_available", "the conversation cannot be read from here")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(address)
-        connection.sendall(json.dumps({"path": path}).encode() + b"\n")
-        answer = connection.makefile("rb")
+    with _ask(json.dumps({"path": path}).encode()) as answer:
         head = json.loads(answer.readline() or b'{"ok": false}')
         if not head.get("ok"):
             error = head.get("error") or {}

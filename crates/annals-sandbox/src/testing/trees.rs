@@ -96,7 +96,8 @@ async fn a_tree_goes_in_and_only_what_is_lacking_is_asked_for(backend: &dyn Back
         put,
         Ok(TreePut {
             present: 0,
-            written: 3
+            written: 3,
+            replaced: false
         })
     );
     let told = fixture.shell("cat a.txt; echo; ./deep/er/b; wc -c < empty").await;
@@ -107,7 +108,8 @@ async fn a_tree_goes_in_and_only_what_is_lacking_is_asked_for(backend: &dyn Back
         put,
         Ok(TreePut {
             present: 2,
-            written: 1
+            written: 1,
+            replaced: false
         })
     );
     assert_eq!(source.asked(), 4);

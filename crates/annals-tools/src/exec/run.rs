@@ -22,8 +22,8 @@ pub(super) struct Ran {
     pub(super) stdout: Captured,
     /// What it printed as errors.
     pub(super) stderr: Captured,
-    /// What the model should know of the working tree.
-    pub(super) notice: Option<Notice>,
+    /// What the model should know of the working tree and the sandbox.
+    pub(super) notices: Vec<Notice>,
 }
 
 impl Ran {
@@ -43,14 +43,17 @@ pub(super) async fn run(cx: &ToolCx, language: Language, code: &str, timeout: Du
             "this session has no sandbox, and no code runs without one: start it with a sandbox target",
         );
     };
-    let notice = tree::restore(cx).await;
+    let mut notices: Vec<Notice> = tree::restore(cx).await.into_iter().collect();
     // What the code names but nobody has is the code's to find out.
     mentioned::bring(cx, code).await;
     match inside(cx, target, language, code, timeout).await {
-        Ok(ran) => Ran { notice, ..ran },
+        Ok(ran) => {
+            notices.extend(ran.notices);
+            Ran { notices, ..ran }
+        }
         Err(error) => Ran {
             error: Some(error),
-            notice,
+            notices,
             ..Ran::default()
         },
     }
@@ -93,11 +96,20 @@ async fn inside(
     let result = sandbox
         .dispatch(cx.with_secrets(Op::CodeRun(op)), cx.cancel())
         .await;
+    let mut notices = Vec::new();
     if let Some(visit) = visit {
-        visit.fetch(cx).await.map_err(|failure| unavailable(&failure))?;
+        match visit.fetch(cx).await {
+            Ok(told) => notices = told,
+            // A sandbox that died says so in the run's own result.
+            Err(_) if result.is_err() => {}
+            Err(failure) => return Err(unavailable(&failure)),
+        }
     }
     sandbox.close().await;
-    Ok(ended(result, timeout))
+    Ok(Ran {
+        notices,
+        ..ended(result, timeout)
+    })
 }
 
 fn ended(result: Result<OpResult, Failure>, timeout: Duration) -> Ran {
@@ -114,7 +126,7 @@ fn ended(result: Result<OpResult, Failure>, timeout: Duration) -> Ran {
                 error,
                 stdout: result.stdout,
                 stderr: result.stderr,
-                notice: None,
+                notices: Vec::new(),
             }
         }
         Ok(_) => Ran::not(
@@ -142,6 +154,6 @@ fn stopped(failure: Failure, timeout: Duration) -> Ran {
         error,
         stdout: partial.stdout,
         stderr: partial.stderr,
-        notice: None,
+        notices: Vec::new(),
     }
 }

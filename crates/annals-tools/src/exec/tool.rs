@@ -81,7 +81,7 @@ impl ExecuteCode {
             error,
             stdout,
             stderr,
-            notice,
+            notices: told,
         } = run::run(cx, self.language, &args.code, timeout).await;
         let (stdout, stderr) = (stdout.text().into_owned(), stderr.text().into_owned());
         let mut report = Report {
@@ -108,7 +108,7 @@ impl ExecuteCode {
         }
         let outcome = outcome(cx, report, artifacts, sources).await;
         let mut notices = contract.notices;
-        notices.extend(notice);
+        notices.extend(told);
         Outcome { notices, ..outcome }
     }
 }

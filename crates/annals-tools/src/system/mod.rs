@@ -55,6 +55,8 @@ async fn perform(cx: &ToolCx, spec: &ToolSpec, op: Op) -> Outcome {
     let mut outcome = serialise::answer_op(cx, spec, result).await;
     if changes {
         visit.host(cx, &mut outcome).await;
+    } else {
+        outcome.notices.extend(visit.into_notices());
     }
     outcome
 }
