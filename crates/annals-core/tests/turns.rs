@@ -388,7 +388,13 @@ fn a_turn_waits_while_a_request_has_no_decision_and_survives_being_folded_again(
     assert_eq!(waiting, [&request]);
     decides(&mut scene, &request, Decision::Once);
     decides(&mut scene, &request, Decision::Deny);
-    let decision = scene.timeline.request_of(&call("b")).unwrap().decision().unwrap();
+    let decision = scene
+        .timeline
+        .requests_of(&call("b"))
+        .last()
+        .unwrap()
+        .decision()
+        .unwrap();
     assert_eq!(decision.decision, Decision::Once, "the first decision holds");
     assert_eq!(
         next(&scene.timeline, &BUDGET),

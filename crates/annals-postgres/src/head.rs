@@ -9,6 +9,7 @@ use tokio_postgres::types::Type;
 
 use crate::conversations::{holding, not_found, refusal};
 use crate::fault::Fault;
+use crate::members;
 use crate::sql::{arrived, found, is_free, now};
 
 /// A time in the unit of the tables.
@@ -132,7 +133,9 @@ pub(crate) async fn claim(
         arrived!(),
         " AND ",
         is_free!(),
-        " ORDER BY h.due, h.conversation LIMIT $5 FOR UPDATE OF h SKIP LOCKED),
+        " AND NOT EXISTS (SELECT 1 FROM annals.member WHERE node = $2 AND (epoch > $3 OR epoch = $3 AND until <= ",
+        now!(),
+        ")) ORDER BY h.due, h.conversation LIMIT $5 FOR UPDATE OF h SKIP LOCKED),
          g AS (UPDATE annals.head h SET token = h.token + 1, node = $2, epoch = $3, until = ",
         now!(),
         " + $4, attempts = h.attempts + 1 FROM picked p WHERE h.conversation = p.conversation
@@ -153,6 +156,9 @@ pub(crate) async fn claim(
             ],
         )
         .await?;
+    if rows.is_empty() && members::is_gone(client, now, owner).await? {
+        return Err(LogError::NotAMember { owner: owner.clone() }.into());
+    }
     let claimed = rows.iter().map(|row| {
         let key = ConversationKey::parse(row.get(3)).map_err(|error| Fault::Damaged(error.to_string()))?;
         let (incarnation, token): (i64, i64) = (row.get(0), row.get(1));

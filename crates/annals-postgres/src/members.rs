@@ -97,6 +97,26 @@ pub(crate) async fn leave(client: &Client, now: Option<i64>, owner: &Owner) -> R
     Ok(())
 }
 
+/// Whether an owner joined and is gone.
+pub(crate) async fn is_gone(client: &Client, now: Option<i64>, owner: &Owner) -> Result<bool, Fault> {
+    const STATEMENT: &str = concat!(
+        "SELECT 1 FROM annals.member WHERE node = $2 AND (epoch > $3 OR epoch = $3 AND until <= ",
+        now!(),
+        ")"
+    );
+    let gone = client
+        .query_typed_opt(
+            STATEMENT,
+            &[
+                (&now, Type::INT8),
+                (&owner.node.as_str(), Type::TEXT),
+                (&(owner.epoch as i64), Type::INT8),
+            ],
+        )
+        .await?;
+    Ok(gone.is_some())
+}
+
 /// Who is there.
 pub(crate) async fn alive(client: &Client, now: Option<i64>) -> Result<Vec<Member>, Fault> {
     const STATEMENT: &str = concat!(

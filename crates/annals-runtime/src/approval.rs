@@ -84,9 +84,15 @@ pub(crate) enum Standing {
     Refused(Outcome),
 }
 
-/// How the latest request about a call stands.
+/// How what was asked about a call stands: whether something lapsed, and what the latest decision is. What a call asks
+/// for after it was allowed takes nothing of that back.
 pub(crate) fn standing(timeline: &Timeline, call: &CallId, world: &World) -> Standing {
-    let Some(request) = timeline.request_of(call) else {
+    let of_call = || timeline.requests_of(call).rev();
+    let now = world.now();
+    if let Some(late) = of_call().find(|request| request.is_unanswered() && has_lapsed(request, now)) {
+        return Standing::Refused(lapsed(late));
+    }
+    let Some(request) = of_call().find(|request| matches!(request.ask, Asked::Approval { .. })) else {
         return Standing::Unasked;
     };
     match &request.ask {
@@ -101,9 +107,6 @@ pub(crate) fn standing(timeline: &Timeline, call: &CallId, world: &World) -> Sta
             decision: Some(decision),
             ..
         } => Standing::Refused(denied(decision)),
-        Asked::Approval { decision: None, .. } if has_lapsed(request, world.now()) => {
-            Standing::Refused(lapsed(&request.id))
-        }
         _ => Standing::Unasked,
     }
 }
@@ -130,9 +133,18 @@ fn denied(decision: &ApprovalDecision) -> Outcome {
     recovery::failed("denied_by_person", message)
 }
 
-fn lapsed(id: &RequestId) -> Outcome {
-    let message = format!("nobody decided about `{id}` in time: the call did not run");
-    recovery::failed("approval_expired", message)
+fn lapsed(request: &Request) -> Outcome {
+    let id = &request.id;
+    match request.ask {
+        Asked::Input { .. } => {
+            let message = format!("nobody answered `{id}` in time: the call did not run");
+            recovery::failed("input_expired", message)
+        }
+        _ => {
+            let message = format!("nobody decided about `{id}` in time: the call did not run");
+            recovery::failed("approval_expired", message)
+        }
+    }
 }
 
 /// A decision that something waits for.

@@ -7,7 +7,7 @@ use annals_core::ids::CallId;
 use annals_core::turn::outcome::Outcome;
 use annals_core::turn::{TurnEnd, recovery, round};
 use annals_policy::Policy;
-use annals_tools::{CallOrder, CallPlace, execute};
+use annals_tools::{CallOrder, CallPlace, InputAsk, execute};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesOrdered;
@@ -17,6 +17,7 @@ use crate::driver::Drive;
 use crate::error::RunError;
 use crate::gate::{Allowed, Checked, Ready, State};
 use crate::hooks::guarded;
+use crate::input;
 use crate::listen::Update;
 use crate::terms::TurnTerms;
 
@@ -31,6 +32,8 @@ enum How {
     Done(Outcome),
     /// A person is asked first.
     Asks(Ask, BlobDigest),
+    /// It began, and needs something before it can go on.
+    Needs(InputAsk),
     /// A call before it waits for a person, so it has not begun.
     Held,
 }
@@ -63,6 +66,11 @@ impl Drive<'_> {
                 }
                 How::Asks(ask, _) if self.is_unattended() => self.write(&call, unattended(&ask)).await?,
                 How::Asks(ask, digest) => self.ask_person(call, &tool, ask, digest).await?,
+                How::Needs(ask) => {
+                    self.ask_for_input(call, &tool, ask).await?;
+                    order.park(at);
+                    continue;
+                }
                 How::Held => {
                     self.fresh.insert(call, None);
                 }
@@ -98,9 +106,15 @@ impl Drive<'_> {
                         call: id.clone(),
                         tool: tool.clone(),
                     });
-                    let mut outcome = execute::perform(&ready.tool, &ready.cx.at(place), ready.args).await;
-                    outcome.notices.splice(0..0, ready.notices);
-                    How::Done(outcome)
+                    let cx = ready.cx.at(place);
+                    let mut outcome = execute::perform(&ready.tool, &cx, ready.args).await;
+                    match cx.asks(&outcome) {
+                        Some(ask) => How::Needs(ask),
+                        None => {
+                            outcome.notices.splice(0..0, ready.notices);
+                            How::Done(outcome)
+                        }
+                    }
                 }
                 Err(how) => how,
             };
@@ -153,6 +167,15 @@ impl Drive<'_> {
             return Ok(());
         }
         self.writer.journal.append(vec![request.block(&turn)]).await
+    }
+
+    /// Writes down what a call needs. It counts as not begun: it is run again with the answer.
+    async fn ask_for_input(&mut self, call: CallId, tool: &str, ask: InputAsk) -> Result<(), RunError> {
+        let (now, turn) = (self.agent.world().now(), self.turn.clone());
+        let journal = &mut self.writer.journal;
+        let request = journal.read(|timeline| input::request(timeline, &turn, &call, tool, ask, now));
+        self.fresh.insert(call, None);
+        journal.append(vec![request.block(&turn)]).await
     }
 
     async fn write(&mut self, call: &CallId, outcome: Outcome) -> Result<(), RunError> {
@@ -236,6 +259,8 @@ async fn begin(allowed: Allowed, place: &CallPlace) -> Result<Ready, How> {
     if !place.is_cleared().await {
         return Err(How::Held);
     }
-    place.wait().await;
-    Ok(ready)
+    match place.wait().await {
+        true => Ok(ready),
+        false => Err(How::Held),
+    }
 }

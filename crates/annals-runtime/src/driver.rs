@@ -23,6 +23,7 @@ use crate::ask::Asked;
 use crate::conversation::{Conversation, Writer};
 use crate::error::RunError;
 use crate::hooks::{HookCx, guarded, may_contribute};
+use crate::input;
 use crate::journal::KeepAlive;
 use crate::listen::Update;
 use crate::mail::{CLIENT_KEY, Letter, Mail};
@@ -147,6 +148,14 @@ impl Drive<'_> {
                     self.writer
                         .journal
                         .append_consuming(blocks, row, Work::Keep)
+                        .await?;
+                }
+                Some(Mail::Input(response)) => {
+                    let turn = &self.turn;
+                    let journal = &mut self.writer.journal;
+                    let block = journal.read(|timeline| input::response_block(timeline, turn, response));
+                    journal
+                        .append_consuming(block.into_iter().collect(), row, Work::Keep)
                         .await?;
                 }
                 // For a turn that is over, or unreadable: gone with the end of this one.

@@ -96,6 +96,14 @@ pub enum RunError {
     /// The rules in force cannot be read.
     #[error(transparent)]
     Policy(#[from] crate::policy::PolicyFault),
+    /// The answer is not what was asked for.
+    #[error("the answer to `{id}` does not fit what was asked: {why}")]
+    InputMisfit {
+        /// The request.
+        id: RequestId,
+        /// What is wrong with it.
+        why: String,
+    },
     /// An attachment was refused.
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
@@ -143,6 +151,7 @@ impl RunError {
             | RunError::BadConversationId(_)
             | RunError::TurnEnded(_)
             | RunError::NothingToDecide(_)
+            | RunError::InputMisfit { .. }
             | RunError::PromptTooLong { .. }
             | RunError::PromptEmpty
             | RunError::TurnExists(_)

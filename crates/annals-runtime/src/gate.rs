@@ -15,6 +15,7 @@ use crate::approval::{self, Ask, Standing, args_digest};
 use crate::driver::Drive;
 use crate::error::RunError;
 use crate::hooks::{HookCx, Hooks, Verdict, guarded};
+use crate::input;
 use crate::policy::{self, Passage};
 
 /// A call that was read and checked, before anybody was asked whether it may run.
@@ -192,7 +193,8 @@ impl Drive<'_> {
             self.agent.world().now(),
             self.cancel.child_token(),
         )
-        .granting(tool.spec().secrets());
+        .granting(tool.spec().secrets())
+        .answered(self.writer.journal.read(|timeline| input::answers(timeline, id)));
         let args = match reference::resolve(&cx, checked.args).await {
             Ok(args) => args,
             Err(not_visible) => return Ok(State::Refused(not_visible.outcome())),

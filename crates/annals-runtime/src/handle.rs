@@ -3,9 +3,9 @@
 //! What is posted is durable before the call returns, and the owner of the conversation takes it in, in this process or
 //! another. If nobody owns the conversation, this process becomes its owner for as long as there is work.
 
-use annals_core::block::payload::{ApprovalDecision, ApprovalRequest};
 use std::time::Duration;
 
+use annals_core::block::payload::{ApprovalDecision, ApprovalRequest, InputRequest, InputResponse};
 use annals_core::block::{BlobDigest, BlockKind};
 use annals_core::ids::{ConversationId, Seq, TurnId};
 use annals_core::timeline::{Ask as Asked, Timeline, Turn};
@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::agent::Agent;
 use crate::attach::Attachment;
 use crate::error::RunError;
+use crate::input;
 use crate::mail::{CLIENT_KEY, Letter, Mail, StoredAttachment};
 use crate::subscription::Subscription;
 use crate::terms::TurnTerms;
@@ -309,6 +310,10 @@ impl ConversationHandle {
 
     /// Whether a living process has the conversation at present.
     pub async fn is_owned(&self) -> Result<bool, RunError> {
+        if self.agent.open_here(&self.id).await.is_some() {
+            // Taking it again would fence the owner in this process.
+            return Ok(true);
+        }
         let (log, key) = (self.agent.log(), self.agent.key(&self.id));
         // Only the store knows whose process is gone, and it says so by giving the conversation away.
         match log.acquire(&key, &self.agent.owner(), PROBE_TTL).await {
@@ -318,6 +323,30 @@ impl ConversationHandle {
             }
             Err(LogError::Held { .. }) => Ok(true),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What the turn waits for a person or a client to give.
+    pub async fn inputs(&self) -> Result<Vec<InputRequest>, RunError> {
+        let timeline = self.agent.timeline(&self.id).await?;
+        Ok(input::pending(&timeline).cloned().collect())
+    }
+
+    /// Gives what a call waits for. The first answer holds; the turn goes on in whatever process owns the conversation, or
+    /// in this one.
+    pub async fn respond(&self, response: InputResponse) -> Result<(), RunError> {
+        let id = response.input_id.clone();
+        let timeline = self.agent.timeline(&self.id).await?;
+        let request = input::pending(&timeline).find(|request| request.input_id == id);
+        let request = request.ok_or_else(|| RunError::NothingToDecide(id.clone()))?;
+        if let Some(why) = input::misfit(request, &response) {
+            return Err(RunError::InputMisfit { id, why });
+        }
+        drop(timeline);
+        let client_key = format!("input {id}");
+        match self.send(&Mail::Input(response), client_key).await {
+            Err(RunError::Log(LogError::KeyReused { .. })) => Err(RunError::NothingToDecide(id)),
+            sent => sent,
         }
     }
 

@@ -6,7 +6,7 @@
 //! 1. [`world`]: time and chance, the only ways in for what cannot be replayed;
 //! 2. [`runtime`], [`agent`] and [`session`]: what a program holds; [`request`] and [`turn`]: what it asks and gets;
 //! 3. [`conversation`]: the one owner of a conversation, its queue and its lease; [`handle`] and [`mail`]: what reaches it
-//!    from outside; [`approval`]: what it waits for; [`worker`] and [`membership`]: work of processes that died, and who
+//!    from outside; [`approval`] and [`input`]: what it waits for; [`worker`] and [`membership`]: work of processes that died, and who
 //!    this process is among those that share the store;
 //! 4. [`perform`] and [`driver`]: one request, and the loop, one screen;
 //! 5. [`step`], [`ask`], [`gate`], [`calls`]: one model request, its answer, its calls checked, its calls run;
@@ -39,6 +39,7 @@ mod conversation;
 mod driver;
 mod error;
 mod gate;
+mod input;
 mod instructions;
 mod journal;
 mod mail;
@@ -54,7 +55,9 @@ mod step;
 mod terms;
 
 pub use agent::Agent;
-pub use annals_core::block::payload::{ApprovalDecision, ApprovalRequest, Decision};
+pub use annals_core::block::payload::{
+    ApprovalDecision, ApprovalRequest, Decision, InputAction, InputRequest, InputResponse,
+};
 pub use approval::Ask;
 pub use attach::{Attachment, AttachmentError};
 pub use builder::AgentBuilder;

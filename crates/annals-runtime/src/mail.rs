@@ -4,7 +4,7 @@
 //! process dies.
 
 use annals_core::block::BlobDigest;
-use annals_core::block::payload::ApprovalDecision;
+use annals_core::block::payload::{ApprovalDecision, InputResponse};
 use annals_core::ids::TurnId;
 use annals_store::{InboxId, Pending, Post};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,8 @@ pub(crate) enum Mail {
     },
     /// What a person decided about a call that waits.
     Decision(ApprovalDecision),
+    /// What a person or a client gave to a call that waits.
+    Input(InputResponse),
     /// Something that was waited for has lapsed. Never posted: each process finds out by itself.
     #[serde(skip)]
     Lapse,
@@ -73,6 +75,7 @@ impl Mail {
             Mail::Steer { .. } => "steer",
             Mail::Cancel { .. } => "cancel",
             Mail::Decision(_) => "decision",
+            Mail::Input(_) => "input",
             Mail::Lapse => "lapse",
         }
     }
@@ -111,7 +114,7 @@ impl Letter {
     pub(crate) fn wakes(&self) -> bool {
         matches!(
             self.mail,
-            Some(Mail::Cancel { .. } | Mail::Decision(_) | Mail::Lapse)
+            Some(Mail::Cancel { .. } | Mail::Decision(_) | Mail::Input(_) | Mail::Lapse)
         )
     }
 }

@@ -204,9 +204,10 @@ impl From<RunError> for Problem {
             RunError::NothingToDecide(_) => Code::Decided,
             RunError::TurnExists(_) => Code::Exists,
             RunError::Attachment(_) => Code::AttachmentRefused,
-            RunError::PromptEmpty | RunError::NoSuchTool(_) | RunError::MayNotContribute(_) => {
-                Code::Unprocessable
-            }
+            RunError::PromptEmpty
+            | RunError::NoSuchTool(_)
+            | RunError::MayNotContribute(_)
+            | RunError::InputMisfit { .. } => Code::Unprocessable,
             error if error.class() == ErrorClass::Retry => {
                 return Problem::new(Code::Unavailable, error.to_string()).retry_after(1);
             }

@@ -161,9 +161,17 @@ impl Access {
 pub struct CallOrder {
     /// What each call uses; `None` when its tool does not say.
     calls: Vec<Option<Access>>,
-    /// One bit a call: set once its result is written, or will never be.
-    settled: watch::Sender<u64>,
+    settled: watch::Sender<Settled>,
     said: watch::Sender<Said>,
+}
+
+/// What has become of the calls that began: one bit a call.
+#[derive(Clone, Copy, Debug, Default)]
+struct Settled {
+    /// Its result is written, or will never be.
+    done: u64,
+    /// It asked a person or a client, and is run again later.
+    parked: u64,
 }
 
 /// What is known of the calls of one answer: one bit a call.
@@ -181,7 +189,7 @@ impl CallOrder {
     pub fn new(calls: Vec<Option<Access>>) -> Arc<Self> {
         Arc::new(CallOrder {
             calls,
-            settled: watch::Sender::new(0),
+            settled: watch::Sender::default(),
             said: watch::Sender::default(),
         })
     }
@@ -196,7 +204,12 @@ impl CallOrder {
 
     /// The call's result is written: calls that wait for it may start.
     pub fn settle(&self, at: usize) {
-        self.settled.send_modify(|settled| *settled |= bit(at));
+        self.settled.send_modify(|settled| settled.done |= bit(at));
+    }
+
+    /// The call waits for an answer: calls that conflict with it wait with it.
+    pub fn park(&self, at: usize) {
+        self.settled.send_modify(|settled| settled.parked |= bit(at));
     }
 
     /// The earlier calls that one with this access has to wait for.
@@ -208,10 +221,13 @@ impl CallOrder {
             .fold(0, |waits, (at, _)| waits | bit(at))
     }
 
-    async fn wait_for(&self, calls: u64) {
+    /// Waits until these calls have ended; false when one of them is parked.
+    async fn wait_for(&self, calls: u64) -> bool {
         let mut settled = self.settled.subscribe();
+        let ended = |settled: &Settled| (settled.done | settled.parked) & calls == calls;
         // The sender lives as long as `self`, so this cannot fail.
-        let _ = settled.wait_for(|settled| settled & calls == calls).await;
+        let settled = settled.wait_for(ended).await;
+        settled.is_ok_and(|settled| settled.parked & calls == 0)
     }
 }
 
@@ -230,19 +246,21 @@ pub struct CallPlace {
 }
 
 impl CallPlace {
-    /// Waits until every earlier call that conflicts with this one has its result on the timeline.
-    pub async fn wait(&self) {
+    /// Waits until every earlier call that conflicts with this one has its result on the timeline. False when one of them
+    /// waits for an answer: then this one waits with it.
+    pub async fn wait(&self) -> bool {
         let Some(access) = self.order.calls.get(self.at).and_then(Option::as_ref) else {
-            return;
+            return true;
         };
-        self.order.wait_for(self.order.before(self.at, access)).await;
+        self.order.wait_for(self.order.before(self.at, access)).await
     }
 
     /// Waits until this call may use the sandbox. A tool that declares its uses has waited before it started.
     pub(crate) async fn wait_for_workspace(&self) {
         if matches!(self.order.calls.get(self.at), Some(None)) {
             let waits = self.order.before(self.at, &Access::workspace());
-            self.order.wait_for(waits).await;
+            // This call runs already, and cannot wait for a person.
+            let _ = self.order.wait_for(waits).await;
         }
     }
 
@@ -367,8 +385,8 @@ mod tests {
     async fn a_call_waits_for_what_it_conflicts_with_until_that_is_written() {
         let write = || Some(Access::NOTHING.write(Resource::Workspace));
         let order = CallOrder::new(vec![write(), Some(Access::NOTHING), write(), None]);
-        order.place(1).wait().await;
-        order.place(3).wait().await;
+        assert!(order.place(1).wait().await);
+        assert!(order.place(3).wait().await);
         let waits = tokio::spawn({
             let place = order.place(2);
             async move { place.wait().await }
@@ -380,9 +398,18 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!waits.is_finished());
         order.settle(0);
-        waits.await.unwrap();
+        assert!(waits.await.unwrap());
         assert!(!uses_the_sandbox.is_finished(), "the call between still runs");
         order.settle(2);
         uses_the_sandbox.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_call_that_conflicts_with_one_that_asks_does_not_start() {
+        let write = || Some(Access::NOTHING.write(Resource::Workspace));
+        let order = CallOrder::new(vec![write(), Some(Access::NOTHING), write()]);
+        order.park(0);
+        assert!(order.place(1).wait().await, "it has nothing to do with it");
+        assert!(!order.place(2).wait().await);
     }
 }

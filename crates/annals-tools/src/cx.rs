@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use annals_core::block::payload::InputResponse;
 use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::redact::Secrets;
 use annals_core::settings::Settings;
 use annals_core::time::Timestamp;
+use annals_core::turn::outcome::Outcome;
 use annals_core::view::View;
 use annals_sandbox::{Failure, Op, OpResult, Sandbox, Target};
 use annals_store::{ArtifactStore, Recall, Workspace};
@@ -14,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::CallPlace;
 use crate::failure::ToolFailure;
+use crate::input::{InputAsk, Inputs};
 use crate::skills::{NoSkills, Skills};
 use crate::tree::Restored;
 
@@ -96,6 +99,7 @@ pub struct ToolCx {
     place: Option<CallPlace>,
     /// The names of the secrets that the tool declares.
     granted: Arc<[String]>,
+    inputs: Arc<Inputs>,
 }
 
 impl ToolCx {
@@ -115,7 +119,36 @@ impl ToolCx {
             cancel,
             place: None,
             granted: Arc::default(),
+            inputs: Arc::default(),
         }
+    }
+
+    /// The same surroundings in which these answers to the call's questions are known, in the order of the questions.
+    #[must_use]
+    pub fn answered(mut self, answers: Vec<InputResponse>) -> Self {
+        self.inputs = Arc::new(Inputs::answered(answers));
+        self
+    }
+
+    /// Asks a person or a client. The first question of a run gets the first answer, and so on; a question that has none
+    /// yet is an error, with which the call has to end. The turn then waits for the answer, and the call is run again from
+    /// its beginning: ask before you act.
+    ///
+    /// ```
+    /// use annals_tools::{InputAsk, ToolCx, ToolResult};
+    ///
+    /// fn book(cx: &ToolCx) -> ToolResult {
+    ///     let seat = cx.ask(InputAsk::new("Which seat?"))?;
+    ///     Ok(seat.content.unwrap_or_default())
+    /// }
+    /// ```
+    pub fn ask(&self, ask: InputAsk) -> Result<InputResponse, ToolFailure> {
+        self.inputs.ask(ask)
+    }
+
+    /// What the call asks, if this is what it came to.
+    pub fn asks(&self, outcome: &Outcome) -> Option<InputAsk> {
+        self.inputs.open(outcome)
     }
 
     /// The same surroundings for a tool that declares these secrets.

@@ -24,6 +24,7 @@ pub mod tool;
 pub mod tree;
 
 mod dynamic;
+mod input;
 pub mod table;
 
 pub mod execute;
@@ -53,6 +54,7 @@ pub use annals_tool_macro::{arguments, tool};
 pub use cx::{ConversationCx, SharedTimeline, ToolCx, Vault};
 pub use dynamic::DynamicTool;
 pub use failure::{IntoFailure, ToolError, ToolFailure, ToolResult};
+pub use input::{ClientTool, InputAsk};
 pub use name::{ToolName, ToolNameError};
 pub use output::{IntoOutcome, Json, ToolOutput};
 pub use spec::{

@@ -84,6 +84,16 @@ pub fn check(spec: &ToolSpec, raw: &str) -> Result<Checked, Violation> {
     Ok(Checked { args, notices })
 }
 
+/// Why a value does not fit a JSON Schema, if it does not. A schema that is none fits everything.
+pub fn misfit(schema: &Value, value: &Value) -> Option<String> {
+    let validator = jsonschema::validator_for(schema).ok()?;
+    let errors: Vec<String> = validator
+        .iter_errors(value)
+        .map(|error| error.to_string())
+        .collect();
+    (!errors.is_empty()).then(|| errors.join("; "))
+}
+
 fn parse(raw: &str) -> Result<Map<String, Value>, Violation> {
     if raw.trim().is_empty() {
         return Ok(Map::new());

@@ -254,13 +254,12 @@ impl Timeline {
         self.requests.list()
     }
 
-    /// The latest request about a call of the current turn.
-    pub fn request_of(&self, call: &CallId) -> Option<&Request> {
+    /// What was asked about a call of the current turn, in order.
+    pub fn requests_of(&self, call: &CallId) -> impl DoubleEndedIterator<Item = &Request> {
         self.requests
             .list()
             .iter()
-            .rev()
-            .find(|request| request.call == *call)
+            .filter(move |request| request.call == *call)
     }
 
     /// The call of the current turn that a person refused in a way that ends the turn.
