@@ -66,6 +66,7 @@ impl Drive<'_> {
                 }
                 How::Asks(ask, _) if self.is_unattended() => self.write(&call, unattended(&ask)).await?,
                 How::Asks(ask, digest) => self.ask_person(call, &tool, ask, digest).await?,
+                How::Needs(ask) if self.is_unattended() => self.write(&call, unanswerable(&ask)).await?,
                 How::Needs(ask) => {
                     self.ask_for_input(call, &tool, ask).await?;
                     order.park(at);
@@ -237,6 +238,15 @@ fn unattended(ask: &Ask) -> Outcome {
         "a person would have to allow this call, and nobody can be asked in this run{why}; it did not run"
     );
     recovery::failed("denied_by_policy", message)
+}
+
+/// The result of a call whose question nobody can be asked.
+fn unanswerable(ask: &InputAsk) -> Outcome {
+    let message = format!(
+        "the call needs an answer to `{}`, and nobody can be asked in this run: do without, or ask in the answer",
+        ask.message
+    );
+    recovery::failed("input_unavailable", message)
 }
 
 /// Waits for the calls before this one: first for what is said of them, then for those it conflicts with.

@@ -116,9 +116,7 @@ async fn git_sees_the_repository_it_was_given_and_nothing_else() {
     let running = Running::start(entry).await;
     let outcome = running.call("srv.git_status", json!({"repo_path": path})).await;
     assert!(stage::read(&outcome).contains("a.txt"), "{outcome:?}");
-    let outcome = running
-        .call("srv.git_status", json!({"repo_path": "/usr"}))
-        .await;
+    let outcome = running.call("srv.git_status", json!({"repo_path": "/usr"})).await;
     assert!(outcome.error.is_some(), "{outcome:?}");
 }
 
