@@ -24,10 +24,10 @@ pub(crate) struct GlobalArgs {
     /// Configuration file [default: config.toml in the home].
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where blocks are kept: `sqlite:FILE`.
+    /// Where blocks are kept: `sqlite:FILE` or `postgres://USER@HOST/DATABASE`.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
-    /// Where files are kept: `file:DIR`.
+    /// Where files are kept: `file:DIR` or `s3://BUCKET/PREFIX`.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) artifacts: Option<String>,
     /// Where side effects happen; a key for OpenSandbox is in `OPEN_SANDBOX_API_KEY`.
@@ -139,6 +139,9 @@ pub(crate) enum Command {
     Token(TokenCommand),
     /// Say whether a turn was good.
     Feedback(FeedbackArgs),
+    /// Make, change and look at the tables of a PostgreSQL store.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Show what works here: isolation, interpreters, renderers, model, stores, settings.
     Doctor(JsonArgs),
     /// Print a shell completion script.
@@ -278,6 +281,23 @@ pub(crate) struct ConversationArgs {
     /// The conversation.
     #[arg(value_name = "C")]
     pub(crate) conversation: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Make the tables. Where they are already, bring them to this program's schema.
+    Init(StoreInitArgs),
+    /// Bring the tables to this program's schema, before or while newer nodes are deployed.
+    Migrate,
+    /// Show schema, size, nodes, waiting work, and settings that endanger what was acknowledged.
+    Status(JsonArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreInitArgs {
+    /// Divide the table of blocks into so many parts, for databases of terabytes; it cannot be changed later [default: 0].
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) partitions: u16,
 }
 
 #[derive(Debug, Subcommand)]

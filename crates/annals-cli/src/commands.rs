@@ -18,6 +18,7 @@ mod resume;
 mod run;
 mod serve;
 mod steer;
+mod store;
 mod timeline;
 mod token;
 mod tool;
@@ -52,6 +53,7 @@ pub(crate) async fn run(
         Command::Serve(args) => serve::run(args, config()?).await,
         Command::Token(command) => token::run(command, config()?).await,
         Command::Feedback(args) => feedback::run(args, config()?).await,
+        Command::Store(command) => store::run(command, config()?).await,
         Command::Doctor(args) => doctor::run(args, config()?).await,
         Command::Completions(args) => completions::run(args),
         Command::Man => man::run(),

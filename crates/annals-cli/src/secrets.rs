@@ -71,13 +71,21 @@ pub(crate) fn with_own<'u>(
     secrets
 }
 
-/// The password, or else the user, and the values of the query.
+/// The password, or else the user, and the values of the query. Databases and buckets have users and options that are no
+/// secrets, and hiding them would hide ordinary words.
 fn carried(address: &str) -> Vec<&str> {
-    let after_scheme = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let (scheme, after_scheme) = address.split_once("://").unwrap_or(("", address));
+    let is_database = matches!(scheme, "postgres" | "postgresql" | "s3");
     let (authority, query) = after_scheme.split_once('?').unwrap_or((after_scheme, ""));
     let user = authority.rsplit_once('@').map(|(user, _)| user);
-    let password = user.map(|user| user.split_once(':').map_or(user, |(_, password)| password));
-    let values = query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1));
+    let password = user.and_then(|user| match user.split_once(':') {
+        Some((_, password)) => Some(password),
+        None => (!is_database).then_some(user),
+    });
+    let values = query.split('&').filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        (!is_database || name == "password").then_some(value)
+    });
     password.into_iter().chain(values).collect()
 }
 
@@ -131,12 +139,24 @@ mod tests {
             "http://me:pass-of-mine@h/v1?key=value-of-key&x",
             "https://token-alone@h",
             "https://h/",
+            "postgres://user-of-it:pass-of-base@h/x?sslmode=verify-full&password=pass-in-query",
+            "postgres://user-of-it@h/x",
+            "s3://bucket/x?region=eu-central-1",
         ];
         let secrets = with_own(Secrets::new(), &|_| None, addresses);
         let values: Vec<&str> = secrets
             .names()
             .filter_map(|name| secrets.get(name).map(|value| &**value))
             .collect();
-        assert_eq!(values, ["pass-of-mine", "value-of-key", "token-alone"]);
+        assert_eq!(
+            values,
+            [
+                "pass-of-mine",
+                "value-of-key",
+                "token-alone",
+                "pass-of-base",
+                "pass-in-query"
+            ]
+        );
     }
 }

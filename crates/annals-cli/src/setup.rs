@@ -17,7 +17,9 @@ use annals::model::{
     ModelName, OpenError, Provider, Request, Window,
 };
 use annals::opensandbox::OpenSandbox;
+use annals::postgres::{Address, PostgresLog, PostgresOptions};
 use annals::runtime::PolicyFiles;
+use annals::s3::{Bucket, Cache};
 use annals::sandbox::{Backend, Registry};
 use annals::store::{
     ArtifactStore, SqliteLog, SqliteOptions, SqliteRecall, Store, Workspace, workspace_folder,
@@ -35,8 +37,8 @@ use crate::failure::Failure;
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) agent: Agent,
-    /// Memory search over the log.
-    pub(crate) recall: SqliteRecall,
+    /// Memory search over the log, where the store has one.
+    recall: Option<SqliteRecall>,
     skills: Arc<dyn Skills>,
 }
 
@@ -64,8 +66,8 @@ impl Setup {
 
     /// Opens everything but the model, which is given.
     pub(crate) async fn with_model(config: Config, model: Arc<dyn Model>) -> Result<Self, Failure> {
-        let (log, recall) = open_log(&config.store.value, embedder(&config.embeddings)?)?;
-        let artifacts = open_artifacts(&config.artifacts.value)?;
+        let (log, recall) = open_log(&config.store.value, embedder(&config.embeddings)?).await?;
+        let artifacts = open_artifacts(&config.artifacts.value, &config.home.value)?;
         let skills: Arc<dyn Skills> = Arc::new(read_skills(&config.skills.value));
         let content = Content::new();
         let tools = built_in_tools(&config, &content)?;
@@ -75,7 +77,6 @@ impl Setup {
             .tools(server_tools(&config))
             .home(&config.home.value)
             .log(log)
-            .recall(Arc::new(recall.clone()))
             .artifacts(artifacts)
             .content(content)
             .sandbox(backend(&config)?)
@@ -85,6 +86,9 @@ impl Setup {
             .settings(config.settings.clone())
             .layout(config.layout.value)
             .scope(config.scope.value.clone());
+        if let Some(recall) = &recall {
+            builder = builder.recall(Arc::new(recall.clone()));
+        }
         if let Some(tokens) = &config.context_tokens {
             builder = builder.context_tokens(tokens.value);
         }
@@ -94,6 +98,13 @@ impl Setup {
             agent,
             recall,
             skills,
+        })
+    }
+
+    /// Memory search over the log.
+    pub(crate) fn recall(&self) -> Result<&SqliteRecall, Failure> {
+        self.recall.as_ref().ok_or_else(|| {
+            Failure::environment("this store has no memory search: use it with `--store sqlite:FILE`")
         })
     }
 
@@ -269,36 +280,38 @@ pub(crate) fn embedder(config: &EmbeddingsConfig) -> Result<Arc<dyn Embedder>, F
     Ok(Arc::new(endpoint.map_err(Failure::environment)?))
 }
 
-/// A log, and memory search over it.
-type Log = (Arc<dyn Store>, SqliteRecall);
+/// A log, and memory search over it where there is one.
+type Log = (Arc<dyn Store>, Option<SqliteRecall>);
 
 /// The log that a URL names.
-pub(crate) fn open_log(url: &str, embedder: Arc<dyn Embedder>) -> Result<Log, Failure> {
+pub(crate) async fn open_log(url: &str, embedder: Arc<dyn Embedder>) -> Result<Log, Failure> {
     match url.split_once(':') {
         Some(("sqlite", path)) => {
             let path = path.strip_prefix("//").unwrap_or(path);
             let log = SqliteLog::open(path, SqliteOptions::default().recall(embedder))?;
             let recall = log.recall().cloned();
-            let recall =
-                recall.ok_or_else(|| Failure::environment("the log was opened without its memory"))?;
             Ok((Arc::new(log), recall))
         }
-        Some(("postgres" | "postgresql", _)) => Err(Failure::environment(
-            "this build has no PostgreSQL store: use `--store sqlite:FILE`",
-        )),
+        Some(("postgres" | "postgresql", _)) => {
+            let address = Address::parse(url).map_err(Failure::usage)?;
+            let log = PostgresLog::open(address, PostgresOptions::default()).await?;
+            Ok((Arc::new(log), None))
+        }
         _ => Err(Failure::usage(format!(
-            "`{}` names no store: use `sqlite:FILE`",
+            "`{}` names no store: use `sqlite:FILE` or `postgres://…`",
             SafeUrl(url)
         ))),
     }
 }
 
 /// The artifact store that a URL names.
-pub(crate) fn open_artifacts(url: &str) -> Result<ArtifactStore, Failure> {
+///
+/// What comes from a bucket is cached below the home.
+pub(crate) fn open_artifacts(url: &str, home: &Path) -> Result<ArtifactStore, Failure> {
     if url.starts_with("s3:") {
-        return Err(Failure::environment(
-            "this build has no S3 store: use `--artifacts file:DIR`",
-        ));
+        let bucket = Bucket::parse(url).map_err(Failure::usage)?;
+        let cache = Cache::new(home.join("cache"));
+        return bucket.open(Some(cache)).map_err(Failure::environment);
     }
     ArtifactStore::open_url(url).map_err(Failure::environment)
 }
@@ -437,19 +450,28 @@ mod tests {
         assert!(read_skills(&folder.path().join("absent")).is_empty());
     }
 
-    #[test]
-    fn what_is_not_built_in_is_said_to_be_missing_and_what_does_not_exist_to_be_wrong() {
+    #[tokio::test]
+    async fn what_is_not_built_in_is_said_to_be_missing_and_what_does_not_exist_to_be_wrong() {
         let codes = [
-            open_log("postgres://localhost/x", StaticTable::embedder())
+            // Nobody listens there.
+            open_log("postgres://127.0.0.1:1/x", StaticTable::embedder())
+                .await
                 .err()
                 .unwrap()
                 .code(),
-            open_log("mysql:x", StaticTable::embedder()).err().unwrap().code(),
-            open_artifacts("s3://bucket").err().unwrap().code(),
+            open_log("mysql:x", StaticTable::embedder())
+                .await
+                .err()
+                .unwrap()
+                .code(),
+            open_artifacts("s3://bucket?colour=red", Path::new("absent"))
+                .err()
+                .unwrap()
+                .code(),
             named_backend("opensandbox").err().unwrap().code(),
             named_backend("e2b:https://e2b.example").err().unwrap().code(),
             named_backend("docker").err().unwrap().code(),
         ];
-        assert_eq!(codes, [3, 2, 3, 2, 3, 2]);
+        assert_eq!(codes, [3, 2, 2, 2, 3, 2]);
     }
 }

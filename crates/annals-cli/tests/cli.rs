@@ -14,6 +14,7 @@ mod cli {
     mod memory;
     mod models;
     mod output;
+    mod postgres;
     pub(crate) mod pty;
     mod run;
     mod screen;

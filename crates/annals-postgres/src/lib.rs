@@ -1,6 +1,6 @@
 //! The block log and its sister ports on PostgreSQL: what several nodes share.
 //!
-//! Read in this order: [`Address`] (where the database is), [`init`] and [`migrate`] (its tables), [`PostgresLog`] (the
+//! Read in this order: [`Address`] (where the database is), [`init`], [`migrate`] and [`status`] (its tables), [`PostgresLog`] (the
 //! ports); inside, `append` has the one statement of an append and `writer` how many appends become one, `tails` how nodes
 //! hear of each other's appends, `fault` what is tried again. Nothing here decides anything about turns.
 //!
@@ -26,6 +26,7 @@ mod pool;
 mod row;
 mod schema;
 mod sql;
+mod status;
 mod tails;
 mod tokens;
 mod writer;
@@ -33,3 +34,4 @@ mod writer;
 pub use address::{Address, AddressError};
 pub use log::{PostgresLog, PostgresOptions};
 pub use schema::{Migrated, Partitions, PartitionsError, init, migrate};
+pub use status::{Status, status};

@@ -1,5 +1,7 @@
 //! One connection, and the task that drives it.
 
+use std::time::Duration;
+
 use annals_store::LogError;
 use futures::future::poll_fn;
 use tokio::sync::mpsc;
@@ -12,10 +14,22 @@ use crate::schema;
 /// Notifications that wait for their reader; more are dropped, since they are hints.
 const HINTS_MAX: usize = 1_000;
 
+/// A server that accepts a connection and says nothing is given up after this long.
+const GREETING_MAX: Duration = Duration::from_secs(10);
+
 /// Connects to the database that appends and reads go to, and checks that it is the one this program knows.
-pub(crate) async fn connect(address: &Address, known: &schema::Identity) -> Result<Client, Fault> {
-    let (client, _) = open(address, &address.config).await?;
-    let found = schema::identify(&client, &address.name).await?;
+pub(crate) async fn connect(
+    address: &Address,
+    known: &schema::Identity,
+    within: Duration,
+) -> Result<Client, Fault> {
+    let connected = async {
+        let (client, _) = open(address, &address.config).await?;
+        let found = schema::identify(&client, &address.name).await?;
+        Ok::<_, Fault>((client, found))
+    };
+    let connected = tokio::time::timeout(within.min(GREETING_MAX), connected).await;
+    let (client, found) = connected.map_err(|_| Fault::Silent)??;
     match found == *known {
         true => Ok(client),
         false => Err(LogError::Storage {
@@ -33,6 +47,11 @@ pub(crate) async fn open(
     address: &Address,
     config: &Config,
 ) -> Result<(Client, mpsc::Receiver<String>), Fault> {
+    let opened = tokio::time::timeout(GREETING_MAX, greet(address, config)).await;
+    opened.map_err(|_| Fault::Silent)?
+}
+
+async fn greet(address: &Address, config: &Config) -> Result<(Client, mpsc::Receiver<String>), Fault> {
     let (sender, receiver) = mpsc::channel(HINTS_MAX);
     // Unix sockets have no TLS; the driver asks only where it can be had.
     let client = match config.get_ssl_mode() {

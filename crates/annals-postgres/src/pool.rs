@@ -19,7 +19,7 @@ const CONNECTIONS_MAX: usize = 8;
 
 /// A statement that has not answered by then is given up with its connection. The server's own timeout does not end a
 /// commit that waits for a standby.
-pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// The pauses between attempts grow from the first to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -63,6 +63,11 @@ impl Pool {
         })
     }
 
+    /// For how long an answer is waited for. Who has less patience in all waits less for one.
+    pub(crate) fn answer_max(&self) -> Duration {
+        ANSWER_MAX.min(self.patience)
+    }
+
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
@@ -80,7 +85,7 @@ impl Pool {
         let idle = self.lock().pop();
         let client = match idle.filter(|client| !client.is_closed()) {
             Some(client) => client,
-            None => link::connect(&self.address, &self.identity).await?,
+            None => link::connect(&self.address, &self.identity, self.answer_max()).await?,
         };
         Ok(Link {
             pool: self,
@@ -196,7 +201,7 @@ macro_rules! attempt {
             let outcome = {
                 #[allow(unused_variables, reason = "each operation takes the one it needs")]
                 let $client = &mut link.client;
-                match tokio::time::timeout($crate::pool::ANSWER_MAX, async { $operation.await }).await {
+                match tokio::time::timeout($pool.answer_max(), async { $operation.await }).await {
                     Ok(outcome) => outcome,
                     Err(_) => Err($crate::fault::Fault::Silent),
                 }

@@ -15,7 +15,7 @@ use tokio_postgres::Client;
 use crate::append::{self, Prepared, Verdict};
 use crate::fault::{Fault, Remedy};
 use crate::link;
-use crate::pool::{ANSWER_MAX, Pauses, Pool};
+use crate::pool::{Pauses, Pool};
 
 /// What one statement carries at most.
 const MERGED_MAX: usize = 256;
@@ -139,12 +139,12 @@ impl Writer {
     async fn try_write(&mut self, jobs: &mut Vec<Job>) -> Result<(), Fault> {
         let client = match self.client.take().filter(|client| !client.is_closed()) {
             Some(client) => client,
-            None => link::connect(self.pool.address(), self.pool.identity()).await?,
+            None => link::connect(self.pool.address(), self.pool.identity(), self.pool.answer_max()).await?,
         };
         let client = self.client.insert(client);
         let now = self.clock.as_ref().map(|clock| clock.now().unix_micros());
         let appends: Vec<&Prepared> = jobs.iter().map(|job| &job.append).collect();
-        let sent = tokio::time::timeout(ANSWER_MAX, append::send(client, now, &appends)).await;
+        let sent = tokio::time::timeout(self.pool.answer_max(), append::send(client, now, &appends)).await;
         let done: HashSet<i64> = match sent.map_err(|_| Fault::Silent).flatten() {
             Ok(done) => done.into_iter().collect(),
             // The answer that one append carries was kept by another request meanwhile, or is too old to count.
@@ -161,7 +161,8 @@ impl Writer {
                 acknowledge(&mut self.acknowledged, job);
                 continue;
             }
-            let asked = tokio::time::timeout(ANSWER_MAX, append::verdict(client, now, &job.append)).await;
+            let asked =
+                tokio::time::timeout(self.pool.answer_max(), append::verdict(client, now, &job.append)).await;
             match asked.map_err(|_| Fault::Silent).flatten() {
                 Ok(Verdict::Done) => acknowledge(&mut self.acknowledged, job),
                 Ok(Verdict::Again) => again.push(job),

@@ -9,7 +9,9 @@ mod account;
 mod pgbouncer;
 mod postgres;
 mod proxy;
+mod s3;
 
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Durability, Edition, PostgresServer};
 pub use proxy::{FaultProxy, Upstream};
+pub use s3::{S3_KEY_ID, S3_SECRET, S3Server};

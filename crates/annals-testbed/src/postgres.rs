@@ -38,6 +38,7 @@ pub struct PostgresServer {
     durability: Durability,
     settings: Vec<String>,
     child: Option<Child>,
+    port: u16,
 }
 
 const PORT: u16 = 5432;
@@ -57,6 +58,7 @@ impl PostgresServer {
             durability,
             settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
             child: None,
+            port: PORT,
         };
         let made = account::command(&server.programs.join("initdb"))
             .args([
@@ -74,6 +76,66 @@ impl PostgresServer {
         assert!(made.success(), "initdb failed");
         server.resume();
         Some(server)
+    }
+
+    /// Starts a server of Debian's package that also listens on a port of `localhost`, by TLS only; gives the port.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub fn start_with_tls() -> Option<(Self, u16)> {
+        let mut server = Self::start(Edition::Debian, Durability::Volatile, &[])?;
+        server.kill();
+        let made = account::command(Path::new("openssl"))
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+            ])
+            .args([
+                "-days",
+                "2",
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                "subjectAltName=DNS:localhost",
+                "-addext",
+                "basicConstraints=critical,CA:FALSE",
+            ])
+            .arg("-keyout")
+            .arg(server.folder.path().join("server.key"))
+            .arg("-out")
+            .arg(server.certificate())
+            .stderr(Stdio::null())
+            .status();
+        assert!(
+            made.is_ok_and(|made| made.success()),
+            "openssl makes a certificate"
+        );
+        let only_tls =
+            "local all all trust\nhostssl all all 127.0.0.1/32 trust\nhostssl all all ::1/128 trust\n";
+        std::fs::write(server.data().join("pg_hba.conf"), only_tls).expect("rules of access");
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("its number").port();
+        drop(free);
+        let folder = server.folder.path().display().to_string();
+        server.port = port;
+        server.settings.extend([
+            "listen_addresses=localhost".to_owned(),
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={folder}/server.crt"),
+            format!("ssl_key_file={folder}/server.key"),
+        ]);
+        server.resume();
+        Some((server, port))
+    }
+
+    /// The certificate of a server that speaks TLS.
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.path().join("server.crt")
     }
 
     fn data(&self) -> PathBuf {
@@ -98,6 +160,7 @@ impl PostgresServer {
         let mut command = account::command(&self.programs.join("postgres"));
         command.arg("-D").arg(self.data());
         command.arg("-k").arg(self.folder.path());
+        command.arg("-p").arg(self.port.to_string());
         for setting in ["fsync", "synchronous_commit", "full_page_writes"] {
             command.arg("-c").arg(format!("{setting}={synced}"));
         }
@@ -164,12 +227,30 @@ impl PostgresServer {
 
     /// The socket itself.
     pub fn socket(&self) -> PathBuf {
-        self.folder.path().join(format!(".s.PGSQL.{PORT}"))
+        self.folder.path().join(format!(".s.PGSQL.{}", self.port))
     }
 
     /// Where a database of this server is.
     pub fn url(&self, database: &str) -> String {
-        url(self.folder.path(), PORT, database)
+        url(self.folder.path(), self.port, database)
+    }
+
+    /// Runs statements in a database, past every program that keeps its data there.
+    ///
+    /// # Panics
+    /// If they fail.
+    pub async fn execute(&self, database: &str, statements: &str) {
+        let (client, connection) = tokio_postgres::connect(&self.url(database), NoTls)
+            .await
+            .expect("the server is ready");
+        let driven = tokio::spawn(connection);
+        client
+            .batch_execute(statements)
+            .await
+            .expect("statements without fault");
+        drop(client);
+        // It ends with its client; how does not matter.
+        let _ended = driven.await;
     }
 
     /// Makes a database, as a copy of another if one is named; gives its URL.
@@ -177,21 +258,9 @@ impl PostgresServer {
     /// # Panics
     /// If it cannot be made.
     pub async fn database(&self, name: &str, like: Option<&str>) -> String {
-        let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls)
-            .await
-            .expect("the server is ready");
-        let driven = tokio::spawn(connection);
         let template = like.map(|like| format!(" TEMPLATE \"{like}\" STRATEGY file_copy"));
-        client
-            .batch_execute(&format!(
-                "CREATE DATABASE \"{name}\"{}",
-                template.unwrap_or_default()
-            ))
-            .await
-            .expect("the database is made");
-        drop(client);
-        // It ends with its client; how does not matter.
-        let _ended = driven.await;
+        let statement = format!("CREATE DATABASE \"{name}\"{}", template.unwrap_or_default());
+        self.execute("postgres", &statement).await;
         self.url(name)
     }
 }

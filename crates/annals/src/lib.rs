@@ -62,10 +62,16 @@ pub use annals_mcp as mcp;
 #[cfg(feature = "opensandbox")]
 #[cfg_attr(docsrs, doc(cfg(feature = "opensandbox")))]
 pub use annals_opensandbox as opensandbox;
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub use annals_postgres as postgres;
 #[cfg(feature = "documents")]
 #[cfg_attr(docsrs, doc(cfg(feature = "documents")))]
 pub use annals_render as render;
 pub use annals_runtime as runtime;
+#[cfg(feature = "s3")]
+#[cfg_attr(docsrs, doc(cfg(feature = "s3")))]
+pub use annals_s3 as s3;
 pub use annals_sandbox as sandbox;
 pub use annals_store as store;
 

@@ -6,6 +6,7 @@ use annals::content::Content;
 use annals::core::redact::SafeUrl;
 use annals::embed::StaticTable;
 use annals::model::{ANTHROPIC_API_KEY, ModelName, OPENAI_API_KEY, Provider};
+use annals::s3::Bucket;
 use annals::sandbox::facts::Facts;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -65,9 +66,9 @@ struct Report {
 }
 
 pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure> {
-    let renderers = renderers().await;
-    let sandbox = sandbox(&config).await;
-    let report = tokio::task::spawn_blocking(move || examine(&config, renderers, sandbox))
+    let (renderers, sandbox) = (renderers().await, sandbox(&config).await);
+    let stores = stores(&config).await.into_iter().chain([sandbox]).collect();
+    let report = tokio::task::spawn_blocking(move || examine(&config, renderers, stores))
         .await
         .map_err(Failure::environment)?;
     if args.json {
@@ -79,7 +80,7 @@ pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure
     Ok(Ended::Well)
 }
 
-fn examine(config: &Config, renderers: Vec<Finding>, sandbox: Finding) -> Report {
+fn examine(config: &Config, renderers: Vec<Finding>, stores: Vec<Finding>) -> Report {
     let (isolation, interpreters) = isolation();
     Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -87,7 +88,7 @@ fn examine(config: &Config, renderers: Vec<Finding>, sandbox: Finding) -> Report
         interpreters,
         renderers,
         model: vec![model(config), web(config)],
-        stores: stores(config).into_iter().chain([sandbox]).collect(),
+        stores,
         settings: settings(config),
     }
 }
@@ -208,7 +209,7 @@ fn web(config: &Config) -> Finding {
     }
 }
 
-fn stores(config: &Config) -> Vec<Finding> {
+async fn stores(config: &Config) -> Vec<Finding> {
     let finding = |name: &str, url: &str, opened: Result<(), Failure>| match opened {
         Ok(()) => Finding::new(name, State::Ok, SafeUrl(url).to_string()),
         Err(Failure::Usage(message) | Failure::Environment(message)) => {
@@ -219,16 +220,36 @@ fn stores(config: &Config) -> Vec<Finding> {
         }
     };
     let (log, artifacts) = (&config.store.value, &config.artifacts.value);
-    let opened = setup::open_log(log, StaticTable::embedder());
-    vec![
+    let opened = setup::open_log(log, StaticTable::embedder()).await;
+    let mut findings = vec![
         finding("log", log, opened.map(|_| ())),
         memory(config),
         finding(
             "artifacts",
             artifacts,
-            setup::open_artifacts(artifacts).map(|_| ()),
+            setup::open_artifacts(artifacts, &config.home.value).map(|_| ()),
         ),
-    ]
+    ];
+    findings.extend(bucket(artifacts).await);
+    findings
+}
+
+/// What the server of a bucket is worth.
+async fn bucket(url: &str) -> Option<Finding> {
+    let bucket = url
+        .starts_with("s3:")
+        .then(|| Bucket::parse(url).ok())
+        .flatten()?;
+    let nonce = annals::runtime::World::default().random();
+    let (state, detail) = match bucket.probe(nonce).await {
+        Ok(probe) if probe.refuses_to_replace => (State::Ok, "honours conditional writes".to_owned()),
+        Ok(_) => (
+            State::Missing,
+            "ignores conditional writes: give each store a prefix of its own".to_owned(),
+        ),
+        Err(error) => (State::Broken, error.to_string()),
+    };
+    Some(Finding::new("bucket", state, detail))
 }
 
 /// How long a server of sandboxes is waited for.

@@ -114,10 +114,9 @@ fn what_is_not_there_ends_with_code_three_and_one_sentence() {
     let cases: &[(&[&str], &str)] = &[
         (&["conversations", "--home", sealed], "sealed"),
         (
-            &["conversations", "--store", "postgres://localhost/annals"],
-            "PostgreSQL",
+            &["conversations", "--store", "postgres://127.0.0.1:1/annals"],
+            "postgres://127.0.0.1/annals",
         ),
-        (&["conversations", "--artifacts", "s3://bucket"], "S3"),
         (&["conversations", "--sandbox", "opensandbox"], "OpenSandbox"),
         (&["run", "Hi", "--model", "openai:gpt-5"], "`OPENAI_API_KEY`"),
         (

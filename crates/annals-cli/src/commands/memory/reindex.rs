@@ -10,13 +10,14 @@ use crate::paint;
 use crate::setup::Setup;
 
 pub(crate) async fn run(setup: &Setup) -> Result<Ended, Failure> {
+    let recall = setup.recall()?;
     let bar = bar();
     let mut last = Progress::default();
     let made = tokio::select! {
         // Asked first, so that the signal is listened for before there is anything to stop.
         biased;
         Ok(()) = tokio::signal::ctrl_c() => None,
-        made = setup.recall.reindex(|progress| {
+        made = recall.reindex(|progress| {
             show(&bar, progress);
             last = progress;
             true
@@ -32,7 +33,7 @@ pub(crate) async fn run(setup: &Setup) -> Result<Ended, Failure> {
         0 => String::new(),
         vectors => format!(", {} vectors made by the endpoint", paint::number(vectors)),
     };
-    let identity = setup.recall.embedder().identity();
+    let identity = recall.embedder().identity();
     let blocks = paint::number(progress.blocks);
     paint::print(format!("{blocks} blocks indexed with {identity}{vectors}\n"))?;
     Ok(Ended::Well)

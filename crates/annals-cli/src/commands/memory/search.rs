@@ -32,7 +32,7 @@ pub(crate) async fn run(args: SearchArgs, setup: &Setup) -> Result<Ended, Failur
         by: annals::store::recall::rank::SearchMode::Hybrid,
         now: agent.world().now(),
     };
-    let found = setup.recall.search(query.days(args.days)).await?;
+    let found = setup.recall()?.search(query.days(args.days)).await?;
     if let Some(shortfall) = &found.shortfall {
         paint::say(shortfall);
     }

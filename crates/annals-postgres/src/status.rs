@@ -1,0 +1,90 @@
+//! What an operator wants to know of a database at a glance.
+
+use annals_store::LogError;
+
+use crate::address::Address;
+use crate::fault::Fault;
+use crate::{link, schema};
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// The server's version.
+    pub server: String,
+    /// The schema there is, and the one this program knows.
+    pub schema: (i32, i32),
+    /// Into how many parts blocks are divided; 0 for one table.
+    pub partitions: u16,
+    /// About how many conversations there are.
+    pub conversations: u64,
+    /// About how many blocks there are.
+    pub blocks: u64,
+    /// What all tables and indexes take.
+    pub bytes: u64,
+    /// Nodes that live.
+    pub nodes: Vec<String>,
+    /// Conversations with work that is due.
+    pub due: u64,
+    /// Posts that wait.
+    pub waiting: u64,
+    /// In a hundred updates of heads, how many found room on their page and touched no index.
+    pub in_place_percent: Option<u64>,
+    /// Settings with which acknowledged appends may be lost.
+    pub dangers: Vec<String>,
+}
+
+const STATEMENT: &str = "
+WITH size AS (SELECT c.relname, c.reltuples, pg_total_relation_size(c.oid) AS bytes FROM pg_class c
+    WHERE c.relnamespace = 'annals'::regnamespace AND c.relkind = 'r'),
+now AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS now)
+SELECT current_setting('server_version'), m.schema, m.partitions,
+    (SELECT greatest(sum(reltuples), 0)::int8 FROM size WHERE relname = 'conversation'),
+    (SELECT greatest(sum(greatest(reltuples, 0)), 0)::int8 FROM size WHERE relname LIKE 'block%'),
+    (SELECT sum(bytes)::int8 FROM size),
+    ARRAY(SELECT n.node || coalesce(' at ' || n.address, '') FROM annals.member n, now
+        WHERE n.until > now.now ORDER BY n.node),
+    (SELECT count(*) FROM annals.head h, now WHERE h.due <= now.now),
+    (SELECT count(*) FROM annals.inbox WHERE body IS NOT NULL),
+    (SELECT 100 * n_tup_hot_upd / nullif(n_tup_upd, 0) FROM pg_stat_user_tables
+        WHERE schemaname = 'annals' AND relname = 'head'),
+    ARRAY(SELECT name || '=' || setting FROM pg_settings
+        WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off')
+FROM annals.meta m";
+
+/// Looks at a database whose tables are there, whatever their schema.
+pub async fn status(address: &Address) -> Result<Status, LogError> {
+    look(address)
+        .await
+        .map_err(|fault| fault.into_log(address.name()))
+}
+
+async fn look(address: &Address) -> Result<Status, Fault> {
+    let (client, _) = link::open(address, &address.config).await?;
+    match schema::identify(&client, address.name()).await {
+        // An older or newer schema is part of the answer.
+        Ok(_)
+        | Err(Fault::Refused(
+            LogError::NewerSchema { .. }
+            | LogError::Unprepared {
+                command: "migrate", ..
+            },
+        )) => {}
+        Err(fault) => return Err(fault),
+    }
+    let row = client.query_typed_one(STATEMENT, &[]).await?;
+    let count = |column: usize| row.get::<_, Option<i64>>(column).unwrap_or(0).unsigned_abs();
+    Ok(Status {
+        server: row.get(0),
+        schema: (row.get(1), schema::KNOWN),
+        partitions: row.get::<_, i16>(2).unsigned_abs(),
+        conversations: count(3),
+        blocks: count(4),
+        bytes: count(5),
+        nodes: row.get(6),
+        due: count(7),
+        waiting: count(8),
+        in_place_percent: row.get::<_, Option<i64>>(9).map(i64::unsigned_abs),
+        dangers: row.get(10),
+    })
+}
