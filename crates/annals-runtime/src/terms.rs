@@ -32,7 +32,7 @@ impl TurnTerms {
     }
 
     /// The terms of a turn. Those that cannot be read are of a newer version, and then none hold.
-    pub(crate) fn of(timeline: &Timeline, turn: &TurnId) -> Self {
+    pub fn of(timeline: &Timeline, turn: &TurnId) -> Self {
         let header = timeline
             .turn(turn)
             .and_then(|turn| timeline.turn_blocks(turn).first());

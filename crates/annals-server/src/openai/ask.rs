@@ -5,7 +5,8 @@ use std::sync::Arc;
 use annals_core::block::BlockKind;
 use annals_core::ids::{ConversationId, Scope, Seq, TurnId};
 use annals_core::sources::SourceRow;
-use annals_runtime::{Agent, Attachment, Prompt, RunError, Subscription, Update};
+use annals_core::view::View;
+use annals_runtime::{Agent, Attachment, Prompt, RunError, Subscription, TurnTerms, Update};
 use annals_store::{BlockLogExt as _, LogError};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
 
@@ -26,6 +27,8 @@ const AFTER_TURN_BLOCKS: usize = 64;
 pub(crate) struct Ask {
     pub(crate) transcript: Transcript,
     pub(crate) names: Names,
+    /// What holds for the turn: a schema for the answer, whether somebody can be asked.
+    pub(crate) terms: TurnTerms,
     /// The client's name for this request: sent again, it is the same turn.
     pub(crate) idempotency: Option<String>,
     /// Where this server is reached, for links.
@@ -107,7 +110,7 @@ impl Face {
             return self.stand_alone(ask).await;
         }
         let transcript = &ask.transcript;
-        let (conversation, prompt) = match target {
+        let (conversation, mut prompt) = match target {
             Target::Continue(id) => (id, new_prompt(transcript)),
             Target::Fork(place) => (
                 self.agent.fork(&place.conversation, Some(place.end)).await?,
@@ -120,6 +123,7 @@ impl Face {
             .check_attachments(&prompt.attachments)
             .await
             .map_err(|error| ApiError::invalid("messages", "attachment_refused", error))?;
+        prompt.terms = ask.terms.clone();
         let subscription = self.subscription(&self.agent, &conversation).await?;
         let turn = self.agent.conversation(&conversation).post(prompt).await?;
         self.remember(&ask, &conversation, &turn).await?;
@@ -129,6 +133,7 @@ impl Face {
             conversation: conversation.clone(),
             turn: turn.clone(),
             origin: ask.origin,
+            is_structured: ask.terms.schema.is_some(),
             seen: Some((ask.transcript, key)),
         };
         Ok(Started {
@@ -151,6 +156,7 @@ impl Face {
             .turn(&turn)
             .map(|turn| turn.first_seq().get() - 1)
             .ok_or_else(|| ApiError::missing("response"))?;
+        let is_structured = is_structured(&timeline, &turn);
         let sources: Vec<SourceRow> = timeline.pool().iter().cloned().collect();
         let subscription = self
             .agent
@@ -162,6 +168,7 @@ impl Face {
             conversation: conversation.clone(),
             turn: turn.clone(),
             origin,
+            is_structured,
             seen: None,
         };
         Ok(Started {
@@ -202,6 +209,7 @@ impl Face {
                     conversation: conversation.clone(),
                     turn: turn.clone(),
                     origin: ask.origin.clone(),
+                    is_structured: ask.terms.schema.is_some(),
                     seen: None,
                 };
                 let subscription = self.subscription(&self.agent, &conversation).await?;
@@ -342,7 +350,9 @@ impl Face {
         let mut seen = Lineage::of(&ClientKey::default(), None, &[]);
         for turn in timeline.turns() {
             let link = self.link(conversation.clone(), String::new());
-            let mut pieces = Pieces::new(turn.id.clone(), sources.iter().cloned(), link);
+            let is_structured = is_structured(&timeline, &turn.id);
+            let mut pieces =
+                Pieces::new(turn.id.clone(), sources.iter().cloned(), link).structured(is_structured);
             let (mut end, mut user, mut instructions) = (None, Said::default(), None);
             for block in timeline.turn_blocks(turn) {
                 pieces.push(&Update::Block(block.clone()));
@@ -405,7 +415,8 @@ impl Face {
         let session = side.new_session(None).await?;
         let conversation = session.id().clone();
         drop(session);
-        let prompt = whole_prompt(&ask.transcript);
+        let mut prompt = whole_prompt(&ask.transcript);
+        prompt.terms = ask.terms.clone();
         side.check_attachments(&prompt.attachments)
             .await
             .map_err(|error| ApiError::invalid("messages", "attachment_refused", error))?;
@@ -417,6 +428,7 @@ impl Face {
             conversation: conversation.clone(),
             turn: turn.clone(),
             origin: ask.origin,
+            is_structured: ask.terms.schema.is_some(),
             seen: None,
         };
         Ok(Started {
@@ -450,6 +462,11 @@ impl Face {
             Some(format!("{origin}{url}"))
         })
     }
+}
+
+/// Whether a turn's answer must fit a schema.
+fn is_structured(timeline: &View, turn: &TurnId) -> bool {
+    TurnTerms::of(timeline, turn).schema.is_some()
 }
 
 impl Names {
@@ -489,6 +506,7 @@ struct Follow {
     conversation: ConversationId,
     turn: TurnId,
     origin: String,
+    is_structured: bool,
     /// What the client had seen before, to be kept with what it sees now.
     seen: Option<(Transcript, ClientKey)>,
 }
@@ -512,7 +530,7 @@ impl Follow {
         sender: mpsc::UnboundedSender<Result<Piece, ApiError>>,
     ) {
         let link = self.face.link(self.conversation.clone(), self.origin.clone());
-        let mut pieces = Pieces::new(self.turn.clone(), sources, link);
+        let mut pieces = Pieces::new(self.turn.clone(), sources, link).structured(self.is_structured);
         let stopping = self.face.app.stopping.clone();
         loop {
             let update = tokio::select! {

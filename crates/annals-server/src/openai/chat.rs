@@ -26,6 +26,8 @@ pub(crate) struct ChatRequest {
     pub(crate) metadata: Option<Map<String, Value>>,
     #[serde(default)]
     pub(crate) tools: Option<Vec<Value>>,
+    #[serde(default)]
+    response_format: Option<Value>,
     /// Not OpenAI's: a conversation of the agent's, of which `messages` is only what is new.
     #[serde(default)]
     pub(crate) conversation: Option<Value>,
@@ -62,6 +64,15 @@ impl ChatRequest {
         let read = std::mem::take(&mut self.messages).into_iter();
         read.filter_map(|message| RawMessage::read(&message.role, message.content).transpose())
             .collect()
+    }
+
+    /// The schema that the answer must fit.
+    pub(crate) fn schema(&self) -> Result<Option<Value>, ApiError> {
+        const PARAM: &str = "response_format";
+        let Some(format) = &self.response_format else {
+            return Ok(None);
+        };
+        super::input::schema_of(PARAM, format, &format["json_schema"])
     }
 
     pub(crate) fn includes_usage(&self) -> bool {

@@ -125,6 +125,29 @@ fn extension(bytes: &[u8]) -> &'static str {
     }
 }
 
+/// The schema that a format asks the answer to fit; `named` is where the wire form has it.
+pub(crate) fn schema_of(
+    param: &'static str,
+    format: &Value,
+    named: &Value,
+) -> Result<Option<Value>, ApiError> {
+    match format["type"].as_str() {
+        None | Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(serde_json::json!({"type": "object"}))),
+        Some("json_schema") if named["schema"].is_object() => Ok(Some(named["schema"].clone())),
+        Some("json_schema") => Err(ApiError::invalid(
+            param,
+            "invalid_schema",
+            "the format has no `schema`",
+        )),
+        Some(other) => {
+            let message =
+                format_args!("`{other}` is not a format: use `text`, `json_object` or `json_schema`");
+            Err(ApiError::invalid(param, "unsupported_value", message))
+        }
+    }
+}
+
 /// One part of either wire form. Parts that carry nothing for the agent are left out.
 fn part_of(part: &Value) -> Result<Option<Part>, ApiError> {
     let kind = part["type"].as_str().unwrap_or_default();

@@ -53,6 +53,8 @@ pub(crate) struct Pieces {
     sources: HashMap<Sid, SourceRow>,
     files: Vec<LogicalPath>,
     texts: Vec<(TextId, Shown)>,
+    /// Whether the answer is read by a program: then nothing else may stand beside it.
+    is_structured: bool,
     /// What the model is producing, as it came.
     raw: HashMap<TextId, String>,
 }
@@ -74,8 +76,15 @@ impl Pieces {
             sources,
             files: Vec::new(),
             texts: Vec::new(),
+            is_structured: false,
             raw: HashMap::new(),
         }
+    }
+
+    /// With an answer that a program reads: what is said beside calls counts as activity, and files are not linked to.
+    pub(crate) fn structured(mut self, is_structured: bool) -> Self {
+        self.is_structured = is_structured;
+        self
     }
 
     /// Folds one update in.
@@ -101,7 +110,8 @@ impl Pieces {
     fn delta(&mut self, delta: &Delta) -> Vec<Piece> {
         let lane = match delta.channel {
             DeltaChannel::Thinking => Lane::Thinking,
-            DeltaChannel::Answer => Lane::Message,
+            // Whether it is the answer shows when it is whole.
+            DeltaChannel::Answer if !self.is_structured => Lane::Message,
             _ => return Vec::new(),
         };
         let id = TextId {
@@ -138,6 +148,7 @@ impl Pieces {
         let text = block.text().unwrap_or_default();
         match block.kind {
             BlockKind::Thinking => self.whole(id(Lane::Thinking), text),
+            BlockKind::Notes if self.is_structured => self.more(id(Lane::Activity), &format!("{text}\n")),
             BlockKind::Notes => {
                 let text = self.cited(text);
                 self.whole(id(Lane::Message), &text)
@@ -147,9 +158,13 @@ impl Pieces {
                 None => Vec::new(),
             },
             // The answer stays open: files are added to it at the end.
-            BlockKind::AssistantCompletion | BlockKind::StageClarification => {
+            BlockKind::AssistantCompletion => {
                 let text = self.cited(text);
                 self.caught_up(id(Lane::Message), &text)
+            }
+            BlockKind::StageClarification => {
+                let (id, text) = (self.next_message(), self.cited(text));
+                self.caught_up(id, &text)
             }
             BlockKind::ToolResult => {
                 self.file(block);
@@ -191,11 +206,8 @@ impl Pieces {
             })
             .collect();
         let mut pieces = Vec::new();
-        let answer = TextId {
-            step: self.last_step(),
-            lane: Lane::Message,
-        };
-        if !links.is_empty() && report.outcome.is_success() {
+        let answer = self.next_message();
+        if !links.is_empty() && report.outcome.is_success() && !self.is_structured {
             let gap = if self.shown(answer).text.is_empty() {
                 ""
             } else {
@@ -212,6 +224,19 @@ impl Pieces {
         self.texts.iter().map(|(id, _)| id.step).max().unwrap_or(1)
     }
 
+    /// The text that what is said now belongs to: that of the last step, unless calls followed it.
+    fn next_message(&self) -> TextId {
+        let step = self.last_step();
+        let has_calls = self
+            .texts
+            .iter()
+            .any(|(id, _)| id.step == step && id.lane == Lane::Activity);
+        TextId {
+            step: if has_calls { step + 1 } else { step },
+            lane: Lane::Message,
+        }
+    }
+
     fn shown(&mut self, id: TextId) -> &mut Shown {
         let at = match self.texts.iter().position(|(known, _)| *known == id) {
             Some(at) => at,
@@ -225,15 +250,18 @@ impl Pieces {
     }
 
     fn more(&mut self, id: TextId, text: &str) -> Vec<Piece> {
-        let shown = self.shown(id);
-        if text.is_empty() || shown.is_whole {
+        if text.is_empty() || self.shown(id).is_whole {
             return Vec::new();
         }
+        // One text after the other, so that places only rise.
+        let mut pieces = self.close(|earlier| *earlier < id);
+        let shown = self.shown(id);
         let after = shown.chars;
         shown.text.push_str(text);
         shown.chars += text.chars().count();
         let text = text.to_owned();
-        vec![Piece::More { id, after, text }]
+        pieces.push(Piece::More { id, after, text });
+        pieces
     }
 
     /// Adds what is missing of a text that is known now.

@@ -66,6 +66,15 @@ impl ResponsesRequest {
         Ok(messages)
     }
 
+    /// The schema that the answer must fit.
+    pub(crate) fn schema(&self) -> Result<Option<Value>, ApiError> {
+        let format = self.rest.get("text").map(|text| &text["format"]);
+        match format {
+            Some(format) => super::input::schema_of("text", format, format),
+            None => Ok(None),
+        }
+    }
+
     pub(crate) fn tools(&self) -> usize {
         self.rest
             .get("tools")

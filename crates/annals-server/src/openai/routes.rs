@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use annals_core::ids::{ConversationId, TurnId};
+use annals_runtime::TurnTerms;
 use annals_store::Role;
 use axum::Json;
 use axum::extract::{Multipart, Path, Query, State};
@@ -38,6 +39,7 @@ const MODEL: &str = "annals";
 const CONVERSATION: HeaderName = HeaderName::from_static("x-annals-conversation");
 const TURN: HeaderName = HeaderName::from_static("x-annals-turn");
 const TOOLS: HeaderName = HeaderName::from_static("x-annals-tools");
+const ATTENDED: HeaderName = HeaderName::from_static("x-annals-attended");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Names that chat clients give to a chat: Open WebUI, LibreChat and others by configuration, opencode, Codex.
@@ -142,6 +144,15 @@ fn response_id(id: &str) -> Result<(ConversationId, TurnId), ApiError> {
     Ok((conversation, turn))
 }
 
+/// What holds for a turn. A chat client shows no approvals: unless it says that somebody looks at them elsewhere, what a
+/// person would have to allow is denied instead of waited for.
+fn terms(headers: &HeaderMap, schema: Option<Value>) -> TurnTerms {
+    TurnTerms {
+        unattended: text_of(headers, &ATTENDED).as_deref() != Some("true"),
+        schema,
+    }
+}
+
 /// Where this server is reached.
 fn origin(app: &App, headers: &HeaderMap) -> String {
     match &app.door.public {
@@ -176,6 +187,7 @@ async fn chat(
     let ask = Ask {
         transcript,
         names: names(&headers, request.conversation.as_ref(), None, metadata.as_ref())?,
+        terms: terms(&headers, request.schema()?),
         idempotency: text_of(&headers, &IDEMPOTENCY_KEY),
         origin: origin(&app, &headers),
     };
@@ -305,6 +317,7 @@ async fn responses(
             request.previous_response_id.as_deref(),
             request.rest.get("metadata"),
         )?,
+        terms: terms(&headers, request.schema()?),
         idempotency: text_of(&headers, &IDEMPOTENCY_KEY),
         origin: origin(&app, &headers),
     };

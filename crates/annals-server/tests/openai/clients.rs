@@ -1,13 +1,11 @@
 //! Clients that people use, as they come from their registries, against a real server with the script model behind it.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use crate::common::Running;
 use annals_requirements::{Installed, installed};
-use common::Running;
 use serde_json::{Value, json};
 
 /// What a client may take before it counts as hanging.

@@ -1,11 +1,9 @@
 //! Whatever chat clients do with their histories, the conversations behind them are what the same operations on the native
 //! API would have made: a send continues, an edit and a regeneration fork, what a client asks on its own leaves no trace.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Running, options};
+use crate::common::{Running, options};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};

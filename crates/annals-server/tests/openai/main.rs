@@ -1,0 +1,9 @@
+//! The OpenAI-compatible API: real clients, random histories, and the published description of Open Responses.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod clients;
+mod lineage;
+mod open_responses;
+mod structured;
