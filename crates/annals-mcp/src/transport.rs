@@ -117,6 +117,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
             let (_, read) = buf.filled().split_at(before);
             self.count(read);
             if let Some(reason) = self.flow.reason() {
+                // A read that fails has read nothing.
+                buf.set_filled(before);
                 return Poll::Ready(Err(io::Error::other(reason.to_owned())));
             }
         }
