@@ -127,7 +127,10 @@ pub(crate) enum Command {
     /// List tools, print their schemas, call one.
     #[command(subcommand)]
     Tool(ToolCommand),
-    /// Use tools of MCP servers: add servers, look at what they offer, accept it.
+    /// List skills, or say what is wrong with them.
+    #[command(subcommand)]
+    Skill(SkillCommand),
+    /// Use tools of MCP servers, or be one.
     #[command(subcommand)]
     Mcp(McpCommand),
     /// Write finished turns as OpenTelemetry spans, or send them to a collector.
@@ -472,6 +475,8 @@ pub(crate) enum McpCommand {
     Inspect(McpInspectArgs),
     /// Take a server off the list, with what was accepted of it.
     Remove(McpServerArgs),
+    /// Be an MCP server on standard input and output: ask, wait, read, search memory, timelines.
+    Serve(McpServeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -513,6 +518,28 @@ pub(crate) struct McpInspectArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpServeArgs {
+    /// Let clients call this tool as well, such as `exec_tools.execute_code_python`; may be given several times.
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) allow: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SkillCommand {
+    /// List the skills that the model may read.
+    List(JsonArgs),
+    /// Say what is wrong with skills, of the home or of a folder.
+    Check(SkillCheckArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillCheckArgs {
+    /// The folder of a skill, or of several [default: the home's].
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ mod read;
 mod resume;
 mod run;
 mod serve;
+mod skill;
 mod steer;
 mod store;
 mod timeline;
@@ -48,6 +49,7 @@ pub(crate) async fn run(
         Command::Timeline(command) => timeline::run(command, config()?).await,
         Command::Read(args) => read::run(args, config()?).await,
         Command::Tool(command) => tool::run(command, config()?).await,
+        Command::Skill(command) => skill::run(command, &config()?),
         Command::Mcp(command) => mcp::run(command, config()?).await,
         Command::Trace(args) => trace::run(args, config()?).await,
         Command::Serve(args) => serve::run(args, config()?).await,

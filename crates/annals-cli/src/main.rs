@@ -15,6 +15,7 @@ mod screen;
 mod screen_text;
 mod secrets;
 mod setup;
+mod skills;
 mod turn;
 
 use std::process::ExitCode;

@@ -20,7 +20,7 @@ use annals::opensandbox::OpenSandbox;
 use annals::postgres::{Address, PostgresLog, PostgresOptions};
 use annals::runtime::PolicyFiles;
 use annals::s3::{Bucket, Cache};
-use annals::sandbox::{Backend, Registry};
+use annals::sandbox::{Backend, Local, Registry};
 use annals::store::{
     ArtifactStore, SqliteLog, SqliteOptions, SqliteRecall, Store, Workspace, workspace_folder,
 };
@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{BUILT_IN, Config, EmbeddingsConfig};
 use crate::failure::Failure;
+use crate::skills;
 
 /// An agent, and what commands need beside it.
 pub(crate) struct Setup {
@@ -68,7 +69,7 @@ impl Setup {
     pub(crate) async fn with_model(config: Config, model: Arc<dyn Model>) -> Result<Self, Failure> {
         let (log, recall) = open_log(&config.store.value, embedder(&config.embeddings)?).await?;
         let artifacts = open_artifacts(&config.artifacts.value, &config.home.value)?;
-        let skills: Arc<dyn Skills> = Arc::new(read_skills(&config.skills.value));
+        let skills: Arc<dyn Skills> = Arc::new(readable_skills(&config));
         let content = Content::new();
         let tools = built_in_tools(&config, &content)?;
         let mut builder = Agent::builder()
@@ -79,7 +80,7 @@ impl Setup {
             .log(log)
             .artifacts(artifacts)
             .content(content)
-            .sandbox(backend(&config)?)
+            .sandbox(sandbox(&config)?)
             .policy(policy_files(&config))
             .skills(skills.clone())
             .secrets(config.secrets.clone())
@@ -384,26 +385,35 @@ fn web_settings(config: &Config) -> Result<WebSettings, Failure> {
     WebSettings::read(value).map_err(Failure::usage)
 }
 
-/// The skills below a folder. One that cannot be read is named in a warning and left out.
-pub(crate) fn read_skills(folder: &Path) -> BTreeMap<SkillName, Skill> {
-    let mut skills = BTreeMap::new();
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return skills;
-    };
-    for entry in entries.flatten() {
-        let file = entry.path().join("SKILL.md");
-        let Ok(text) = std::fs::read_to_string(&file) else {
-            continue;
-        };
-        let sources = std::fs::read_to_string(entry.path().join("sources.yaml")).ok();
-        match Skill::parse(&text, sources.as_deref()) {
-            Ok(skill) => {
-                skills.insert(skill.name.clone(), skill);
-            }
-            Err(error) => tracing::warn!("the skill `{}` is left out: {error}", file.display()),
-        }
+/// The folder of skills, if there is one.
+fn skills_folder(config: &Config) -> Option<PathBuf> {
+    config
+        .skills
+        .value
+        .canonicalize()
+        .ok()
+        .filter(|folder| folder.is_dir())
+}
+
+/// The sandbox, in which programs see the files beside skills.
+fn sandbox(config: &Config) -> Result<Arc<dyn Backend>, Failure> {
+    match (config.sandbox.value.as_str(), skills_folder(config)) {
+        ("local", Some(folder)) => Ok(Arc::new(Local::new().read_only(folder, skills::IN_SANDBOX))),
+        _ => backend(config),
     }
-    skills
+}
+
+/// The skills that the model may read. Where no program can reach the files beside them, they say nothing of these.
+fn readable_skills(config: &Config) -> BTreeMap<SkillName, Skill> {
+    let Some(folder) = skills_folder(config) else {
+        return BTreeMap::new();
+    };
+    let seen_at = match config.sandbox.value.as_str() {
+        "local" => Some(Path::new(skills::IN_SANDBOX)),
+        "trusted-host" => Some(folder.as_path()),
+        _ => None,
+    };
+    skills::by_name(&folder, seen_at)
 }
 
 /// Stands where a command that asks no model has one.
@@ -429,26 +439,6 @@ impl Model for Unasked {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_skill_is_a_folder_with_a_skill_md_and_a_broken_one_is_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            std::fs::create_dir(folder.path().join(name)).unwrap();
-            std::fs::write(folder.path().join(name).join("SKILL.md"), text).unwrap();
-        };
-        write(
-            "charts",
-            "---\nname: charts\ndescription: How to draw\n---\nDraw.\n",
-        );
-        write("broken", "no front matter");
-        let names: Vec<String> = read_skills(folder.path())
-            .keys()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(names, ["charts"]);
-        assert!(read_skills(&folder.path().join("absent")).is_empty());
-    }
 
     #[tokio::test]
     async fn what_is_not_built_in_is_said_to_be_missing_and_what_does_not_exist_to_be_wrong() {

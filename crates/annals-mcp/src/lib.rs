@@ -1,4 +1,4 @@
-//! Tools from outside by the Model Context Protocol.
+//! The Model Context Protocol both ways: tools from outside, and Annals for other programs.
 //!
 //! A server is a stranger: its words are cleaned, its answers bounded, its process isolated, and what it offers is *pinned*.
 //! The model is offered the pinned definitions, never what a server says at the moment, so a prompt's bytes do not depend on
@@ -9,7 +9,8 @@
 //! 3. [`connection`], [`transport`]: one session with a server, over pipes or HTTP, in both lifecycles of the protocol;
 //! 4. [`server`]: a server that is started at need, fails, and is tried again;
 //! 5. [`tool`], [`result`](mod@result), [`many`]: its tools as tools of an agent;
-//! 6. [`file`](mod@file), [`set`]: all servers of a home.
+//! 6. [`file`](mod@file), [`set`]: all servers of a home;
+//! 7. [`serve`]: the other way round, Annals as a server.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod many;
 pub mod name;
 pub mod pins;
 pub mod result;
+pub mod serve;
 pub mod server;
 pub mod set;
 pub mod text;

@@ -2,19 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use annals::mcp::config::{Entry, Transport};
 use annals::mcp::file::ServerFile;
+use annals::mcp::serve::{AnnalsServer, stdio};
 use annals::mcp::{Definition, Difference, Pins, RemoteServer, ServerConfig, Servers, name};
+use annals::runtime::RunError;
 use serde_json::{Value, json};
 
-use crate::args::{JsonArgs, McpAddArgs, McpCommand, McpInspectArgs, McpServerArgs};
+use crate::args::{JsonArgs, McpAddArgs, McpCommand, McpInspectArgs, McpServeArgs, McpServerArgs};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BAD, DIM, GOOD, NAME, WARN, styled};
 use crate::screen_text::ScreenText;
-use crate::setup::server_set;
+use crate::setup::{Needs, Setup, server_set};
 use crate::shown;
+
+/// For turns that are about to end when the client leaves.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(command: McpCommand, config: Config) -> Result<Ended, Failure> {
     match command {
@@ -22,6 +28,7 @@ pub(crate) async fn run(command: McpCommand, config: Config) -> Result<Ended, Fa
         McpCommand::List(args) => list(args, &config),
         McpCommand::Inspect(args) => inspect(args, &config).await,
         McpCommand::Remove(args) => remove(args, &config),
+        McpCommand::Serve(args) => serve(args, config).await,
     }
 }
 
@@ -230,6 +237,17 @@ fn compared(
 fn definition(tool: Option<&Definition>) -> String {
     tool.and_then(|tool| serde_json::to_string(tool).ok())
         .unwrap_or_default()
+}
+
+/// Until the client closes standard input.
+async fn serve(args: McpServeArgs, config: Config) -> Result<Ended, Failure> {
+    let setup = Setup::open(config, Needs::Model).await?;
+    let server = AnnalsServer::new(setup.agent.clone()).allow(&args.allow);
+    let server = server.map_err(RunError::NoSuchTool)?;
+    stdio(server).await?;
+    // What runs is durable and can be gone on with; a client that left does not wait for it.
+    let _ = tokio::time::timeout(LAST_WAIT, setup.agent.runtime().settled()).await;
+    Ok(Ended::Well)
 }
 
 fn remove(args: McpServerArgs, config: &Config) -> Result<Ended, Failure> {

@@ -108,3 +108,90 @@ fn a_server_of_the_configuration_is_asked_when_the_agent_first_runs() {
         ran.stderr
     );
 }
+
+/// The binary as a server, asked by a client that others wrote; what the client saw.
+fn asked_by(client: &annals_requirements::Installed, script: &str) -> Value {
+    let annals = Annals::new();
+    let report = json!({"path": "report.md", "channel": "canvas", "content": "# Report\n\nAll is well.", "kind": "file"});
+    let steps = json!({"steps": [
+        {"tool_calls": [{"tool": "react.write", "params": report}]},
+        {"text": "The report is written."},
+    ]});
+    let model = format!(
+        "script:{}",
+        annals.file("script.json", steps.to_string()).display()
+    );
+    let args = json!(["mcp", "serve", "--model", model, "--allow", "react.write"]);
+    let env = json!({"ANNALS_HOME": annals.path().join("home"), "PATH": std::env::var("PATH").unwrap()});
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/outside")
+        .join(script);
+    let ran = client
+        .script(&script)
+        .args([env!("CARGO_BIN_EXE_annals"), &args.to_string(), &env.to_string()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}");
+    serde_json::from_slice(&ran.stdout).unwrap()
+}
+
+fn check_answer(saw: &Value) {
+    let told = &saw["told"];
+    assert_eq!(
+        (&told["state"], &told["outcome"]),
+        (&json!("ended"), &json!("complete")),
+        "{saw}"
+    );
+    assert_eq!(told["answer"], "The report is written.", "{saw}");
+    assert!(
+        told["files"][0]["path"]
+            .as_str()
+            .unwrap()
+            .ends_with(".files/report.md"),
+        "{saw}"
+    );
+    assert_eq!(saw["read"], "# Report\n\nAll is well.", "{saw}");
+    let tools = saw["tools"].as_array().unwrap();
+    for tool in [
+        "annals_ask",
+        "annals_wait",
+        "annals_read",
+        "annals_search_memory",
+        "annals_timeline",
+        "react__write",
+    ] {
+        assert!(tools.contains(&json!(tool)), "{tool} of {tools:?}");
+    }
+}
+
+#[test]
+fn the_python_sdk_asks_waits_reads_searches_and_uses_a_tool() {
+    let Some(client) = annals_requirements::installed("mcp-python") else {
+        return;
+    };
+    let saw = asked_by(&client, "mcp_client.py");
+    check_answer(&saw);
+    assert_eq!(saw["again"]["answer"], "The report is written.", "{saw}");
+    assert_eq!(
+        saw["resource"],
+        json!(["text/markdown", "# Report\n\nAll is well."]),
+        "{saw}"
+    );
+    assert!(saw["timeline"].as_str().unwrap().contains("user.prompt"), "{saw}");
+    assert!(!saw["found"]["passages"].as_array().unwrap().is_empty(), "{saw}");
+    assert_eq!(saw["wrong"][0], true, "{saw}");
+    assert_eq!(saw["used"], json!([false, ["text", "resource_link"]]), "{saw}");
+    assert_eq!(saw["listed"], 2, "{saw}");
+}
+
+#[test]
+fn the_typescript_sdk_asks_with_progress_and_reads() {
+    let Some(client) = annals_requirements::installed("mcp-node") else {
+        return;
+    };
+    let saw = asked_by(&client, "mcp_client.mjs");
+    check_answer(&saw);
+    assert_eq!(saw["resource"], "# Report\n\nAll is well.", "{saw}");
+    assert!(saw["signs"].as_u64().unwrap() > 0, "{saw}");
+}

@@ -1,0 +1,198 @@
+//! Annals as an MCP server: other programs ask the agent, read its timelines and files, search its memory, and use those of
+//! its tools that its owner allows.
+//!
+//! [`AnnalsServer`] answers over any transport of the protocol; [`stdio`] serves the streams of this process. Nothing here
+//! decides what a turn may do: a question is posted to the conversation like any other prompt.
+
+mod ask;
+mod look;
+mod offer;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals_runtime::Agent;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
+use serde_json::{Map, Value};
+
+/// How long a question is waited for: clients give up after a minute, and a handle is better than an error.
+const ANSWER_WAIT: Duration = Duration::from_secs(50);
+
+/// Why a request got no result: words for the model at the other end.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unmet(String);
+
+impl Unmet {
+    pub(crate) fn new(why: impl ToString) -> Self {
+        Unmet(why.to_string())
+    }
+}
+
+/// The agent behind the protocol. Cheap to clone.
+#[derive(Clone)]
+pub struct AnnalsServer {
+    agent: Agent,
+    /// Built-in tools that clients may call, by their wire names.
+    allowed: Arc<[String]>,
+    answer_wait: Duration,
+}
+
+impl AnnalsServer {
+    /// Serves this agent, without any of its tools.
+    pub fn new(agent: Agent) -> Self {
+        AnnalsServer {
+            agent,
+            allowed: Arc::default(),
+            answer_wait: ANSWER_WAIT,
+        }
+    }
+
+    /// With these tools of the agent, by name. A name that the agent has no tool for is given back.
+    pub fn allow(mut self, tools: &[String]) -> Result<Self, String> {
+        let mut allowed = Vec::new();
+        for name in tools {
+            let tool = self.agent.tools().get_wire(name).ok_or_else(|| name.clone())?;
+            allowed.push(tool.spec().name().wire());
+        }
+        self.allowed = allowed.into();
+        Ok(self)
+    }
+
+    /// Waits this long for an answer before it gives a handle instead.
+    #[must_use]
+    pub fn answer_wait(mut self, wait: Duration) -> Self {
+        self.answer_wait = wait;
+        self
+    }
+
+    async fn perform(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, Unmet> {
+        let progress = Signs::of(context);
+        match name {
+            offer::ASK => self.ask(&arguments, &progress).await,
+            offer::WAIT => self.wait(&arguments, &progress).await,
+            offer::READ => self.read(&arguments).await,
+            offer::TIMELINE => self.timeline(&arguments).await,
+            offer::SEARCH_MEMORY => self.search_memory(&arguments).await,
+            name if self.allowed.iter().any(|allowed| allowed == name) => {
+                self.use_tool(name, arguments, context).await
+            }
+            name => Err(Unmet(format!("there is no tool `{name}`: see `tools/list`"))),
+        }
+    }
+}
+
+/// Tells the client that its request is being worked on, if it wants to know.
+struct Signs<'c> {
+    context: &'c RequestContext<RoleServer>,
+    token: Option<rmcp::model::ProgressToken>,
+}
+
+impl<'c> Signs<'c> {
+    fn of(context: &'c RequestContext<RoleServer>) -> Self {
+        Signs {
+            context,
+            token: context.meta.get_progress_token(),
+        }
+    }
+
+    async fn give(&self, count: u32, words: String) {
+        if let Some(token) = self.token.clone() {
+            let param = ProgressNotificationParam::new(token, f64::from(count)).with_message(words);
+            // A client that does not listen any more is no reason to stop.
+            let _ = self.context.peer.notify_progress(param).await;
+        }
+    }
+
+    /// Resolves when the client has given up.
+    async fn given_up(&self) {
+        self.context.ct.cancelled().await;
+    }
+}
+
+impl ServerHandler for AnnalsServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .build();
+        let mut config = ServerConfig::new(capabilities).with_instructions(
+            "Annals runs an agent with a durable timeline. Ask with `annals_ask`; a conversation goes on when its id is \
+             given again. Paths such as `fi:turn_1.files/report.pdf` are read with `annals_read`.",
+        );
+        config.server_info = Implementation::new("annals", env!("CARGO_PKG_VERSION"));
+        config
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.offered()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        let performed = self.perform(&request.name, arguments, &context).await;
+        let result = performed
+            .unwrap_or_else(|unmet| CallToolResult::error(vec![ContentBlock::text(unmet.to_string())]));
+        Ok(result.into())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let resources = self.conversations().await.map_err(internal)?;
+        Ok(ListResourcesResult::with_all_items(resources))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(look::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let found = self.resource(&request.uri).await;
+        let contents = found.map_err(|unmet| ErrorData::resource_not_found(unmet.to_string(), None))?;
+        Ok(ReadResourceResult::new(vec![contents]).into())
+    }
+}
+
+fn internal(unmet: Unmet) -> ErrorData {
+    ErrorData::internal_error(unmet.to_string(), None)
+}
+
+/// Serves the standard streams of this process until the client closes them.
+pub async fn stdio(server: AnnalsServer) -> io::Result<()> {
+    let transport = rmcp::transport::stdio();
+    let running = server.serve(transport).await.map_err(io::Error::other)?;
+    running.waiting().await.map_err(io::Error::other)?;
+    Ok(())
+}
