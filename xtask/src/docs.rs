@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: pages that are made from other things, so that they cannot say something else.
 
 pub(crate) mod dependencies;
+mod page_picture;
 mod picture;
 mod tools;
 
@@ -9,7 +10,7 @@ use anyhow::Context as _;
 use crate::flags::Flags;
 use crate::repository::root;
 
-/// Writes `docs/dependencies.md`, `docs/tools.md` and the pictures of the demo, or those that are named.
+/// Writes `docs/dependencies.md`, `docs/tools.md` and the pictures of the demo and the page, or those that are named.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let names = Flags::new(arguments).names()?;
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
@@ -23,6 +24,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         let pictures = picture::pictures()?;
         write("docs/demo.svg", &pictures.whole)?;
         write("docs/demo-turn.svg", &pictures.second_turn)?;
+        page_picture::take()?;
     }
     Ok(())
 }

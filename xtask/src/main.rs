@@ -46,7 +46,7 @@ cargo xtask <task>
   crash [--kills N] [--seed S]      kill a writing store N times (default 1000); nothing acknowledged may be lost
   hostile                           a thousand hostile files in a row through one process; says what they left behind
   docs [dependencies] [tools] [pictures]
-                                    write docs/dependencies.md, docs/tools.md and the pictures of the demo
+                                    write docs/dependencies.md, docs/tools.md and the pictures of the demo and the page
   features                          type-check the library with no feature, each alone and all
   tidy                              check what neither rustfmt nor clippy does
   setup [--packages NAME]…          only install what tests need, or only these sets of packages from PyPI and npm

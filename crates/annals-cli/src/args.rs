@@ -162,6 +162,9 @@ pub(crate) struct DemoArgs {
     /// Do not wait between the pieces of the streamed answer.
     #[arg(long)]
     pub(crate) fast: bool,
+    /// Open the conversation on the web page afterwards: serves it until Ctrl-C.
+    #[arg(long)]
+    pub(crate) serve: bool,
 }
 
 #[derive(Debug, Args)]

@@ -175,6 +175,17 @@ mod tests {
     }
 
     #[test]
+    fn every_module_is_asked_for_at_once() {
+        let page = std::str::from_utf8(asset("/").unwrap().bytes).unwrap();
+        for asset in assets() {
+            let is_typing_only = asset.path == "/js/types.js";
+            if asset.path.ends_with(".js") && !is_typing_only {
+                assert!(page.contains(&format!("=\"{}\"", asset.path)), "{} waits for its importer", asset.path);
+            }
+        }
+    }
+
+    #[test]
     fn nothing_names_another_host_or_makes_html_from_text() {
         const FORBIDDEN: [&str; 9] = [
             ".innerHTML =",

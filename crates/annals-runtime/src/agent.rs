@@ -182,6 +182,11 @@ impl Agent {
         }
     }
 
+    /// Where its tools run commands, if they do.
+    pub fn sandbox(&self) -> Option<&Arc<dyn Backend>> {
+        self.parts.sandbox.as_ref()
+    }
+
     /// Who it is among those that write to the log.
     pub fn owner(&self) -> Owner {
         self.parts.runtime.parts.membership.life().owner

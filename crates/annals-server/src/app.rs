@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::limits::{Limits, Usage};
+use crate::page::{Trees, Views};
 use crate::secrets::Signer;
 
 /// A revoked token still opens for at most this long.
@@ -35,6 +36,10 @@ pub(crate) struct Parts {
     pub(crate) tasks: TaskTracker,
     /// Requests of the OpenAI-compatible API, decided one after the other where they concern one past.
     pub(crate) turnstile: Arc<crate::openai::Turnstile>,
+    /// Conversations that the page looks at.
+    pub(crate) views: Views,
+    /// Texts as the page draws them.
+    pub(crate) trees: Trees,
     tokens: Mutex<HashMap<[u8; 32], (Token, Instant)>>,
 }
 
@@ -73,6 +78,8 @@ impl App {
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
             turnstile: Arc::default(),
+            views: Views::default(),
+            trees: Trees::default(),
             tokens: Mutex::default(),
         }))
     }

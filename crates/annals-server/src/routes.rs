@@ -60,6 +60,7 @@ pub(crate) fn table() -> Vec<Route> {
     routes.extend(of_conversations());
     routes.extend(of_turns());
     routes.extend(crate::openai::table());
+    routes.extend(of_moments());
     routes
 }
 
@@ -82,6 +83,19 @@ fn of_conversations() -> Vec<Route> {
             Access::Link,
             artifacts::get,
         ),
+    ]
+}
+
+/// A conversation as of one of its blocks, as the page shows it.
+fn of_moments() -> Vec<Route> {
+    use Method as M;
+    vec![
+        Route::new(M::GET, "/v1/conversations/{c}/trees", USE, page::trees),
+        Route::new(M::GET, "/v1/conversations/{c}/steps", USE, page::steps),
+        Route::new(M::GET, "/v1/conversations/{c}/moment", USE, page::moment),
+        Route::new(M::GET, "/v1/conversations/{c}/view", USE, page::model_view),
+        Route::new(M::GET, "/v1/conversations/{c}/preview", USE, page::preview),
+        Route::new(M::GET, "/v1/conversations/{c}/difference", USE, page::difference),
     ]
 }
 

@@ -16,6 +16,7 @@ use annals::sandbox::{Language, facts::Facts, interpreters};
 use annals::{Session, TurnRequest};
 
 use super::chat::files;
+use super::serve;
 use super::timeline::tree;
 use crate::args::{ApprovalsArg, DemoArgs};
 use crate::config::{Config, Origin, Resolved};
@@ -68,8 +69,16 @@ pub(crate) async fn run(args: DemoArgs, config: Config) -> Result<Ended, Failure
             break;
         }
     }
-    conclude(&setup, &session, began)?;
+    conclude(&setup, &session, began, args.serve)?;
+    let place = format!("#/c/{}", session.id());
     session.close().await?;
+    if args.serve {
+        let options = annals_server::Options {
+            listen: ([127, 0, 0, 1], 0).into(),
+            ..annals_server::Options::default()
+        };
+        return serve::until_stopped(&setup, options, &place).await;
+    }
     Ok(ended)
 }
 
@@ -134,7 +143,7 @@ fn introduce(code: &Code) -> Result<(), Failure> {
     Ok(())
 }
 
-fn conclude(setup: &Setup, session: &Session, began: Instant) -> Result<(), Failure> {
+fn conclude(setup: &Setup, session: &Session, began: Instant, is_served: bool) -> Result<(), Failure> {
     let id = session.id();
     let out_dir = setup.workspace(id);
     let home = &setup.config.home.value;
@@ -155,7 +164,10 @@ fn conclude(setup: &Setup, session: &Session, began: Instant) -> Result<(), Fail
         paint::number(usage.output_tokens),
         paint::seconds(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
     ))?;
-    paint::print(next_steps(home, id.as_str()))
+    match is_served {
+        true => paint::print(shown!("\n{}\n", styled(TITLE, "── the page ──"))),
+        false => paint::print(next_steps(home, id.as_str())),
+    }
 }
 
 fn next_steps(home: &Path, id: &str) -> ScreenText {
@@ -168,6 +180,10 @@ fn next_steps(home: &Path, id: &str) -> ScreenText {
         (
             format!("annals --home {home} read {id} fi:turn_demo_1.files/report.md"),
             "a file by its path",
+        ),
+        (
+            format!("annals --home {home} serve --model script:…"),
+            "the same on a web page; or at once with `demo --serve`",
         ),
         ("annals chat --model anthropic:…".to_owned(), "with a real model"),
     ];

@@ -18,13 +18,18 @@ pub(crate) async fn run(args: ServeArgs, config: Config) -> Result<Ended, Failur
         public_url: args.public_url,
         ..Options::default()
     };
+    until_stopped(&setup, options, "").await
+}
+
+/// Serves until a signal comes. The printed address leads to this place of the page, if one is named.
+pub(crate) async fn until_stopped(setup: &Setup, options: Options, place: &str) -> Result<Ended, Failure> {
     let server = Server::bind(setup.agent.clone(), options)
         .await
         .map_err(|error| match error {
             ServeError::OpenToOthers(_) | ServeError::PublicUrl(_) => Failure::usage(error),
             error => Failure::environment(error),
         })?;
-    paint::print(format!("{}\n", server.url()))?;
+    paint::print(format!("{}{place}\n", server.url()))?;
     paint::say("serving; Ctrl-C stops");
     let stop = CancellationToken::new();
     let stopping = stop_on_signals(stop.clone())?;

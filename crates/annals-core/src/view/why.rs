@@ -33,6 +33,10 @@ pub struct PrefixBreak {
     pub lost_tokens: u64,
     /// What changed it.
     pub cause: Option<BreakCause>,
+    /// How the earlier view went on from there, as far as an eye takes it in.
+    pub before: String,
+    /// How the later view goes on.
+    pub after: String,
 }
 
 /// What may change a prefix.
@@ -69,14 +73,15 @@ pub fn compare(earlier: &View, later: &View, layout: Layout) -> PrefixReport {
     }
     let rest = |parts: &[Part]| parts[same..].iter().map(|part| u64::from(part.tokens)).sum();
     let broke = before.get(same).map(|old| {
-        let common = after
-            .get(same)
-            .map_or(0, |new| common_bytes(&old.text(), &new.text()));
+        let (old_text, new_text) = (old.text(), after.get(same).map(Part::text).unwrap_or_default());
+        let common = common_bytes(&old_text, &new_text);
         PrefixBreak {
             byte: bytes + common,
             block_seq: old.seq,
             lost_tokens: rest(&before),
             cause: cause(earlier, later),
+            before: excerpt(&old_text, common),
+            after: excerpt(&new_text, common),
         }
     });
     PrefixReport {
@@ -153,6 +158,16 @@ fn common_bytes(old: &str, new: &str) -> u64 {
         .zip(new.bytes())
         .take_while(|(old, new)| old == new)
         .count() as u64
+}
+
+/// Some characters from this byte on; from the start of its character, should it lie within one.
+fn excerpt(text: &str, byte: u64) -> String {
+    const EXCERPT_CHARS: usize = 160;
+    let mut start = usize::try_from(byte).unwrap_or(usize::MAX).min(text.len());
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    text[start..].chars().take(EXCERPT_CHARS).collect()
 }
 
 /// The first block between the two that may change what is before it.

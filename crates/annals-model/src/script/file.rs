@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::error::{ModelError, StallPhase};
 use crate::model::Window;
-use crate::usage::Usage;
+use crate::usage::{Price, Usage};
 
 /// A whole script.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Script {
     /// The window the model claims to have.
     #[serde(default)]
     pub window: Option<ScriptWindow>,
+    /// What its tokens cost, in billionths of a dollar each.
+    #[serde(default)]
+    pub price: Option<Price>,
 }
 
 /// What the model does at one call.

@@ -20,7 +20,7 @@ use crate::cache_sim::CacheSim;
 use crate::catalog;
 use crate::error::ModelError;
 use crate::model::{EventStream, Model, Purpose, Request, Window};
-use crate::usage::Usage;
+use crate::usage::{Price, Usage};
 
 pub use file::{Script, ScriptCall, ScriptError, ScriptFailure, ScriptFailureKind, Step};
 
@@ -144,6 +144,10 @@ impl Model for ScriptModel {
 
     fn window(&self) -> Window {
         self.script.window.map_or(catalog::UNKNOWN_WINDOW, Window::from)
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.script.price
     }
 
     async fn stream(&self, request: Request, cancel: &CancellationToken) -> Result<EventStream, ModelError> {

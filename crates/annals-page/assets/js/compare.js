@@ -50,10 +50,17 @@ async function choose(id) {
     const [left, right] = await Promise.all([whole(mine), whole(id)]);
     let same = 0;
     while (same < left.length && same < right.length && isSame(left[same], right[same])) same += 1;
+    await readTrees(id, same);
     read.value = { same, left: left.slice(same), right: right.slice(same), names: [mine, id] };
   } catch (error) {
     state.fail(error);
   }
+}
+
+/** Trees of the other conversation, from where the two part. @param {string} id @param {number} after */
+async function readTrees(id, after) {
+  const { items } = await api.get(api.conversation(id, `/trees?after=${after}&limit=${SHOWN_BLOCKS}`)).catch(() => ({ items: [] }));
+  state.otherTrees.set(id, new Map(items.map((/** @type {any} */ item) => [item.seq, item.tree])));
 }
 
 /** @param {any} a @param {any} b */

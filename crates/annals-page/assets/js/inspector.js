@@ -32,7 +32,7 @@ const failed = signal("");
 export function inspector() {
   followMoment();
   return h("aside.inspector", { "aria-label": "Inspector" },
-    h("div.tabs", { role: "tablist", "aria-label": "Inspector", onKeydown: arrows }, NAMES.map(tabButton),
+    h("div.tabs-row", null, h("div.tabs", { role: "tablist", "aria-label": "Inspector", onKeydown: arrows }, NAMES.map(tabButton)),
       h("button.icon-button.only-medium.close", { type: "button", "aria-label": "Close inspector", onClick: () => (state.pane.value = "timeline") }, "×")),
     h("div.panel", { role: "tabpanel", id: "panel", "aria-labelledby": () => `tab-${NAMES.indexOf(state.tab.value)}`, tabindex: "0" }, () => panel()));
 }

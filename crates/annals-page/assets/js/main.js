@@ -26,7 +26,7 @@ function route() {
 }
 
 function welcome() {
-  return h("main.welcome", { hidden: () => state.current.value !== null, "aria-label": "Welcome" },
+  return h("section.welcome", { hidden: () => state.current.value !== null, "aria-label": "Welcome" },
     h("h1", null, "What should be done?"),
     h("p", null, "Choose a conversation on the left, or begin a new one. Everything that happens is written down: you can go back to any moment, see what the model saw, and go on from there another way."),
     h("p.faint", null, "Press ", h("kbd", null, "?"), " for all keys."));
@@ -40,7 +40,7 @@ root(() => {
   const app = document.getElementById("app");
   app?.append(
     sidebar(),
-    h("div.middle", null, trouble(), welcome(), timeline(), past(), composer()),
+    h("main.middle", null, trouble(), welcome(), timeline(), past(), composer()),
     inspector(),
     keysDialog(),
     compareDialog(),

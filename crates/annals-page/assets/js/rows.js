@@ -101,7 +101,7 @@ function notes(block, conversation) {
 
 /** The text of a block: its tree if the server made one, else as it was written. @param {Block} block @param {string} conversation */
 function text(block, conversation) {
-  const tree = state.blocks?.tree(block.seq);
+  const tree = state.treeOf(conversation, block.seq);
   if (Array.isArray(tree)) return prose(tree, { conversation });
   return h("div.prose.plain", null, block.text ?? "");
 }
@@ -173,7 +173,7 @@ function call(block) {
 
 /** @param {Block} block @param {string} conversation */
 function code(block, conversation) {
-  const tree = state.blocks?.tree(block.seq);
+  const tree = state.treeOf(conversation, block.seq);
   return foldedCode(block.text ?? "", tree, conversation);
 }
 
@@ -210,7 +210,7 @@ function result(block, conversation) {
 /** @param {Block} block @param {string} conversation */
 function output(block, conversation) {
   const content = block.text ?? "";
-  const tree = state.blocks?.tree(block.seq);
+  const tree = state.treeOf(conversation, block.seq);
   if (Array.isArray(tree) && tree[0] !== "pre") return longProse(tree, content, conversation);
   if (content.length < SUMMARY_CHARS && !content.includes("\n")) return h("code.inline-result", null, content);
   return foldedCode(content, tree, conversation);

@@ -30,19 +30,25 @@ export function sidebar() {
       h("button.quiet", { type: "button", onClick: () => document.dispatchEvent(new CustomEvent("annals-keys")) }, "Keys ?")));
 }
 
-// A fork that was made to edit a prompt stands below the conversation it came from.
+// A fork stands below the conversation it came from, as long as that one is there.
 const shown = derived(() => {
   const items = state.conversations.value;
   const ids = new Set(items.map((item) => item.id));
-  const parentOf = (/** @type {any} */ item) => item.lineage?.at(-1)?.parent ?? item.lineage?.at(-1)?.conversation;
-  const roots = items.filter((item) => !ids.has(parentOf(item)));
+  /** @type {Map<string, any[]>} */
+  const forks = new Map();
+  const roots = [];
+  for (const item of items) {
+    const from = item.lineage?.findLast((ancestor) => ancestor.operator === "fork")?.parent;
+    if (!from || from === item.id || !ids.has(from)) roots.push(item);
+    else forks.set(from, [...(forks.get(from) ?? []), item]);
+  }
   /** @type {any[]} */
   const ordered = [];
   const place = (/** @type {any} */ item, /** @type {number} */ depth) => {
     ordered.push({ ...item, depth });
-    items.filter((other) => parentOf(other) === item.id && other !== item).forEach((fork) => place(fork, depth + 1));
+    for (const fork of forks.get(item.id) ?? []) place(fork, depth + 1);
   };
-  roots.forEach((item) => place(item, 0));
+  for (const item of roots) place(item, 0);
   return ordered;
 });
 

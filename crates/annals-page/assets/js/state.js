@@ -40,6 +40,9 @@ export const tab = signal("Model's view");
 /** The file that the inspector shows. */
 export const openFile = signal(/** @type {{ path: string, seq: number | null } | null} */ (null));
 
+/** Trees of conversations that are looked at beside the open one. @type {Map<string, Map<number, any>>} */
+export const otherTrees = new Map();
+
 /** @type {Blocks | null} */
 export let blocks = null;
 /** @type {Stream | null} */
@@ -101,6 +104,7 @@ async function begin(id) {
     batch(() => {
       title.value = info.title ?? "";
       tail.value = info.blocks ?? 0;
+      turn.value = turnOf(info.turn);
       loading.value = false;
     });
     screen.opened();
@@ -129,9 +133,9 @@ function arrived(block) {
     blocks?.put(block);
     tail.value = Math.max(tail.peek(), block.seq);
     settle(block);
-    if (block.type === "turn.header") turn.value = { running: true, turn: block.turn_id, waiting: false };
+    if (block.type === "turn.header") turn.value = turnOf({ state: "running", turn_id: block.turn_id });
     if (block.type === "react.completion") {
-      turn.value = { running: false, turn: null, waiting: false };
+      turn.value = turnOf(null);
       arriving.value = [];
       runningCalls.value = new Set();
     }
@@ -162,9 +166,10 @@ function settle(block) {
 
 /** @param {Delta} delta */
 function heard(delta) {
-  const key = `${delta.turn}/${delta.step}/${delta.channel}/${delta.path ?? ""}`;
+  const key = `${delta.turn_id}/${delta.step}/${delta.channel}/${delta.path ?? ""}`;
   const known = arriving.peek().find((entry) => entry.key === key);
   if (known) {
+    // From 0 on it is the whole text so far, for a reader that came late.
     known.text.value = delta.from === 0 ? delta.text : known.text.peek() + delta.text;
     return;
   }
@@ -173,15 +178,27 @@ function heard(delta) {
   screen.appended();
 }
 
-/** @param {any} state */
-function stated(state) {
+/** @param {{ state: string, turn_id?: string, call_id?: string }} said */
+function stated(said) {
   batch(() => {
-    if (state.call) runningCalls.value = new Set([...runningCalls.peek(), state.call]);
-    if (state.state === "restarted") arriving.value = [];
-    if ("running" in state) {
-      turn.value = { running: state.running, turn: state.turn_id ?? null, waiting: state.waiting ?? false };
+    if (said.call_id) {
+      runningCalls.value = new Set([...runningCalls.peek(), said.call_id]);
+      return;
     }
+    if (said.state === "restarted") {
+      arriving.value = [];
+      return;
+    }
+    turn.value = turnOf(said);
+    if (!turn.peek().running) arriving.value = [];
   });
+}
+
+/** @param {{ state: string, turn_id?: string } | null | undefined} said */
+function turnOf(said) {
+  const waiting = said?.state === "waiting";
+  const running = waiting || said?.state === "running" || said?.state === "queued";
+  return { running, turn: running ? (said?.turn_id ?? null) : null, waiting };
 }
 
 /** Deltas were dropped: what is shown of the answer would have a hole. */
@@ -215,4 +232,9 @@ export function goTo(seq) {
 /** @returns {Map<string, string>} */
 export function titlesById() {
   return new Map(conversations.value.map((item) => [item.id, item.title || item.id]));
+}
+
+/** The tree of a block, if it was read. @param {string} conversation @param {number} seq */
+export function treeOf(conversation, seq) {
+  return conversation === current.peek() ? blocks?.tree(seq) : otherTrees.get(conversation)?.get(seq);
 }

@@ -26,7 +26,7 @@ const unseen = signal(0);
 export function timeline() {
   const canvas = h("div.canvas", { role: "feed", "aria-label": "Blocks", "aria-busy": () => String(state.turn.value.running) });
   const viewport = h("div.viewport", { tabindex: "0", "aria-label": "Blocks of the conversation", role: "group" }, canvas);
-  const column = h("main.timeline", { "aria-label": "Timeline", role: "region", hidden: () => state.current.value === null },
+  const column = h("section.timeline", { "aria-label": "Timeline", hidden: () => state.current.value === null },
     head(),
     costStrip(),
     pinned(),

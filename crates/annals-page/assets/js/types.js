@@ -28,10 +28,10 @@
  * @property {string} created
  * @property {string} updated
  * @property {number} blocks
- * @property {{ parent: string, at: number }[]} [lineage]
+ * @property {{ parent: string, at?: number, operator: string }[]} [lineage]
  *
  * @typedef {object} Delta
- * @property {string} turn
+ * @property {string} turn_id
  * @property {number} step
  * @property {"canvas" | "timeline_text" | "thinking" | "answer"} channel
  * @property {string} text

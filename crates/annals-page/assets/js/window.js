@@ -266,7 +266,8 @@ export class WindowedList {
   make(index) {
     const row = root(() => this.options.draw(index));
     row.made.dataset.index = String(index);
-    row.made.classList.add("windowed");
+    // Not by a class: what draws the row may set its classes again.
+    Object.assign(row.made.style, { position: "absolute", left: "0", right: "0", top: "0" });
     this.rows.set(index, row);
     // In reading order, so that screen readers and Tab meet them so.
     let after = null;

@@ -18,7 +18,7 @@ export function callPanel(moment) {
   const error = results[0]?.meta?.error;
   const took = results.length > 0 && call.blocks[0] ? Date.parse(results[0].ts) - Date.parse(found(/call$/)[0]?.ts ?? results[0].ts) : null;
   return h("div.call-panel", null,
-    h("header", null, h("h3", null, call.tool), h("code.faint", null, call.call_id),
+    h("header", null, h("h2", null, call.tool), h("code.faint", null, call.call_id),
       results.length === 0 ? h("span.chip.live", null, "no result yet") : error ? h("span.chip.bad", null, error.code ?? "failed") : h("span.chip.good", null, "done"),
       took !== null ? h("span.faint", null, elapsed(took)) : null),
     argumentsOf(call),
@@ -30,7 +30,7 @@ export function callPanel(moment) {
 /** @param {string} name @param {any} content */
 function section(name, content) {
   const inner = [content].flat().filter(Boolean);
-  return inner.length === 0 ? null : h("section", null, h("h4", null, name), inner);
+  return inner.length === 0 ? null : h("section", null, h("h3", null, name), inner);
 }
 
 /** @param {any} call */
@@ -39,7 +39,7 @@ function argumentsOf(call) {
   const isObject = given && typeof given === "object" && !Array.isArray(given);
   const whole = () => (typeof given === "string" ? given : JSON.stringify(given, null, 2));
   const value = (/** @type {any} */ item) => (typeof item === "string" ? item : JSON.stringify(item, null, 2));
-  return h("section", null, h("h4", null, "Arguments", copyButton(whole)),
+  return h("section", null, h("h3", null, "Arguments", copyButton(whole)),
     isObject
       ? h("dl.arguments", null, Object.entries(given).map(([name, item]) => h("div", null, h("dt", null, name), h("dd", null, h("pre", { tabindex: "0" }, value(item))))))
       : h("pre", { tabindex: "0" }, whole()));

@@ -43,13 +43,13 @@ export function sandboxPanel(moment) {
   const { sandbox } = moment.facts;
   const rows = (/** @type {[string, any][]} */ pairs) => h("dl.table", null, pairs.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
   return h("div.sandbox-panel", null,
-    h("section", null, h("h4", null, "Backend"), h("p", null, sandbox.backend)),
+    h("section", null, h("h2.label", null, "Backend"), h("p", null, sandbox.backend)),
     sandbox.layers.length > 0
-      ? h("section", null, h("h4", null, "Isolation in force"), h("ul.layers", null, sandbox.layers.map((/** @type {any} */ layer) =>
+      ? h("section", null, h("h2.label", null, "Isolation in force"), h("ul.layers", null, sandbox.layers.map((/** @type {any} */ layer) =>
           h("li", { "data-on": String(layer.in_force) }, h("span", { class: `dot ${layer.in_force ? "read" : "off"}` }), h("span", null, layer.name), h("span.faint", null, layer.in_force ? (layer.detail ?? "") : `not here: ${layer.missing ?? ""}`)))))
       : null,
-    sandbox.limits.length > 0 ? h("section", null, h("h4", null, "Limits"), rows(sandbox.limits.map((/** @type {any} */ limit) => [limit.name, limit.value]))) : null,
-    h("section", null, h("h4", null, "Refused"), sandbox.refused.length === 0
+    sandbox.limits.length > 0 ? h("section", null, h("h2.label", null, "Limits"), rows(sandbox.limits.map((/** @type {any} */ limit) => [limit.name, limit.value]))) : null,
+    h("section", null, h("h2.label", null, "Refused"), sandbox.refused.length === 0
       ? h("p.faint", null, "Nothing was refused so far.")
       : h("ul.refused", null, sandbox.refused.map((/** @type {any} */ item) => h("li", null, h("button.link.seq", { type: "button", onClick: () => state.goTo(item.seq) }, count(item.seq)), h("span.badge.bad", null, item.code), h("span", null, item.message))))));
 }

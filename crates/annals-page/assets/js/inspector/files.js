@@ -39,7 +39,7 @@ function fileView(moment, file) {
   return h("div.file-view", null,
     h("header", null,
       h("button.quiet", { type: "button", onClick: () => (state.openFile.value = null) }, "← All files"),
-      h("h3", null, fileName(file.path)),
+      h("h2", null, fileName(file.path)),
       h("p.path", null, h("code", null, file.path), copyButton(() => file.path))),
     h("div.version-row", null,
       h("label", null, "Version ", h("select", { "aria-label": "Version", value: () => String(index.value), onChange: (/** @type {any} */ event) => (index.value = Number(event.target.value)) },

@@ -12,30 +12,33 @@ import { count, money, plural, size } from "../format.js";
 import * as state from "../state.js";
 import { h, signal } from "../view.js";
 
-const PARTS_SHOWN = 400;
 const FOLDED_CHARS = 1500;
 
 /** @param {import("../inspector.js").Moment} moment */
 export function modelView(moment) {
   const view = signal(/** @type {any} */ (null));
   const failed = signal("");
-  api.get(api.conversation(moment.conversation, `/view?at=${moment.at}`)).then(
-    (answer) => (view.value = answer),
-    (error) => (failed.value = api.sentence(error)),
-  );
+  const ask = (/** @type {boolean} */ all) =>
+    api.get(api.conversation(moment.conversation, `/view?at=${moment.at}&all=${all}`)).then(
+      (answer) => (view.value = answer),
+      (error) => (failed.value = api.sentence(error)),
+    );
+  void ask(false);
   return h("div.model-view", { "data-at": moment.at }, () => {
     if (failed.value) return h("p.sentence-error", null, failed.value);
-    return view.value ? drawn(view.value) : h("p.empty", null, "Rendering.");
+    return view.value ? drawn(view.value, () => void ask(true)) : h("p.empty", null, "Rendering.");
   });
 }
 
-/** @param {any} view */
-function drawn(view) {
-  const price = view.step ? prices.value.get(view.step.turn_id) : prices.value.get("*");
+/** @param {any} view @param {() => void} askForAll */
+function drawn(view, askForAll) {
+  const price = view.step ? prices.value.get(view.step.turn_id) : null;
   return [
     view.step ? stepCard(view.step, price) : h("p.empty", null, "No model has been asked yet."),
     legend(view),
-    parts(view, price),
+    h("div.parts", { "aria-label": "Parts", role: "group" },
+      view.left_out > 0 ? h("button.more", { type: "button", onClick: askForAll }, `Show the ${plural(view.left_out, "part")} before these`) : null,
+      view.parts.map((/** @type {any} */ part, /** @type {number} */ index) => partRow(view, part, index + view.left_out, price))),
   ];
 }
 
@@ -47,7 +50,7 @@ function stepCard(step, price) {
     h("div.bucket", null, h("dt", null, h("span", { class: `dot ${kind}` }), name), h("dd", { "data-bucket": key }, count(tokens)));
   return h("section.step-card", { "aria-label": `Step ${step.step} of ${step.turn_id}`, "data-step": step.step },
     h("header", null,
-      h("h3", null, `Step ${step.step}`), h("span.faint", null, step.turn_id),
+      h("h2", null, `Step ${step.step}`), h("span.faint", null, step.turn_id),
       usage ? h("span.cost", { "data-cost": "" }, price ? money(cost(usage, price)) : "no price known") : null,
       step.at === state.moment.peek() ? null : h("button.link", { type: "button", onClick: () => state.goTo(step.at) }, "as it was sent")),
     usage
@@ -93,17 +96,7 @@ function blockLink(seq) {
 function legend(view) {
   const sum = (/** @type {string} */ kind) => view.parts.filter((/** @type {any} */ part) => part.cache === kind).reduce((/** @type {number} */ all, /** @type {any} */ part) => all + part.tokens, 0);
   const entry = (/** @type {string} */ kind, /** @type {string} */ name) => h("span.fact", null, h("span", { class: `dot ${kind === "uncached" ? "fresh" : kind}` }), `${name} ${count(sum(kind))}`);
-  return h("div.legend", null, h("h3", null, `The view at block ${count(view.at)}`), h("div.facts", null, entry("read", "read"), entry("write", "written"), entry("uncached", "uncached"), h("span.fact", null, `${plural(view.tokens, "token")} and ${count(view.fixed_tokens)} of instructions and tools`)), view.disagreement ? h("p.faint", null, view.disagreement) : null);
-}
-
-/** @param {any} view @param {any} price */
-function parts(view, price) {
-  const all = signal(view.parts.length <= PARTS_SHOWN);
-  const first = () => (all.value ? 0 : view.parts.length - PARTS_SHOWN);
-  return h("div.parts", { "aria-label": "Parts", role: "group" }, () => [
-    first() > 0 ? h("button.more", { type: "button", onClick: () => (all.value = true) }, `Show the ${plural(first(), "part")} before these`) : null,
-    view.parts.slice(first()).map((/** @type {any} */ part, /** @type {number} */ index) => partRow(view, part, index + first(), price)),
-  ]);
+  return h("div.legend", null, h("h2", null, `The view at block ${count(view.at)}`), h("div.facts", null, entry("read", "read"), entry("write", "written"), entry("uncached", "uncached"), h("span.fact", null, `${plural(view.tokens, "token")} and ${count(view.fixed_tokens)} of instructions and tools`)), view.disagreement ? h("p.faint", null, view.disagreement) : null);
 }
 
 const RATES = /** @type {Record<string, string>} */ ({ read: "cache_read", write: "cache_write", uncached: "input" });
@@ -123,7 +116,7 @@ function partRow(view, part, index, price) {
     index > 0 ? h("span.separator", { "data-rendered": "" }, "\n\n") : null,
     h("span", { "data-rendered": "" }, text),
     [...new Set(points)].map((point) => h("span.cache-point", { "data-rendered": "", "data-point": point }, `\n=>[${point}]`)),
-    index === view.parts.length - 1 ? h("span.separator", { "data-rendered": "" }, "\n") : null,
+    index === view.left_out + view.parts.length - 1 ? h("span.separator", { "data-rendered": "" }, "\n") : null,
   ];
   return h("div", { class: `part cache-${part.cache}`, "data-cache": part.cache, "data-block": part.block_seq ?? null, "data-tokens": part.tokens },
     head,

@@ -1,0 +1,116 @@
+//! Behind what the tools of a conversation run: layers in force, limits, and what was refused so far.
+
+use annals_core::block::BlockKind;
+use annals_core::ids::Seq;
+use annals_sandbox::Limits;
+use annals_sandbox::facts::Facts;
+use serde::Serialize;
+use tokio::sync::OnceCell;
+
+use super::views::Looked;
+
+/// Codes that say that somebody or something did not let a call do what it wanted.
+const REFUSALS: &[&str] = &[
+    "denied_by_policy",
+    "denied_by_person",
+    "approval_expired",
+    "path_violation",
+    "resource_limit",
+    "output_too_large",
+    "timeout",
+    "unsupported",
+    "not_allowed",
+    "private_address",
+    "host_not_allowed",
+];
+
+/// The sandbox at a moment.
+#[derive(Serialize)]
+pub(super) struct SandboxFacts {
+    backend: String,
+    layers: Vec<LayerFact>,
+    limits: Vec<LimitFact>,
+    refused: Vec<Refusal>,
+}
+
+#[derive(Clone, Serialize)]
+struct LayerFact {
+    name: &'static str,
+    in_force: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<String>,
+}
+
+#[derive(Serialize)]
+struct LimitFact {
+    name: &'static str,
+    value: String,
+}
+
+#[derive(Serialize)]
+struct Refusal {
+    seq: Seq,
+    code: String,
+    message: String,
+}
+
+pub(super) async fn of(looked: &Looked, at: Seq) -> SandboxFacts {
+    let backend = looked.agent.sandbox().map(|backend| backend.name().to_owned());
+    let is_local = backend.as_deref() == Some("local");
+    SandboxFacts {
+        layers: if is_local { layers().await } else { Vec::new() },
+        limits: if backend.is_some() {
+            limits(&Limits::default())
+        } else {
+            Vec::new()
+        },
+        backend: backend.unwrap_or_else(|| "none: no tool of this agent runs commands".to_owned()),
+        refused: refused(looked, at),
+    }
+}
+
+/// Does not change while the program runs, and takes some processes to find out.
+async fn layers() -> Vec<LayerFact> {
+    static LAYERS: OnceCell<Vec<LayerFact>> = OnceCell::const_new();
+    let gather = || async {
+        let facts = tokio::task::spawn_blocking(Facts::gather).await;
+        let facts = facts.ok().and_then(Result::ok);
+        let layers = facts.into_iter().flat_map(|facts| facts.layers);
+        let fact = |fact: annals_sandbox::facts::LayerFact| LayerFact {
+            name: fact.layer.as_str(),
+            in_force: fact.missing.is_none(),
+            missing: fact.missing,
+        };
+        layers.map(fact).collect()
+    };
+    LAYERS.get_or_init(gather).await.clone()
+}
+
+fn limits(limits: &Limits) -> Vec<LimitFact> {
+    let fact = |name, value| LimitFact { name, value };
+    let bytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+    vec![
+        fact("time of a command", format!("{} s", limits.timeout.as_secs())),
+        fact("memory", bytes(limits.memory_bytes)),
+        fact("processor time of a process", format!("{} s", limits.cpu_seconds)),
+        fact("processes", limits.processes.to_string()),
+        fact("one file", bytes(limits.file_bytes)),
+        fact("workspace", bytes(limits.workspace_bytes)),
+        fact("files in the workspace", limits.workspace_files.to_string()),
+        fact("temporary space", bytes(limits.scratch_bytes)),
+    ]
+}
+
+fn refused(looked: &Looked, at: Seq) -> Vec<Refusal> {
+    let blocks = looked.whole.blocks().iter().take_while(|block| block.seq <= at);
+    let results = blocks.filter(|block| block.kind == BlockKind::ToolResult);
+    let refusal = |block: &std::sync::Arc<annals_core::block::Block>| {
+        let error = block.meta().error.as_ref()?;
+        REFUSALS.contains(&error.code.as_str()).then(|| Refusal {
+            seq: block.seq,
+            code: error.code.clone(),
+            message: error.message.clone(),
+        })
+    };
+    results.filter_map(refusal).collect()
+}

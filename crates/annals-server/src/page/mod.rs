@@ -1,0 +1,21 @@
+//! The web page: its files, and what it asks beyond the API of programs.
+//!
+//! Everything here is a reading of the timeline as of one block: trees of texts, what each model call spent, one moment
+//! from all sides, what the model saw. What strangers wrote is made into trees in the content helper, never here.
+
+mod assets;
+mod facts;
+mod model_view;
+mod moment;
+mod steps;
+mod trees;
+mod versions;
+mod views;
+
+pub(crate) use assets::file;
+pub(crate) use model_view::model_view;
+pub(crate) use moment::moment;
+pub(crate) use steps::steps;
+pub(crate) use trees::{Trees, trees};
+pub(crate) use versions::{difference, preview};
+pub(crate) use views::Views;
