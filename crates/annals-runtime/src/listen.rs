@@ -121,6 +121,8 @@ pub(crate) struct Subscribers(Arc<Mutex<Live>>);
 #[derive(Default)]
 struct Live {
     sender: Option<broadcast::Sender<Update>>,
+    /// Who is told of every block of every conversation.
+    observer: Option<Arc<dyn Listen>>,
     /// The text so far of each channel of the answer that is being produced, as one delta from 0 each.
     open: Vec<Delta>,
 }
@@ -140,10 +142,18 @@ impl Subscribers {
         (sender.subscribe(), live.open.clone())
     }
 
+    /// Lets somebody count what happens.
+    pub(crate) fn observed_by(&self, observer: Option<Arc<dyn Listen>>) {
+        self.live().observer = observer;
+    }
+
     /// Tells the subscribers; gives the update with what only this place knows of it.
     fn tell(&self, update: Update) -> Update {
         let mut live = self.live();
         let update = live.note(update);
+        if let (Some(observer), Update::Block(_)) = (&live.observer, &update) {
+            observer.on(update.clone());
+        }
         if let Some(sender) = live.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
             // Fails only when the last receiver has just gone.
             let _ = sender.send(update.clone());

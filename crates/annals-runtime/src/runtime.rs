@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use annals_core::ids::ConversationKey;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::conversation::Conversation;
 use crate::error::{BuildError, RunError};
 use crate::journal::LEASE_TTL;
-use crate::listen::Subscribers;
+use crate::listen::{Listen, Subscribers};
 use crate::membership::Membership;
 use crate::world::World;
 
@@ -35,6 +35,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) membership: Arc<Membership>,
     pub(crate) lease_ttl: Duration,
     open: Mutex<HashMap<ConversationKey, Arc<Slot>>>,
+    observer: OnceLock<Arc<dyn Listen>>,
     /// The folder of a runtime that keeps nothing, removed with it.
     _temporary: Option<TempDir>,
 }
@@ -93,6 +94,7 @@ impl Runtime {
             world,
             lease_ttl: LEASE_TTL,
             open: Mutex::default(),
+            observer: OnceLock::new(),
             _temporary: temporary,
         };
         Runtime {
@@ -129,6 +131,12 @@ impl Runtime {
         &self.parts.world
     }
 
+    /// Tells an observer of every block that this process writes, in conversations that are opened from now on. The first
+    /// observer stays.
+    pub fn observe(&self, observer: impl Listen + 'static) {
+        let _ = self.parts.observer.set(Arc::new(observer));
+    }
+
     /// Whether both are one.
     pub(crate) fn is(&self, other: &Runtime) -> bool {
         Arc::ptr_eq(&self.parts, &other.parts)
@@ -148,6 +156,7 @@ impl Runtime {
         if let Some(conversation) = place.upgrade() {
             return Ok(conversation);
         }
+        slot.subscribers.observed_by(self.parts.observer.get().cloned());
         let conversation = Arc::new(open(slot.subscribers.clone()).await?);
         conversation.watch_inbox();
         *place = Arc::downgrade(&conversation);

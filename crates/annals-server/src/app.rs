@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::limits::{Limits, Usage};
+use crate::metrics::Metrics;
 use crate::page::{Trees, Views};
 use crate::secrets::Signer;
 
@@ -28,6 +29,7 @@ pub(crate) struct Parts {
     pub(crate) agent: Agent,
     pub(crate) limits: Limits,
     pub(crate) usage: Arc<Usage>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) signer: Signer,
     pub(crate) door: Door,
     /// Ends every stream.
@@ -69,10 +71,13 @@ pub(crate) struct PublicUrl {
 
 impl App {
     pub(crate) fn new(agent: Agent, limits: Limits, signer: Signer, door: Door) -> Self {
+        let metrics = Arc::<Metrics>::default();
+        agent.runtime().observe(metrics.clone());
         App(Arc::new(Parts {
             agent,
             limits,
             usage: Arc::default(),
+            metrics,
             signer,
             door,
             stopping: CancellationToken::new(),

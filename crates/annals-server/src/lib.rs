@@ -8,7 +8,8 @@
 //! 3. [`door`]: who comes in; [`secrets`]: tokens, cookies and links; [`limits`]: how much one caller may have at once;
 //! 4. [`problem`]: every error there is; [`idempotency`]: requests that may be sent again; [`request`]: bodies read;
 //! 5. one module a resource: [`conversations`], [`turns`], [`events`], [`blocks`], [`artifacts`], [`transfer`],
-//!    [`approvals`], [`search`], [`health`], [`page`].
+//!    [`approvals`], [`search`], [`health`], [`page`];
+//! 6. [`openapi`] and [`metrics`]: what the server says of itself.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +24,9 @@ mod events;
 mod health;
 mod idempotency;
 mod limits;
+mod metrics;
 mod openai;
+mod openapi;
 mod page;
 mod problem;
 mod request;

@@ -11,7 +11,7 @@ use crate::problem::{Code, Problem};
 /// The limits of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes of a request's head: its first line and its headers.
+    /// Bytes of a request's head that are waited for: its first line and its headers. A head of twice as many is refused.
     pub head_max_bytes: usize,
     /// A client has this long to send the head of a request.
     pub head_timeout: Duration,
@@ -38,7 +38,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            head_max_bytes: 64 * 1024,
+            head_max_bytes: 32 * 1024,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             json_max_bytes: 16 * 1024 * 1024,
@@ -123,7 +123,6 @@ impl Usage {
     }
 
     /// Streams that are open.
-    #[cfg(test)]
     pub(crate) fn streams(&self) -> usize {
         self.callers().values().map(|used| used.streams).sum()
     }

@@ -6,13 +6,16 @@ use axum::Router;
 use axum::handler::Handler;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use http::Method;
+use http::{Method, StatusCode};
+use schemars::JsonSchema;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::door::{self, Access};
+use crate::openapi::{self, Doc, Given};
 use crate::{
-    access_log, approvals, artifacts, blocks, conversations, events, health, page, search, transfer, turns,
+    access_log, approvals, artifacts, blocks, conversations, events, health, metrics, page, search, transfer,
+    turns,
 };
 
 /// One method of one path.
@@ -20,6 +23,7 @@ pub(crate) struct Route {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
     pub(crate) access: Access,
+    pub(crate) doc: Doc,
     handler: MethodRouter<App>,
 }
 
@@ -34,8 +38,73 @@ impl Route {
             method,
             path,
             access,
+            doc: Doc::default(),
             handler: on(filter, handler),
         }
+    }
+
+    fn get<H, T>(path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        Route::new(Method::GET, path, USE, handler)
+    }
+
+    fn post<H, T>(path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        Route::new(Method::POST, path, USE, handler)
+    }
+
+    /// For callers with another right than the role `use`.
+    fn for_access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// What it is for, in one sentence.
+    pub(crate) fn about(mut self, summary: &'static str) -> Self {
+        self.doc.summary = summary;
+        self
+    }
+
+    /// Its body.
+    pub(crate) fn takes<B: JsonSchema>(mut self) -> Self {
+        self.doc.takes = Some(openapi::schema_of::<B>);
+        self
+    }
+
+    /// Another form of its body.
+    pub(crate) fn also_takes(mut self, media_type: &'static str) -> Self {
+        self.doc.also_takes = Some(media_type);
+        self
+    }
+
+    /// What it answers.
+    pub(crate) fn gives<A: JsonSchema>(mut self, status: StatusCode) -> Self {
+        self.doc.gives = Given::Json(status, openapi::schema_of::<A>);
+        self
+    }
+
+    /// Answers an object that is described elsewhere.
+    pub(crate) fn gives_object(mut self) -> Self {
+        self.doc.gives = Given::Json(StatusCode::OK, openapi::object);
+        self
+    }
+
+    /// Answers something else than JSON.
+    pub(crate) fn gives_bytes(mut self, media_type: &'static str) -> Self {
+        self.doc.gives = Given::Bytes(media_type);
+        self
+    }
+
+    /// Its parameters in the query, with their meanings.
+    pub(crate) fn query(mut self, query: &'static [(&'static str, &'static str)]) -> Self {
+        self.doc.query = query;
+        self
     }
 }
 
@@ -44,20 +113,48 @@ const USE: Access = Access::Role(Role::Use);
 /// Every route. A further module adds its own here.
 pub(crate) fn table() -> Vec<Route> {
     let mut routes = vec![
-        Route::new(Method::GET, "/healthz", Access::Open, health::live),
-        Route::new(Method::GET, "/readyz", Access::Open, health::ready),
-        Route::new(Method::GET, "/v1/tools", USE, health::tools),
-        Route::new(Method::GET, "/v1/search", USE, search::search),
-        Route::new(Method::POST, "/v1/import", USE, transfer::import),
-        Route::new(Method::GET, "/v1/approvals", USE, approvals::list),
-        Route::new(
-            Method::POST,
-            "/v1/conversations/{c}/approvals/{a}",
-            Access::Role(Role::Approve),
-            approvals::decide,
-        ),
+        Route::get("/healthz", health::live)
+            .for_access(Access::Open)
+            .about("Whether the process answers.")
+            .gives::<health::Health>(StatusCode::OK),
+        Route::get("/readyz", health::ready)
+            .for_access(Access::Open)
+            .about("Whether the store answers.")
+            .gives::<health::Health>(StatusCode::OK),
+        Route::get("/metrics", metrics::text)
+            .for_access(Access::Role(Role::Metrics))
+            .about("Figures in the text form of Prometheus.")
+            .gives_bytes("text/plain"),
+        Route::get("/openapi.json", openapi::document)
+            .about("This document.")
+            .gives_object(),
+        Route::get("/v1/tools", health::tools)
+            .about("The tools of the agent.")
+            .gives::<health::Tools>(StatusCode::OK),
+        Route::get("/v1/search", search::search)
+            .about("What was said before, by words and by meaning.")
+            .query(&[
+                ("q", "what to look for"),
+                ("conversation", "only there"),
+                ("limit", "at most this many"),
+                ("days", "not older"),
+            ])
+            .gives::<search::Passages>(StatusCode::OK),
+        Route::post("/v1/import", transfer::import)
+            .about("Reads an exported conversation.")
+            .also_takes("application/octet-stream")
+            .gives::<conversations::Made>(StatusCode::CREATED),
+        Route::get("/v1/approvals", approvals::list)
+            .about("Calls that wait for a person, in all conversations.")
+            .gives::<approvals::Approvals>(StatusCode::OK),
+        Route::post("/v1/conversations/{c}/approvals/{a}", approvals::decide)
+            .for_access(Access::Role(Role::Approve))
+            .about("Decides about a call that waits; the first decision holds.")
+            .takes::<approvals::NewDecision>()
+            .gives::<approvals::Decided>(StatusCode::ACCEPTED),
     ];
     routes.extend(of_conversations());
+    routes.extend(of_content());
     routes.extend(of_turns());
     routes.extend(crate::openai::table());
     routes.extend(of_moments());
@@ -65,24 +162,71 @@ pub(crate) fn table() -> Vec<Route> {
 }
 
 fn of_conversations() -> Vec<Route> {
-    use Method as M;
     vec![
-        Route::new(M::POST, "/v1/conversations", USE, conversations::create),
-        Route::new(M::GET, "/v1/conversations", USE, conversations::list),
-        Route::new(M::GET, "/v1/conversations/{c}", USE, conversations::get),
-        Route::new(M::DELETE, "/v1/conversations/{c}", USE, conversations::delete),
-        Route::new(M::POST, "/v1/conversations/{c}/fork", USE, conversations::fork),
-        Route::new(M::GET, "/v1/conversations/{c}/events", USE, events::events),
-        Route::new(M::GET, "/v1/conversations/{c}/blocks", USE, blocks::list),
-        Route::new(M::GET, "/v1/conversations/{c}/render", USE, blocks::render),
-        Route::new(M::GET, "/v1/conversations/{c}/export", USE, transfer::export),
-        Route::new(M::POST, "/v1/conversations/{c}/links", USE, artifacts::link),
+        Route::post("/v1/conversations", conversations::create)
+            .about("Makes a conversation.")
+            .takes::<conversations::NewConversation>()
+            .gives::<conversations::Made>(StatusCode::CREATED),
+        Route::get("/v1/conversations", conversations::list)
+            .about("Conversations, the newest first.")
+            .query(&[
+                ("limit", "at most this many"),
+                ("cursor", "the next_cursor of the page before"),
+            ])
+            .gives::<conversations::Conversations>(StatusCode::OK),
+        Route::get("/v1/conversations/{c}", conversations::get)
+            .about("A conversation and how far its last turn has come.")
+            .gives::<conversations::Conversation>(StatusCode::OK),
         Route::new(
-            M::GET,
-            "/v1/conversations/{c}/artifacts/{*path}",
-            Access::Link,
-            artifacts::get,
-        ),
+            Method::DELETE,
+            "/v1/conversations/{c}",
+            USE,
+            conversations::delete,
+        )
+        .about("Removes a conversation for good; forks keep what they share."),
+        Route::post("/v1/conversations/{c}/fork", conversations::fork)
+            .about("Makes a conversation that shares this one's history up to a block.")
+            .takes::<conversations::Fork>()
+            .gives::<conversations::Made>(StatusCode::CREATED),
+    ]
+}
+
+fn of_content() -> Vec<Route> {
+    vec![
+        Route::get("/v1/conversations/{c}/events", events::events)
+            .about("Live events: blocks without gap or repetition, deltas, states.")
+            .query(&[(
+                "after",
+                "the last block that is known; the header Last-Event-ID wins over it",
+            )])
+            .gives_bytes("text/event-stream"),
+        Route::get("/v1/conversations/{c}/blocks", blocks::list)
+            .about("Blocks as they are stored.")
+            .query(&[
+                ("after", "only later ones"),
+                ("limit", "at most this many"),
+                ("fields", "`head` leaves bodies out"),
+            ])
+            .gives_object(),
+        Route::get("/v1/conversations/{c}/render", blocks::render)
+            .about("What the model sees.")
+            .query(&[("at", "as it was when this block was the last one")])
+            .gives_object(),
+        Route::get("/v1/conversations/{c}/export", transfer::export)
+            .about("The conversation with its files as one file.")
+            .gives_bytes("application/octet-stream"),
+        Route::post("/v1/conversations/{c}/links", artifacts::link)
+            .about("A link that opens one artifact for a time, without a token.")
+            .takes::<artifacts::NewLink>()
+            .gives::<artifacts::Link>(StatusCode::CREATED),
+        Route::get("/v1/conversations/{c}/artifacts/{*path}", artifacts::get)
+            .for_access(Access::Link)
+            .about("What a logical path names: bytes with type, digest and ranges.")
+            .query(&[
+                ("seq", "as it was when this block was the last one"),
+                ("download", "as a file, whatever it is"),
+            ])
+            .gives_bytes("*/*"),
     ]
 }
 
@@ -100,28 +244,27 @@ fn of_moments() -> Vec<Route> {
 }
 
 fn of_turns() -> Vec<Route> {
-    use Method as M;
     vec![
-        Route::new(M::POST, "/v1/conversations/{c}/turns", USE, turns::start),
-        Route::new(M::GET, "/v1/conversations/{c}/turns/{t}", USE, turns::get),
-        Route::new(
-            M::POST,
-            "/v1/conversations/{c}/turns/{t}/cancel",
-            USE,
-            turns::cancel,
-        ),
-        Route::new(
-            M::POST,
-            "/v1/conversations/{c}/turns/{t}/steer",
-            USE,
-            turns::steer,
-        ),
-        Route::new(
-            M::POST,
-            "/v1/conversations/{c}/turns/{t}/feedback",
-            USE,
-            turns::feedback,
-        ),
+        Route::post("/v1/conversations/{c}/turns", turns::start)
+            .about("Starts a turn; answered once the prompt is durable.")
+            .takes::<turns::NewTurn>()
+            .also_takes("multipart/form-data")
+            .gives::<turns::Started>(StatusCode::ACCEPTED),
+        Route::get("/v1/conversations/{c}/turns/{t}", turns::get)
+            .about("A turn, how far it has come and what it came to.")
+            .gives::<turns::TurnAnswer>(StatusCode::OK),
+        Route::post("/v1/conversations/{c}/turns/{t}/cancel", turns::cancel)
+            .about("Ends a turn that runs or waits.")
+            .takes::<turns::Nothing>()
+            .gives::<turns::Taken>(StatusCode::ACCEPTED),
+        Route::post("/v1/conversations/{c}/turns/{t}/steer", turns::steer)
+            .about("Says something to the turn that runs.")
+            .takes::<turns::Steer>()
+            .gives::<turns::Taken>(StatusCode::ACCEPTED),
+        Route::post("/v1/conversations/{c}/turns/{t}/feedback", turns::feedback)
+            .about("Says whether a turn was good.")
+            .takes::<turns::Feedback>()
+            .gives::<turns::Taken>(StatusCode::CREATED),
     ]
 }
 

@@ -55,18 +55,42 @@ pub(crate) fn table() -> Vec<Route> {
     use Method as M;
     const USE: Access = Access::Role(Role::Use);
     vec![
-        Route::new(M::POST, "/v1/chat/completions", USE, chat),
-        Route::new(M::POST, "/v1/responses", USE, responses),
-        Route::new(M::GET, "/v1/responses/{id}", USE, response),
-        Route::new(M::DELETE, "/v1/responses/{id}", USE, keep_response),
-        Route::new(M::POST, "/v1/responses/{id}/cancel", USE, cancel),
-        Route::new(M::GET, "/v1/models", USE, models),
-        Route::new(M::GET, "/v1/models/{*id}", USE, model),
-        Route::new(M::POST, "/v1/files", USE, upload),
-        Route::new(M::GET, "/v1/files", USE, files),
-        Route::new(M::GET, "/v1/files/{id}", USE, file),
-        Route::new(M::DELETE, "/v1/files/{id}", USE, remove_file),
-        Route::new(M::GET, "/v1/files/{id}/content", USE, file_content),
+        Route::new(M::POST, "/v1/chat/completions", USE, chat)
+            .about("Chat Completions, whole or streamed.")
+            .gives_object(),
+        Route::new(M::POST, "/v1/responses", USE, responses)
+            .about("Responses, whole, streamed or in the background.")
+            .gives_object(),
+        Route::new(M::GET, "/v1/responses/{id}", USE, response)
+            .about("A response; its stream goes on after an event.")
+            .gives_object(),
+        Route::new(M::DELETE, "/v1/responses/{id}", USE, keep_response)
+            .about("Refused: nothing is deleted this way.")
+            .gives_object(),
+        Route::new(M::POST, "/v1/responses/{id}/cancel", USE, cancel)
+            .about("Cancels a response that is under way.")
+            .gives_object(),
+        Route::new(M::GET, "/v1/models", USE, models)
+            .about("The models of the OpenAI-compatible API.")
+            .gives_object(),
+        Route::new(M::GET, "/v1/models/{*id}", USE, model)
+            .about("One of them.")
+            .gives_object(),
+        Route::new(M::POST, "/v1/files", USE, upload)
+            .about("Keeps a file for later requests.")
+            .gives_object(),
+        Route::new(M::GET, "/v1/files", USE, files)
+            .about("The files that were kept.")
+            .gives_object(),
+        Route::new(M::GET, "/v1/files/{id}", USE, file)
+            .about("A file that was kept.")
+            .gives_object(),
+        Route::new(M::DELETE, "/v1/files/{id}", USE, remove_file)
+            .about("Forgets a file.")
+            .gives_object(),
+        Route::new(M::GET, "/v1/files/{id}/content", USE, file_content)
+            .about("The bytes of a file.")
+            .gives_bytes("application/octet-stream"),
     ]
 }
 
