@@ -231,6 +231,9 @@ pub(crate) struct RunArgs {
     /// A file to go with the prompt; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
+    /// A JSON schema that the answer must fit; it is then printed as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Option<PathBuf>,
     /// What to do about calls that a person has to allow [default: ask on a terminal, deny otherwise].
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) approvals: Option<ApprovalsArg>,

@@ -51,6 +51,11 @@ pub const TURN_ITERATIONS_CEILING: u32 = 1_000;
 /// So many protocol violations in a row, for the same reason, end the turn.
 pub const VIOLATIONS_IN_A_ROW_MAX: u32 = 2;
 
+/// A model is told when the same call came to the same result this often in one turn.
+pub const REPEATED_CALLS_TOLD: u32 = 3;
+/// A turn in which the same call came to the same result this often ends.
+pub const REPEATED_CALLS_MAX: u32 = 6;
+
 // Results of tools.
 
 /// A serialised value is cut above so many characters.

@@ -22,6 +22,32 @@ pub struct Settings {
     pub max_iterations: u32,
     /// The user's time zone, for the time in the announcement.
     pub timezone: Zone,
+    /// What may be used up.
+    pub budget: BudgetSettings,
+}
+
+/// Settings named `budget.*`: what may be used up before the model has to answer with what it has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetSettings {
+    /// In one turn.
+    pub turn: SpendingLimits,
+    /// In all turns of a conversation.
+    pub conversation: SpendingLimits,
+}
+
+/// What may be used up; what is absent is not bounded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpendingLimits {
+    /// Tokens, those sent and those received.
+    pub tokens: Option<u64>,
+    /// Cents of a dollar, where the model's price is known.
+    pub cents: Option<u64>,
+    /// Model calls.
+    pub model_calls: Option<u64>,
+    /// Seconds from the prompt on.
+    pub seconds: Option<u64>,
 }
 
 /// Settings named `cache.*`.
@@ -72,6 +98,7 @@ impl Default for Settings {
             max_tokens: limits::WINDOW_DEFAULT_TOKENS,
             max_iterations: limits::TURN_MAX_ITERATIONS,
             timezone: Zone::default(),
+            budget: BudgetSettings::default(),
         }
     }
 }

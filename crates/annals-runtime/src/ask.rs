@@ -9,7 +9,7 @@ use annals_core::turn::opening::answer_block;
 use annals_core::turn::outcome::Notice;
 use annals_core::turn::round::{self, NewAnswer, NewCall};
 use annals_core::turn::{CallModel, Offer, SentPrompt, TurnUsage, protocol, text_call};
-use annals_core::view::Layout;
+use annals_core::view::{Layout, cut};
 use annals_core::{block::BlockKind, limits};
 use annals_model::{Answer, Assembler, Event, ModelError, RawCall, Request, Usage};
 use futures::StreamExt as _;
@@ -21,6 +21,8 @@ use crate::hooks::guarded;
 use crate::listen::{Delta, DeltaChannel, Update};
 use crate::partial::{Seen, WriteWatch};
 use crate::step;
+use crate::structured;
+use crate::terms::TurnTerms;
 
 /// What came of asking.
 pub(crate) enum Asked {
@@ -155,51 +157,70 @@ impl Drive<'_> {
                  again to go on.",
                 call.step - 1
             ),
-            (true, Offer::Tools) => return self.record_nothing(call.step, &answer, thinking, sent).await,
+            (true, Offer::Tools) => {
+                let notice = empty_answer(&answer);
+                return self
+                    .record_refused(call.step, "(an empty answer)", &notice, &answer, thinking, sent)
+                    .await;
+            }
         };
+        let schema = self.schema();
+        let fitted = schema.as_ref().map(|schema| structured::fit(schema, &text));
+        if let Some(Err(why)) = &fitted
+            && self.bounds.misfits < structured::REPAIRS_MAX
+            && call.offer == Offer::Tools
+        {
+            let notice = Notice::new(
+                protocol::ANSWER_SCHEMA,
+                format!("{why}; answer again, with the JSON alone"),
+            );
+            return self
+                .record_refused(call.step, &text, &notice, &answer, thinking, sent)
+                .await;
+        }
+        let is_json = matches!(fitted, Some(Ok(_)));
+        let text = fitted.and_then(Result::ok).unwrap_or(text);
         let mut blocks: Vec<NewBlock> = thinking.into_iter().collect();
-        blocks.push(answer_block(
-            &self.turn,
-            call.step,
-            &text,
-            citation::extract(&text),
-        ));
+        let mut answered = answer_block(&self.turn, call.step, &text, citation::extract(&text));
+        if is_json {
+            answered = answered.mime("application/json");
+        }
+        blocks.push(answered);
         blocks.extend(self.plan_blocks(&text, None, call.step));
         with_request(&mut blocks, answer.usage, sent);
         self.writer.journal.append(blocks).await
     }
 
-    /// Neither text nor calls: the model is told, and it costs a step.
-    async fn record_nothing(
+    /// The schema that the answer of this turn must fit.
+    fn schema(&self) -> Option<Value> {
+        let turn = &self.turn;
+        self.writer
+            .journal
+            .read(|timeline| TurnTerms::of(timeline, turn).schema)
+    }
+
+    /// An answer that cannot be taken: the model is told why, and it costs a step.
+    async fn record_refused(
         &mut self,
         step: u32,
+        said: &str,
+        notice: &Notice,
         answer: &Answer,
         thinking: Option<NewBlock>,
         sent: &SentPrompt,
     ) -> Result<(), RunError> {
         let id = self.unused_id(None, &[]).0;
-        let raw = NewBlock::new(
-            BlockKind::DecisionRaw,
-            &self.turn,
-            LogicalPath::decision_raw(&self.turn, step),
-        )
-        .text("text/plain", "(an empty answer)")
-        .meta(Meta {
-            step: Some(step),
-            ..Meta::EMPTY
-        });
-        let notice = Notice::new(
-            protocol::EMPTY_ANSWER,
-            format!(
-                "your answer was empty (stop reason `{}`): answer, or call a tool",
-                answer.stop.as_str()
-            ),
-        );
-        let mut notice = round::notice_block(&self.turn, &id, &notice);
-        notice.meta = Meta {
+        let meta = Meta {
             step: Some(step),
             ..Meta::EMPTY
         };
+        let said = cut::cut(said, limits::DECISION_RAW_MAX_CHARS, None).into_owned();
+        let path = LogicalPath::decision_raw(&self.turn, step);
+        let raw = NewBlock::new(BlockKind::DecisionRaw, &self.turn, path)
+            .text("text/plain", said)
+            .meta(meta.clone());
+        let mut notice = round::notice_block(&self.turn, &id, notice);
+        notice.meta = meta;
         let mut blocks: Vec<NewBlock> = thinking.into_iter().chain([raw, notice]).collect();
         with_request(&mut blocks, answer.usage, sent);
         self.writer.journal.append(blocks).await
@@ -329,6 +350,15 @@ impl Drive<'_> {
         );
         vec![ack, snapshot.json(&plan)]
     }
+}
+
+/// What a model is told whose answer has neither text nor calls.
+fn empty_answer(answer: &Answer) -> Notice {
+    let message = format!(
+        "your answer was empty (stop reason `{}`): answer, or call a tool",
+        answer.stop.as_str()
+    );
+    Notice::new(protocol::EMPTY_ANSWER, message)
 }
 
 /// The calls that a model without tool calling wrote in its text, as calls.

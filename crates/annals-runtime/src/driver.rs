@@ -9,7 +9,7 @@ use annals_core::ids::{CallId, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::timeline::HideReason;
 use annals_core::turn::opening::{completion_block, steer_block};
-use annals_core::turn::{Next, TurnEnd, TurnReport, TurnUsage, next, round};
+use annals_core::turn::{CallModel, Next, Offer, TurnEnd, TurnReport, TurnUsage, next, round};
 use annals_core::view::prune;
 use annals_policy::Policy;
 use annals_store::{InboxId, Work};
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::AgentParts;
 use crate::approval::{self, Awaited};
 use crate::ask::Asked;
+use crate::bounds::{Bounds, Reached};
 use crate::conversation::{Conversation, Writer};
 use crate::error::RunError;
 use crate::hooks::{HookCx, guarded, may_contribute};
@@ -27,6 +28,8 @@ use crate::input;
 use crate::journal::KeepAlive;
 use crate::listen::Update;
 use crate::mail::{CLIENT_KEY, Letter, Mail};
+use crate::structured;
+use crate::terms::TurnTerms;
 
 /// One turn being driven.
 pub(crate) struct Drive<'a> {
@@ -46,6 +49,9 @@ pub(crate) struct Drive<'a> {
     pub(crate) is_person: bool,
     /// The rules in force since the turn was taken up, with what was decided for the conversation.
     pub(crate) policy: Option<Arc<Policy>>,
+    /// What ends the turn before the model does.
+    pub(crate) bounds: Bounds,
+    pub(crate) reached: Option<Reached>,
     /// What came and cannot be taken in yet.
     pub(crate) letters: Vec<Letter>,
     /// Rows of the inbox that the end of the turn consumes.
@@ -64,7 +70,7 @@ impl Drive<'_> {
             }
             let budget = self.agent.frame.budget();
             match self.writer.journal.read(|timeline| next(timeline, &budget)) {
-                Next::CallModel(call) => match self.ask(call).await? {
+                Next::CallModel(call) => match self.ask_within_bounds(call).await? {
                     Asked::Answered => {}
                     Asked::Failed(reason) => {
                         return self.finish(TurnEnd::ModelError, Some(reason)).await.map(Some);
@@ -73,12 +79,50 @@ impl Drive<'_> {
                 Next::CallTools(calls) => self.run_calls(calls).await?,
                 Next::Compact(plan) => self.compact(&plan).await?,
                 Next::Done(end) => {
-                    if let Some(end) = self.finish_unless_posted(end).await? {
+                    let (end, reason) = self.judged(end);
+                    if let Some(end) = self.finish_unless_posted(end, reason).await? {
                         return Ok(Some(end));
                     }
                 }
                 Next::Wait => return self.wait().await,
             }
+        }
+    }
+
+    /// Asks the model, for an answer without tools if a budget is used up or the turn goes in circles.
+    async fn ask_within_bounds(&mut self, mut call: CallModel) -> Result<Asked, RunError> {
+        let (turn, budget) = (self.turn.clone(), &self.agent.settings.budget);
+        let bounds = &mut self.bounds;
+        self.writer
+            .journal
+            .read(|timeline| bounds.follow(timeline, &turn, budget));
+        if let Some((about, notice)) = self.bounds.warning() {
+            let told = round::notice_block(&turn, &about, &notice);
+            self.writer.journal.append(vec![told]).await?;
+        }
+        let (price, now) = (self.agent.model.price(), self.agent.world().now());
+        self.reached = self.bounds.reached(budget, price, now);
+        if self.reached.is_some() {
+            call.offer = Offer::AnswerOnly;
+        }
+        self.ask(call).await
+    }
+
+    /// How a turn ends that has its answer: as its bounds say, if they are why it has one.
+    fn judged(&mut self, end: TurnEnd) -> (TurnEnd, Option<String>) {
+        if let Some(Reached { end, reason }) = self.reached.take() {
+            return (end, Some(reason));
+        }
+        let turn = &self.turn;
+        let misfit = self.writer.journal.read(|timeline| {
+            let schema = TurnTerms::of(timeline, turn).schema?;
+            let answer = timeline.turn(turn)?.answer?;
+            let block = timeline.blocks().get(answer.get() as usize - 1)?;
+            structured::fit(&schema, block.text().unwrap_or_default()).err()
+        });
+        match misfit.filter(|_| end == TurnEnd::Complete) {
+            Some(why) => (TurnEnd::ProtocolViolation, Some(why)),
+            None => (end, None),
         }
     }
 
@@ -203,9 +247,13 @@ impl Drive<'_> {
 
     /// Writes down that the turn has come to its end, unless somebody has posted something meanwhile, words for this turn
     /// perhaps: then it goes on.
-    async fn finish_unless_posted(&mut self, end: TurnEnd) -> Result<Option<TurnEnd>, RunError> {
+    async fn finish_unless_posted(
+        &mut self,
+        end: TurnEnd,
+        reason: Option<String>,
+    ) -> Result<Option<TurnEnd>, RunError> {
         let seen = self.conversation.seen();
-        let (blocks, rows) = self.closing(end, None).await?;
+        let (blocks, rows) = self.closing(end, reason).await?;
         if !self
             .writer
             .journal

@@ -93,6 +93,9 @@ pub enum RunError {
     /// Nothing waits for such a decision.
     #[error("nothing waits for a decision about `{0}`: it was decided, or its turn has ended")]
     NothingToDecide(RequestId),
+    /// The schema of the answer is none.
+    #[error("the schema of the answer cannot be used: {0}")]
+    Schema(String),
     /// The rules in force cannot be read.
     #[error(transparent)]
     Policy(#[from] crate::policy::PolicyFault),
@@ -157,6 +160,7 @@ impl RunError {
             | RunError::TurnExists(_)
             | RunError::NothingToResume(_)
             | RunError::Attachment(_)
+            | RunError::Schema(_)
             | RunError::NoSuchTool(_)
             | RunError::MayNotContribute(_) => ErrorClass::Request,
             RunError::Policy(_)

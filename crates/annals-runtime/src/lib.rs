@@ -33,6 +33,7 @@ pub mod world;
 
 mod approval;
 mod ask;
+mod bounds;
 mod calls;
 mod compaction;
 mod conversation;
@@ -52,6 +53,7 @@ mod policy;
 mod redaction;
 mod rendered;
 mod step;
+mod structured;
 mod terms;
 
 pub use agent::Agent;

@@ -19,12 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentParts;
 use crate::attach::{self, Attachment};
+use crate::bounds::Bounds;
 use crate::conversation::{Conversation, Writer};
 use crate::driver::Drive;
 use crate::error::RunError;
 use crate::hooks::guarded;
 use crate::mail::StoredAttachment;
 use crate::request::{TurnRequest, Work};
+use crate::structured;
 use crate::terms::TurnTerms;
 use crate::turn::Ended;
 
@@ -138,6 +140,9 @@ impl Opened<'_> {
         turn: Option<TurnId>,
     ) -> Result<Driven, RunError> {
         check_prompt(&prompt, self.instructions.as_deref(), &attachments)?;
+        if let Some(defect) = self.terms.schema.as_ref().and_then(structured::defect) {
+            return Err(RunError::Schema(defect));
+        }
         let turn = self.new_turn(turn)?;
         let attachments =
             attach::take_in(&self.agent.content, &self.conversation.cx, &turn, attachments).await?;
@@ -183,7 +188,10 @@ impl Opened<'_> {
             turn: turn.clone(),
             prompt: prompt.to_owned(),
             attachments: attachments.to_vec(),
-            instructions: self.instructions.clone(),
+            instructions: match &self.terms.schema {
+                Some(schema) => Some(structured::instructions(self.instructions.as_deref(), schema)),
+                None => self.instructions.clone(),
+            },
             agent: format!("{} | model: {}", self.agent.name, self.agent.model.name()),
         };
         let mut blocks: Vec<NewBlock> = self.writer.journal.read(|timeline| {
@@ -302,6 +310,8 @@ impl Opened<'_> {
             granted: HashSet::new(),
             is_person: false,
             policy: self.policy.clone(),
+            bounds: Bounds::default(),
+            reached: None,
             letters: Vec::new(),
             taken: Vec::new(),
         }

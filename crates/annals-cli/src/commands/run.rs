@@ -1,10 +1,12 @@
 //! `annals run`: one turn, its answer on standard output.
 
 use std::io::Read as _;
+use std::path::Path;
 
 use annals::core::ids::TurnId;
 use annals::runtime::{Attachment, RunError, TurnTerms};
 use annals::{Session, TurnRequest};
+use serde_json::Value;
 
 use crate::approval;
 use crate::args::{ApprovalsArg, RunArgs};
@@ -33,6 +35,7 @@ pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure>
     if prompt.trim().is_empty() && args.attach.is_empty() {
         return Err(RunError::PromptEmpty.into());
     }
+    let schema = args.schema.as_deref().map(read_schema).transpose()?;
     let setup = Setup::open(config, Needs::Model).await?;
     let checked = setup.agent.check_attachments(&attachments).await;
     checked.map_err(Failure::usage)?;
@@ -43,7 +46,7 @@ pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure>
     let approvals = args.approvals.unwrap_or_else(|| approval::by_default(args.json));
     let request = request.terms(TurnTerms {
         unattended: approvals == ApprovalsArg::Deny,
-        ..TurnTerms::default()
+        schema,
     });
     let ended = turn::perform(&setup, &session, request, Form::of(args.json), approvals).await;
     let ended = ended.and_then(|end| turn::judge(&setup, &session, end));
@@ -68,6 +71,14 @@ pub(crate) async fn open(
             Ok(session)
         }
     }
+}
+
+/// The schema in a file.
+fn read_schema(file: &Path) -> Result<Value, Failure> {
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", file.display())))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("`{}` is not a JSON schema: {error}", file.display())))
 }
 
 /// The prompt as it was typed, or from standard input.

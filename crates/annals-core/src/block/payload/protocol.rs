@@ -25,6 +25,11 @@ pub const TOO_MANY_CALLS: &str = "protocol_violation.too_many_calls";
 /// A call id used twice; the second was given another.
 pub const DUPLICATE_CALL_ID: &str = "protocol_violation.duplicate_call_id";
 
+/// The same call with the same result, again and again.
+pub const LOOP: &str = "protocol_violation.loop";
+/// An answer that does not fit the schema that was asked for.
+pub const ANSWER_SCHEMA: &str = "protocol_violation.answer_schema";
+
 /// Violations after which the call did not run.
 const REFUSED: [&str; 6] = [
     INVALID_TOOL_ARGUMENTS,

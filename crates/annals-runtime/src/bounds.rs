@@ -1,0 +1,214 @@
+//! What ends a turn that the model would go on with: a budget that is used up, and repeating the same call without learning
+//! anything. Follows the turn's blocks, each once, so that a process that takes the turn up comes to the same.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher as _};
+
+use annals_core::block::payload::{CallText, Notice, TurnReport};
+use annals_core::block::{Block, BlockKind};
+use annals_core::ids::{CallId, TurnId};
+use annals_core::limits;
+use annals_core::settings::{BudgetSettings, SpendingLimits};
+use annals_core::time::Timestamp;
+use annals_core::timeline::Timeline;
+use annals_core::turn::{TurnEnd, TurnUsage, protocol};
+use annals_model::Price;
+
+/// How a turn stands.
+#[derive(Default)]
+pub(crate) struct Bounds {
+    /// How many of the turn's blocks were followed.
+    followed: usize,
+    spent: Spent,
+    /// What the turns before this one have used, if that is bounded.
+    before: Option<Spent>,
+    started: Option<Timestamp>,
+    /// Calls without a result, as tool and arguments.
+    made: HashMap<CallId, u64>,
+    /// How often each call came to each result.
+    repeats: HashMap<u64, u32>,
+    worst: u32,
+    /// The call that came to the same most often.
+    repeated: Option<CallId>,
+    is_told: bool,
+    /// Answers that did not fit the schema of the turn.
+    pub(crate) misfits: u32,
+}
+
+/// What was used up.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    usage: TurnUsage,
+    model_calls: u64,
+    millis: u64,
+}
+
+/// Why a turn has to end.
+pub(crate) struct Reached {
+    pub(crate) end: TurnEnd,
+    pub(crate) reason: String,
+}
+
+impl Bounds {
+    /// Takes in the blocks that are new.
+    pub(crate) fn follow(&mut self, timeline: &Timeline, turn: &TurnId, bounds: &BudgetSettings) {
+        let Some(record) = timeline.turn(turn) else {
+            return;
+        };
+        if self.before.is_none() && bounds.conversation != SpendingLimits::default() {
+            let earlier = record.first_seq().get() as usize - 1;
+            self.before = Some(Spent::of(&timeline.blocks()[..earlier]));
+        }
+        self.started = Some(record.started);
+        let blocks = timeline.turn_blocks(record);
+        for block in blocks.iter().skip(self.followed) {
+            self.take(block);
+        }
+        self.followed = blocks.len();
+    }
+
+    fn take(&mut self, block: &Block) {
+        self.spent.add(block);
+        match (&block.kind, &block.meta().call) {
+            (BlockKind::ToolCall, Some(call)) => {
+                if let Some(text) = block.text().and_then(CallText::parse) {
+                    self.made
+                        .insert(call.clone(), hash_of(&(text.tool_id.as_ref(), text.params.get())));
+                }
+            }
+            (BlockKind::ToolResult, Some(call)) => {
+                let Some(made) = self.made.remove(call) else {
+                    return;
+                };
+                let came_to = hash_of(&(made, without_time(block.text().unwrap_or_default())));
+                let count = self.repeats.entry(came_to).or_default();
+                *count += 1;
+                if *count > self.worst {
+                    (self.worst, self.repeated) = (*count, Some(call.clone()));
+                }
+            }
+            (BlockKind::Notice, _) => match block.payload::<Notice>().map(|notice| notice.code).as_deref() {
+                Ok(protocol::LOOP) => self.is_told = true,
+                Ok(protocol::ANSWER_SCHEMA) => self.misfits += 1,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// What the model is told, once, when it repeats itself, and about which call.
+    pub(crate) fn warning(&self) -> Option<(CallId, Notice)> {
+        let is_due = self.worst >= limits::REPEATED_CALLS_TOLD && !self.is_told;
+        let call = self.repeated.clone().filter(|_| is_due)?;
+        let message = format!(
+            "this call came to the same result {} times in this turn: do something else, or answer with what you have",
+            self.worst
+        );
+        Some((call, Notice::new(protocol::LOOP, message)))
+    }
+
+    /// Why the turn has to end, if it has to.
+    pub(crate) fn reached(
+        &self,
+        bounds: &BudgetSettings,
+        price: Option<Price>,
+        now: Timestamp,
+    ) -> Option<Reached> {
+        if self.worst >= limits::REPEATED_CALLS_MAX {
+            let reason = format!("the same call came to the same result {} times", self.worst);
+            return Some(Reached {
+                end: TurnEnd::Loop,
+                reason,
+            });
+        }
+        let millis = self
+            .started
+            .map_or(0, |started| now.micros_since(started) / 1_000);
+        let turn = Spent { millis, ..self.spent };
+        let conversation = self.before.unwrap_or_default().and(turn);
+        let over = turn
+            .over("turn", &bounds.turn, price)
+            .or_else(|| conversation.over("conversation", &bounds.conversation, price));
+        over.map(|reason| Reached {
+            end: TurnEnd::BudgetExceeded,
+            reason,
+        })
+    }
+}
+
+impl Spent {
+    fn of(blocks: &[std::sync::Arc<Block>]) -> Self {
+        let mut spent = Spent::default();
+        for block in blocks {
+            spent.add(block);
+            if block.kind == BlockKind::ReactCompletion
+                && let Ok(report) = block.payload::<TurnReport>()
+            {
+                spent.millis += report.elapsed_ms;
+            }
+        }
+        spent
+    }
+
+    fn add(&mut self, block: &Block) {
+        if let Some(usage) = block.meta().usage() {
+            self.usage.add(usage);
+            self.model_calls += 1;
+        }
+    }
+
+    fn and(mut self, other: Spent) -> Self {
+        self.usage.add(other.usage);
+        self.model_calls += other.model_calls;
+        self.millis += other.millis;
+        self
+    }
+
+    fn nanousd(&self, price: Price) -> u64 {
+        let usage = self.usage;
+        let uncached = usage
+            .input_tokens
+            .saturating_sub(usage.cache_read_tokens + usage.cache_write_tokens);
+        uncached * price.input_nanousd
+            + usage.cache_read_tokens * price.cache_read_nanousd
+            + usage.cache_write_tokens * price.cache_write_nanousd
+            + usage.output_tokens * price.output_nanousd
+    }
+
+    /// Which limit is met, in words.
+    fn over(&self, whose: &str, limits: &SpendingLimits, price: Option<Price>) -> Option<String> {
+        const NANOUSD_PER_CENT: u64 = 10_000_000;
+        let tokens = self.usage.input_tokens + self.usage.output_tokens;
+        let cents = price.map_or(0, |price| self.nanousd(price) / NANOUSD_PER_CENT);
+        let bounded = [
+            ("tokens", limits.tokens, tokens),
+            ("cents", limits.cents, cents),
+            ("model_calls", limits.model_calls, self.model_calls),
+            ("seconds", limits.seconds, self.millis / 1_000),
+        ];
+        bounded.into_iter().find_map(|(name, limit, spent)| {
+            let limit = limit.filter(|limit| spent >= *limit)?;
+            Some(format!(
+                "`budget.{whose}.{name}` is {limit}, and {spent} are used"
+            ))
+        })
+    }
+}
+
+fn hash_of(value: &impl std::hash::Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A result without how long it took, which differs each time and says nothing.
+fn without_time(text: &str) -> String {
+    const FIELD: &str = "\"elapsed_ms\":";
+    match text.split_once(FIELD) {
+        Some((before, after)) => {
+            let rest = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+            format!("{before}{rest}")
+        }
+        None => text.to_owned(),
+    }
+}
