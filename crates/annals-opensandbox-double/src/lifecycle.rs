@@ -600,7 +600,7 @@ async fn endpoint(
     let Some((front, _)) = &entry.front else {
         return error(
             StatusCode::NOT_FOUND,
-            "ENDPOINT_NOT_READY",
+            "KUBERNETES::POD_IP_NOT_AVAILABLE",
             "the sandbox has no endpoint yet",
         );
     };
