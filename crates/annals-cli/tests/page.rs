@@ -1,6 +1,9 @@
 //! The web page in a real browser, driven from outside: `tests/page/` has the scenarios, one start of Chromium for all.
 
-#![allow(clippy::print_stdout, reason = "what was measured is for whoever reads the test's output")]
+#![allow(
+    clippy::print_stdout,
+    reason = "what was measured is for whoever reads the test's output"
+)]
 
 use std::path::Path;
 use std::process::Command;

@@ -180,7 +180,11 @@ mod tests {
         for asset in assets() {
             let is_typing_only = asset.path == "/js/types.js";
             if asset.path.ends_with(".js") && !is_typing_only {
-                assert!(page.contains(&format!("=\"{}\"", asset.path)), "{} waits for its importer", asset.path);
+                assert!(
+                    page.contains(&format!("=\"{}\"", asset.path)),
+                    "{} waits for its importer",
+                    asset.path
+                );
             }
         }
     }

@@ -117,7 +117,6 @@ fn what_is_not_there_ends_with_code_three_and_one_sentence() {
             &["conversations", "--store", "postgres://127.0.0.1:1/annals"],
             "postgres://127.0.0.1/annals",
         ),
-        (&["conversations", "--sandbox", "opensandbox"], "OpenSandbox"),
         (&["run", "Hi", "--model", "openai:gpt-5"], "`OPENAI_API_KEY`"),
         (
             &["run", "Hi", "--model", "anthropic:claude-sonnet-4-5"],
