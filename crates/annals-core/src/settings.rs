@@ -274,6 +274,10 @@ mod tests {
             "max_tokens": 128_000,
             "max_iterations": 15,
             "timezone": "UTC",
+            "budget": {
+                "turn": {"tokens": null, "cents": null, "model_calls": null, "seconds": null},
+                "conversation": {"tokens": null, "cents": null, "model_calls": null, "seconds": null},
+            },
         });
         assert_eq!(settings, documented);
         assert_eq!(
