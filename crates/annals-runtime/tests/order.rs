@@ -58,7 +58,7 @@ impl Cell {
 const TURNS: usize = 2;
 const ANSWERS: usize = 500;
 
-/// Answers with the same five calls [`ANSWERS`] times in each turn, then with a word.
+/// Answers with five calls [`ANSWERS`] times in each turn, then with a word. `n` keeps them from being a loop.
 #[derive(Default)]
 struct Puts {
     asked: AtomicUsize,
@@ -96,7 +96,7 @@ impl Model for Puts {
                 });
                 events.push(Event::CallArguments {
                     index,
-                    json: json!({"x": x}).to_string(),
+                    json: json!({"x": x, "n": n}).to_string(),
                 });
             }
             events.push(finished(StopReason::ToolUse));

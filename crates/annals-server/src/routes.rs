@@ -234,12 +234,18 @@ fn of_content() -> Vec<Route> {
 fn of_moments() -> Vec<Route> {
     use Method as M;
     vec![
-        Route::new(M::GET, "/v1/conversations/{c}/trees", USE, page::trees),
-        Route::new(M::GET, "/v1/conversations/{c}/steps", USE, page::steps),
-        Route::new(M::GET, "/v1/conversations/{c}/moment", USE, page::moment),
-        Route::new(M::GET, "/v1/conversations/{c}/view", USE, page::model_view),
-        Route::new(M::GET, "/v1/conversations/{c}/preview", USE, page::preview),
-        Route::new(M::GET, "/v1/conversations/{c}/difference", USE, page::difference),
+        Route::new(M::GET, "/v1/conversations/{c}/trees", USE, page::trees)
+            .about("Texts of blocks as trees that the page draws."),
+        Route::new(M::GET, "/v1/conversations/{c}/steps", USE, page::steps)
+            .about("What each model call used, and what broke its prefix."),
+        Route::new(M::GET, "/v1/conversations/{c}/moment", USE, page::moment)
+            .about("One block with its files, sources, plan and sandbox, as of that block."),
+        Route::new(M::GET, "/v1/conversations/{c}/view", USE, page::model_view)
+            .about("What the model saw at a block, part by part, with what was read from the cache."),
+        Route::new(M::GET, "/v1/conversations/{c}/preview", USE, page::preview)
+            .about("A version of a file, as a tree where it is text."),
+        Route::new(M::GET, "/v1/conversations/{c}/difference", USE, page::difference)
+            .about("What changed between two versions of a file."),
     ]
 }
 

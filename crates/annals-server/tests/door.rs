@@ -107,7 +107,14 @@ async fn another_scope_finds_nothing_on_any_route() {
             _ if path.contains("/approvals/") => json!({"decision": "once"}),
             _ => json!({}),
         };
-        let request = server.bare(method.clone(), &path).bearer_auth(&other).json(&body);
+        let address = match path.rsplit('/').next() {
+            Some("preview" | "difference") => format!("{path}?path=fi:{turn}.files%2Fa.md&seq=1&from=1&to=2"),
+            _ => path.clone(),
+        };
+        let request = server
+            .bare(method.clone(), &address)
+            .bearer_auth(&other)
+            .json(&body);
         let response = request.send().await.unwrap();
         let status = response.status();
         let text = response.text().await.unwrap();

@@ -5,17 +5,20 @@ use proptest::prelude::*;
 use typst::syntax::{SyntaxKind, SyntaxNode};
 
 use super::*;
-use crate::fonts::Fonts;
+use crate::fonts::{Choice, Fonts};
 use crate::markdown;
 
 static FONTS: LazyLock<Fonts> = LazyLock::new(Fonts::default);
 
 fn code_of(document: &Document) -> String {
-    let choice = FONTS.choose(&BTreeSet::new());
+    code_with(document, &FONTS.choose(&BTreeSet::new()))
+}
+
+fn code_with(document: &Document, choice: &Choice<'_>) -> String {
     write(
         document,
         &Pictures::default(),
-        &choice,
+        choice,
         PageOptions::default(),
         Pages::Sheets,
     )
@@ -285,9 +288,12 @@ fn a_paragraph_runs_in_the_direction_of_its_first_letter() {
     let code = code_of(&markdown::read("שלום world\n\nworld שלום\n"));
     assert_eq!(code.matches("set text(dir: rtl)").count(), 1, "{code}");
     let hebrew = "פגישה ביום שלישי בשעה עשר. ".repeat(8);
-    let code = code_of(&markdown::read(&format!(
-        "{hebrew}\n\nThe word שלום means peace.\n"
-    )));
+    let choice = Choice {
+        lang: "he",
+        ..FONTS.choose(&BTreeSet::new())
+    };
+    let document = markdown::read(&format!("{hebrew}\n\nThe word שלום means peace.\n"));
+    let code = code_with(&document, &choice);
     assert_eq!(code.matches("set text(dir: ltr)").count(), 1, "{code}");
     assert_eq!(code.matches("set text(dir: rtl)").count(), 0, "{code}");
 }
