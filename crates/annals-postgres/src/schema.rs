@@ -1,4 +1,4 @@
-//! The tables, and how an older database becomes a newer one. `docs/format/postgres.md` draws what is here.
+//! The tables, and how an older database becomes a newer one.
 //!
 //! A migration that was released is never edited: the next change is the next entry. Migrations first **expand** (add
 //! what older programs do not notice), then every node is deployed, then they **contract** (take away what only older
