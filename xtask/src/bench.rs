@@ -11,6 +11,7 @@ mod machine;
 mod peers;
 mod report;
 mod run;
+mod serve;
 mod workload;
 
 use std::path::{Path, PathBuf};
@@ -37,6 +38,12 @@ struct Wanted {
 
 /// Runs what was asked for.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    if let Some((first, rest)) = arguments.split_first()
+        && first == "serve"
+    {
+        process::catch_interrupts();
+        return serve::run(rest);
+    }
     let mut flags = Flags::new(arguments);
     let (checks, accepts) = (flags.switch("--check-budgets"), flags.switch("--accept-budgets"));
     process::catch_interrupts();

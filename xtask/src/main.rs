@@ -41,6 +41,10 @@ cargo xtask <task>
                                       --json FILE the run as JSON as well
                                       --docs      write bench/run.json, docs/performance.md and docs/img from the run
                                       --from FILE measure nothing: show a run that was written with --json
+  bench serve [--quick] [--program FILE]
+                                    the HTTP server under load: turns a second beside LangGraph's server, a thousand turns in
+                                    flight, ten thousand idle subscribers
+                                      --program FILE   this `annals-workload` instead of a new optimised one
   bench --check-budgets             count instructions of the core's hot paths (valgrind) against bench/budgets.toml
   bench --accept-budgets            make the counts the new budgets
   crash [--kills N] [--seed S]      kill a writing store N times (default 1000); nothing acknowledged may be lost

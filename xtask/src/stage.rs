@@ -12,7 +12,7 @@ pub(crate) struct Stages {
 }
 
 impl Stages {
-    /// So many stages will follow.
+    /// Number of stages to come.
     pub(crate) fn new(total: usize) -> Self {
         Stages {
             total,

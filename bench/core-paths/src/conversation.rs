@@ -30,7 +30,7 @@ impl Writer {
         }
     }
 
-    /// A timeline of at least so many blocks.
+    /// A timeline of at least this many blocks.
     pub(crate) fn timeline(&mut self, blocks: usize) -> View {
         let mut timeline = View::default();
         while timeline.blocks().len() < blocks {
@@ -133,7 +133,7 @@ impl Writer {
     }
 }
 
-/// Text of so many bytes.
+/// Text of this many bytes.
 pub(crate) fn words(bytes: usize) -> String {
     let mut text = "words and more of them ".repeat(bytes / 20);
     text.truncate(bytes);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use annals::prelude::*;
 use annals::store::{ArtifactStore, MemoryLog};
 
-use crate::model::{Scripted, TURN_ROUNDS, prompt};
+use crate::model::{ROUND, Scripted, TURN_ROUNDS, prompt};
 
 /// The result of `report`: a kilobyte.
 pub(crate) fn kilobyte() -> String {
@@ -72,7 +72,7 @@ pub(crate) async fn sandboxed(model: Scripted, directory: &Path) -> anyhow::Resu
     Ok(built.await?)
 }
 
-/// One conversation of so many rounds, in as many turns as that takes.
+/// One conversation of this many rounds, in as many turns as that takes.
 pub(crate) async fn converse(agent: &Agent, name: &str, rounds: usize) -> anyhow::Result<Session> {
     let mut session = agent.session(name).await?;
     for done in (0..rounds.max(1)).step_by(TURN_ROUNDS) {
@@ -88,7 +88,7 @@ pub(crate) async fn converse(agent: &Agent, name: &str, rounds: usize) -> anyhow
 
 /// Loads what a process loads once: the tokenizer's vocabulary, and pages of the program.
 pub(crate) async fn warm_up(directory: &Path) -> anyhow::Result<()> {
-    let model = Scripted::new(3, "add_one", json!({"x": 1}));
+    let model = Scripted::new(3, "add_one", json!({"x": ROUND}));
     let agent = in_memory(model, &directory.with_extension("warm-up")).await?;
     converse(&agent, "warm_up", 3).await?;
     Ok(())

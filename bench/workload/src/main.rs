@@ -16,6 +16,7 @@ mod model;
 mod records;
 mod rounds;
 mod sandboxed;
+mod serving;
 mod sessions;
 
 use std::path::{Path, PathBuf};
@@ -55,6 +56,10 @@ async fn run(workload: &str, n: usize, directory: &Path) -> anyhow::Result<Figur
         "sessions" => sessions::in_memory(n, directory).await,
         "sessions-persisted" => sessions::durable(n, directory).await,
         "in-flight" => sessions::in_flight(n, directory).await,
+        "serve" => serving::serve(n, directory).await,
+        "serve-turns" => serving::turns(n, directory).await,
+        "serve-in-flight" => serving::in_flight(n, directory).await,
+        "serve-idle" => serving::idle(n, directory).await,
         "records-write" => records::write(n, directory).await,
         "records-load" => records::load(n, directory).await,
         other => bail!("no workload `{other}` here"),

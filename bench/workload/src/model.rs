@@ -10,18 +10,21 @@ use annals::prelude::*;
 use futures::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
-/// A turn has at most so many rounds here; more are several turns of one conversation.
+/// A turn has at most this many rounds here; more are several turns of one conversation.
 pub(crate) const TURN_ROUNDS: usize = 999;
 
 /// What a prompt says before the number of rounds that lie behind it.
 const GO: &str = "go from ";
 
-/// The prompt of the turn that begins after so many rounds.
+/// The prompt of the turn that begins after this many rounds.
 pub(crate) fn prompt(rounds_done: usize) -> String {
     format!("{GO}{rounds_done}")
 }
 
-/// Calls tools for so many rounds, then answers.
+/// Stands for the number of the round in arguments: the same call with the same result, again and again, would end the turn.
+pub(crate) const ROUND: &str = "@round";
+
+/// Calls tools for this many rounds, then answers.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     rounds: usize,
@@ -92,7 +95,7 @@ impl Scripted {
                 },
                 Event::CallArguments {
                     index,
-                    json: arguments.clone(),
+                    json: numbered(arguments, done + 1),
                 },
             ]
         };
@@ -122,6 +125,14 @@ impl Model for Scripted {
         let events = self.answer(done, is_new_turn);
         Ok(stream::iter(events.into_iter().map(Ok)).boxed())
     }
+}
+
+/// Arguments with the number of their round: bare where it is all of a text.
+fn numbered(arguments: &str, round: usize) -> String {
+    let round = round.to_string();
+    arguments
+        .replace(&format!("\"{ROUND}\""), &round)
+        .replace(ROUND, &round)
 }
 
 /// How many rounds lie behind the last message that tells, and whether that is the prompt.

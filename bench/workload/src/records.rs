@@ -9,7 +9,7 @@ use crate::agent::{durable, kilobyte, warm_up};
 use crate::meter::{Figures, Meter};
 use crate::model::Scripted;
 
-/// So many records are appended together, and synced together.
+/// This many records are appended together, and synced together.
 const APPEND_RECORDS: usize = 100;
 
 /// Writes N records.

@@ -6,10 +6,10 @@ use annals::prelude::*;
 
 use crate::agent::{converse, durable as durable_agent, in_memory as memory_agent, kilobyte, warm_up};
 use crate::meter::{Figures, Meter, disk_bytes};
-use crate::model::Scripted;
+use crate::model::{ROUND, Scripted};
 
 fn arguments() -> Value {
-    json!({"x": 1})
+    json!({"x": ROUND})
 }
 
 /// The log in memory.

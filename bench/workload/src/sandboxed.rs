@@ -12,11 +12,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::{converse, kilobyte, sandboxed};
 use crate::meter::{Figures, Meter};
-use crate::model::Scripted;
+use crate::model::{ROUND, Scripted};
 
 /// `true` through the loop: a model call, the gate, a shell, the result on the timeline.
 pub(crate) async fn shell(n: usize, directory: &Path) -> anyhow::Result<Figures> {
-    let model = |rounds| Scripted::new(rounds, "run_shell_command", json!({"command": "true"}));
+    let model = |rounds| {
+        Scripted::new(
+            rounds,
+            "run_shell_command",
+            json!({"command": format!("true # {ROUND}")}),
+        )
+    };
     let warm = sandboxed(model(3), directory).await?;
     converse(&warm, "warm", 3).await?;
     let agent = sandboxed(model(n), directory).await?;
@@ -27,7 +33,7 @@ pub(crate) async fn shell(n: usize, directory: &Path) -> anyhow::Result<Figures>
     Ok(figures)
 }
 
-/// One answer with so many calls that write different files.
+/// One answer with `n` calls that write different files.
 pub(crate) async fn parallel_writes(n: usize, directory: &Path) -> anyhow::Result<Figures> {
     let call = |at: usize| {
         let arguments = json!({"path": format!("{at}.txt"), "content": "x"});

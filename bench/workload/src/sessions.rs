@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::agent::{converse, durable as durable_agent, in_memory as memory_agent, warm_up};
 use crate::meter::{Figures, Meter, rss_bytes};
-use crate::model::Scripted;
+use crate::model::{ROUND, Scripted};
 
 const ROUNDS: usize = 10;
 /// Sessions before the measured ones, so that what a process needs once is not charged to them.
@@ -16,7 +16,7 @@ const WARM_UP_SESSIONS: usize = 50;
 const MODEL_DELAY: Duration = Duration::from_millis(100);
 
 fn model() -> Scripted {
-    Scripted::new(ROUNDS, "add_one", json!({"x": 1}))
+    Scripted::new(ROUNDS, "add_one", json!({"x": ROUND}))
 }
 
 /// Ten calls each, the log in memory.

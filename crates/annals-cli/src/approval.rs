@@ -5,9 +5,11 @@ use std::io::{BufRead as _, IsTerminal as _};
 use annals::Session;
 use annals::core::block::BlockKind;
 use annals::core::block::payload::CallText;
+use annals::core::path::LogicalPath;
 use annals::runtime::{
     ApprovalDecision, ApprovalRequest, ConversationHandle, Decision, Listen, RunError, Update,
 };
+use annals::tools::content;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use serde_json::{Map, Value};
@@ -54,30 +56,35 @@ impl<L: Listen> Listen for Questions<L> {
     }
 }
 
-/// What a call wants, as people read it.
-pub(crate) fn described(request: &ApprovalRequest, params: Option<&Map<String, Value>>) -> ScreenText {
+/// Longer files are not compared with what a call would make of them.
+const COMPARED_MAX_BYTES: usize = 256 * 1024;
+
+/// What a call wants, as people read it. What it would write is shown as a difference to `present`, if that is known.
+pub(crate) fn described(
+    request: &ApprovalRequest,
+    params: Option<&Map<String, Value>>,
+    present: Option<&str>,
+) -> ScreenText {
     let mut out = ScreenText::default();
     for name in ["command", "path", "host", "effect"] {
         if let Some(value) = request.facets.get(name) {
             out.push(shown!("  {} {}\n", styled(DIM, name), value_text(value)));
         }
     }
-    for (name, sign) in [("patch", ""), ("content", "+ ")] {
-        let Some(text) = params.and_then(|params| params.get(name)).and_then(Value::as_str) else {
-            continue;
-        };
-        for line in text.lines().take(SHOWN_MAX_LINES) {
-            let style = match line.as_bytes().first() {
-                Some(b'+') => GOOD,
-                Some(b'-') => WARN,
-                _ => DIM,
-            };
-            out.push(shown!("  {}\n", styled(style, format!("{sign}{line}"))));
+    let given = |name: &str| params.and_then(|params| params.get(name)).and_then(Value::as_str);
+    if let Some(patch) = given("patch") {
+        push_lines(&mut out, patch);
+    }
+    match (given("content"), present) {
+        (Some(content), Some(present)) => {
+            let changes = similar::TextDiff::from_lines(present, content);
+            push_lines(&mut out, &changes.unified_diff().context_radius(3).to_string());
         }
-        let left = text.lines().count().saturating_sub(SHOWN_MAX_LINES);
-        if left > 0 {
-            out.push(shown!("  {}\n", styled(DIM, format!("… {left} more lines"))));
+        (Some(content), None) => {
+            let added: Vec<String> = content.lines().map(|line| format!("+ {line}")).collect();
+            push_lines(&mut out, &added.join("\n"));
         }
+        (None, _) => {}
     }
     if let Some(why) = request.why.as_ref().or(request.rule.as_ref()) {
         out.push(shown!("  {} {}\n", styled(DIM, "asked because"), why.clone()));
@@ -86,6 +93,35 @@ pub(crate) fn described(request: &ApprovalRequest, params: Option<&Map<String, V
         out.push(shown!("  {}\n", styled(DIM, format!("until {expires}"))));
     }
     out
+}
+
+/// The first lines of a difference, in its colours.
+fn push_lines(out: &mut ScreenText, text: &str) {
+    for line in text.lines().take(SHOWN_MAX_LINES) {
+        let style = match line.as_bytes().first() {
+            Some(b'+') => GOOD,
+            Some(b'-') => WARN,
+            _ => DIM,
+        };
+        out.push(shown!("  {}\n", styled(style, line.to_owned())));
+    }
+    let left = text.lines().count().saturating_sub(SHOWN_MAX_LINES);
+    if left > 0 {
+        out.push(shown!("  {}\n", styled(DIM, format!("… {left} more lines"))));
+    }
+}
+
+/// The text of the file that a call would write, as it is now.
+async fn present(session: &Session, request: &ApprovalRequest) -> Option<String> {
+    let path = match request.facets.get("path")? {
+        Value::String(path) => path,
+        Value::Array(paths) => paths.first()?.as_str()?,
+        _ => return None,
+    };
+    let path = LogicalPath::parse(path).ok()?;
+    let whole = content::whole(session.cx(), &path, None).await.ok()?;
+    let text = String::from_utf8(whole.bytes).ok()?;
+    (text.len() <= COMPARED_MAX_BYTES).then_some(text)
 }
 
 fn value_text(value: &Value) -> String {
@@ -115,7 +151,8 @@ pub(crate) async fn ask(
         styled(WARN, "may this run?"),
         styled(BOLD, request.tool.clone())
     ));
-    paint::say(described(&request, params.as_ref()));
+    let present = present(session, &request).await;
+    paint::say(described(&request, params.as_ref(), present.as_deref()));
     if let Some(rules) = &request.proposed_rule {
         paint::say(styled(DIM, format!("\"always\" writes:\n{rules}")));
     }
@@ -190,6 +227,27 @@ fn parse(line: &str) -> Option<(Decision, Option<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_be_written_is_shown_as_a_difference_to_what_is_there() {
+        let request: ApprovalRequest = serde_json::from_value(serde_json::json!({
+            "approval_id": "turn_1.tc_1.1", "call_id": "tc_1", "tool": "react.write", "facets": {},
+            "args_digest": annals::core::block::BlobDigest::of(b""),
+        }))
+        .unwrap();
+        let params = serde_json::json!({"path": "a.md", "content": "one\n2\nthree\n"});
+        let shown = |present| {
+            described(&request, params.as_object(), present)
+                .as_str()
+                .to_owned()
+        };
+        let changed = shown(Some("one\ntwo\nthree\n"));
+        assert!(
+            changed.contains("-two") && changed.contains("+2") && !changed.contains("+one"),
+            "{changed}"
+        );
+        assert!(shown(None).contains("+ one"), "a new file is all new");
+    }
 
     #[test]
     fn an_answer_is_a_letter_and_the_case_of_a_counts() {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use annals::core::ids::NodeId;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// An agent runtime that forgets nothing: durable timelines, stable paths, sandboxed side effects.
@@ -30,8 +31,12 @@ pub(crate) struct GlobalArgs {
     /// Where files are kept: `file:DIR` or `s3://BUCKET/PREFIX`.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) artifacts: Option<String>,
-    /// Where side effects happen; a key for OpenSandbox is in `OPEN_SANDBOX_API_KEY`.
-    #[arg(long, global = true, value_name = "local|trusted-host|opensandbox:URL")]
+    /// Where side effects happen; keys of servers are in `OPEN_SANDBOX_API_KEY` and `E2B_API_KEY`.
+    #[arg(
+        long,
+        global = true,
+        value_name = "local|trusted-host|opensandbox:URL|e2b:URL"
+    )]
     pub(crate) sandbox: Option<String>,
     /// The model: `script:FILE`, `openai:NAME`, `anthropic:NAME` or `ollama:NAME` [env: ANNALS_MODEL].
     #[arg(long, global = true, value_name = "MODEL")]
@@ -178,6 +183,15 @@ pub(crate) struct ServeArgs {
     /// How people reach the server through a proxy, such as `https://annals.example`.
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
+    /// Offer the model the tools that clients of the OpenAI-compatible API send, and hand their calls to the client.
+    #[arg(long)]
+    pub(crate) client_tools: bool,
+    /// The name of this process among those that share a store.
+    #[arg(long, value_name = "NAME", value_parser = NodeId::parse)]
+    pub(crate) node: Option<NodeId>,
+    /// When it stops, answers and turns under way have this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub(crate) grace: u64,
 }
 
 #[derive(Debug, Subcommand)]
@@ -304,7 +318,7 @@ pub(crate) enum StoreCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreInitArgs {
-    /// Divide the table of blocks into so many parts, for databases of terabytes; it cannot be changed later [default: 0].
+    /// Number of hash partitions of the table of blocks, for databases of terabytes; it cannot be changed later [default: 0].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) partitions: u16,
 }
@@ -313,7 +327,7 @@ pub(crate) struct StoreInitArgs {
 pub(crate) enum MemoryCommand {
     /// Find passages of prompts, answers, notes, attachments and written files, by words and by meaning.
     Search(SearchArgs),
-    /// Make the index anew from the log, after the embedder has changed. Ctrl-C stops it; the rest is added later.
+    /// Rebuild the index from the log, after the embedder has changed. Ctrl-C stops it; the rest is added later.
     Reindex,
 }
 
@@ -328,10 +342,10 @@ pub(crate) struct SearchArgs {
     /// In all conversations of the scope, which is the default.
     #[arg(long)]
     pub(crate) all: bool,
-    /// At most so many passages.
+    /// Maximum number of passages.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) top_k: u16,
-    /// Not older than so many days.
+    /// Not older than this number of days.
     #[arg(long, value_name = "N", default_value_t = 365)]
     pub(crate) days: u32,
     /// Whose words; may be given several times [default: all].

@@ -10,7 +10,7 @@ use crate::paint::{self, DIM, styled};
 use crate::screen_text::ScreenText;
 use crate::shown;
 
-/// Titles are cut to so many characters.
+/// Titles are cut to this many characters.
 const TITLE_MAX_CHARS: usize = 100;
 
 /// What is shown of a source.

@@ -10,12 +10,13 @@ use annals::core::ids::Scope;
 use annals::core::redact::Secrets;
 use annals::core::settings::Settings;
 use annals::core::view::Layout;
+use annals::e2b::E2bOptions;
 use annals::mcp::Servers;
 use annals::mcp::file::ServerFile;
 use annals::model::Wire;
 use annals::opensandbox::OpenSandboxOptions;
 use anyhow::{Context as _, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::args::{GlobalArgs, LayoutArg, WireArg};
 use crate::secrets;
@@ -87,6 +88,7 @@ pub(crate) struct Config {
     pub(crate) artifacts: Resolved<String>,
     pub(crate) sandbox: Resolved<String>,
     pub(crate) opensandbox: OpenSandboxOptions,
+    pub(crate) e2b: E2bOptions,
     pub(crate) model: Option<Resolved<String>>,
     pub(crate) base_url: Option<Resolved<String>>,
     pub(crate) context_tokens: Option<Resolved<u32>>,
@@ -101,6 +103,30 @@ pub(crate) struct Config {
     pub(crate) secrets: Secrets,
     /// MCP servers, of the file and of `mcp.json` in the home.
     pub(crate) mcp: Servers,
+    pub(crate) webhooks: Vec<WebhookConfig>,
+}
+
+/// One `[[webhook]]`: who is told of turns that end and of calls that wait for a person.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WebhookConfig {
+    pub(crate) url: String,
+    /// `whsec_…`, or the environment variable that has it.
+    #[serde(default)]
+    pub(crate) secret: Option<String>,
+    #[serde(default)]
+    pub(crate) secret_env: Option<String>,
+    /// All of them if none is named.
+    #[serde(default)]
+    pub(crate) events: Vec<String>,
+}
+
+impl fmt::Debug for WebhookConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookConfig")
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The sandbox of a program that was told nothing.
@@ -175,7 +201,7 @@ impl Config {
             flag("--artifacts", args.artifacts.clone()).or(file.text("artifacts")?),
             || format!("file:{}", home.value.join("artifacts").display()),
         );
-        let (sandbox, opensandbox) = file.sandbox()?;
+        let (sandbox, opensandbox, e2b) = file.sandbox()?;
         let sandbox = Resolved::or_default(flag("--sandbox", args.sandbox.clone()).or(sandbox), local);
         let model = flag("--model", args.model.clone())
             .or_else(|| from_env(&env, "ANNALS_MODEL"))
@@ -199,7 +225,7 @@ impl Config {
             .chain([&store, &artifacts, &sandbox])
             .map(|address| address.value.as_str());
         let secrets = secrets::with_own(secrets, &env, addresses);
-        let mcp = file.servers(&home.value)?;
+        let (mcp, webhooks) = (file.servers(&home.value)?, file.webhooks(&env)?);
         let in_file = file.has("max_iterations");
         let mut settings = file.settings(&config_file.value)?;
         let max_iterations = max_iterations(args, in_file, &settings);
@@ -212,6 +238,7 @@ impl Config {
             artifacts,
             sandbox,
             opensandbox,
+            e2b,
             model,
             base_url,
             context_tokens,
@@ -225,6 +252,7 @@ impl Config {
             embeddings,
             secrets,
             mcp,
+            webhooks,
         })
     }
 }
@@ -253,6 +281,19 @@ fn from_env(env: &impl Fn(&str) -> Option<String>, name: &'static str) -> Option
         value,
         origin: Origin::Env(name),
     })
+}
+
+/// The options of a server, from its table.
+fn options<T: serde::de::DeserializeOwned + Default>(
+    table: &mut toml::Table,
+    name: &'static str,
+) -> anyhow::Result<T> {
+    match table.remove(name) {
+        None => Ok(T::default()),
+        Some(options) => options
+            .try_into()
+            .with_context(|| format!("`[sandbox.{name}]` cannot be used")),
+    }
 }
 
 fn default_home(env: &impl Fn(&str) -> Option<String>) -> PathBuf {
@@ -339,17 +380,14 @@ impl ConfigFile {
     }
 
     /// `sandbox = "NAME"`, or a table with the name as `backend` and the options of servers.
-    fn sandbox(&mut self) -> anyhow::Result<(Option<Resolved<String>>, OpenSandboxOptions)> {
+    fn sandbox(&mut self) -> anyhow::Result<(Option<Resolved<String>>, OpenSandboxOptions, E2bOptions)> {
         let Some(toml::Value::Table(mut table)) = self.table.get("sandbox").cloned() else {
-            return Ok((self.text("sandbox")?, OpenSandboxOptions::default()));
+            let name = self.text("sandbox")?;
+            return Ok((name, OpenSandboxOptions::default(), E2bOptions::default()));
         };
         self.table.remove("sandbox");
-        let options = match table.remove("opensandbox") {
-            None => OpenSandboxOptions::default(),
-            Some(options) => options
-                .try_into()
-                .context("`[sandbox.opensandbox]` cannot be used")?,
-        };
+        let opensandbox = options(&mut table, "opensandbox")?;
+        let e2b = options(&mut table, "e2b")?;
         let backend = match table.remove("backend") {
             None => None,
             Some(toml::Value::String(value)) => Some(Resolved {
@@ -359,9 +397,9 @@ impl ConfigFile {
             Some(other) => bail!("`backend` in `[sandbox]` is {}: give a text", other.type_str()),
         };
         match table.keys().next() {
-            None => Ok((backend, options)),
+            None => Ok((backend, opensandbox, e2b)),
             Some(unknown) => {
-                bail!("`[sandbox]` has no setting `{unknown}`; it has `backend` and `opensandbox`")
+                bail!("`[sandbox]` has no setting `{unknown}`; it has `backend`, `opensandbox` and `e2b`")
             }
         }
     }
@@ -399,6 +437,22 @@ impl ConfigFile {
                 other.type_str()
             ),
         }
+    }
+
+    /// Who is told of what happens.
+    fn webhooks(&mut self, env: &impl Fn(&str) -> Option<String>) -> anyhow::Result<Vec<WebhookConfig>> {
+        let Some(value) = self.table.remove("webhook") else {
+            return Ok(Vec::new());
+        };
+        let mut webhooks: Vec<WebhookConfig> = value.try_into().context("`[[webhook]]` cannot be used")?;
+        for webhook in &mut webhooks {
+            if let Some(name) = &webhook.secret_env {
+                let secret =
+                    env(name).with_context(|| format!("`{name}`, the secret of a webhook, is not set"))?;
+                webhook.secret = Some(secret);
+            }
+        }
+        Ok(webhooks)
     }
 
     /// Whose conversations.
@@ -454,6 +508,16 @@ mod tests {
     fn a_misspelt_setting_is_refused_by_name() {
         let error = format!("{:#}", resolve(&[], &[], "max_iteration = 3").unwrap_err());
         assert!(error.contains("max_iteration"), "{error}");
+    }
+
+    #[test]
+    fn a_webhooks_secret_may_stand_in_the_environment() {
+        let file =
+            "[[webhook]]\nurl = 'https://a.example/hook'\nsecret_env = 'HOOK'\nevents = ['turn.ended']";
+        let config = resolve(&[], &[("HOOK", "whsec_1")], file).unwrap();
+        assert_eq!(config.webhooks[0].secret.as_deref(), Some("whsec_1"));
+        assert!(!format!("{config:?}").contains("whsec_1"));
+        assert!(resolve(&[], &[], file).is_err());
     }
 
     #[test]

@@ -93,7 +93,9 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Log(error) => error.into(),
-            RunError::Fold { .. } | RunError::Artifact(_) => Failure::environment(error),
+            RunError::Fold { .. } | RunError::Artifact(_) | RunError::Offering(_) => {
+                Failure::environment(error)
+            }
             other => Failure::usage(other),
         }
     }
@@ -134,7 +136,7 @@ impl From<ReindexError> for Failure {
     fn from(error: ReindexError) -> Self {
         match error {
             ReindexError::Log(error) => error.into(),
-            ReindexError::Embed(_) => Failure::environment(error),
+            _ => Failure::environment(error),
         }
     }
 }

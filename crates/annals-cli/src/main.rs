@@ -11,6 +11,7 @@ mod failure;
 mod markdown;
 mod output;
 mod paint;
+mod sandboxes;
 mod screen;
 mod screen_text;
 mod secrets;

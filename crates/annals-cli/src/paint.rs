@@ -103,7 +103,7 @@ pub(crate) fn seconds(ms: u64) -> String {
     }
 }
 
-/// A text on one line, cut to so many characters.
+/// A text on one line, cut to this many characters.
 pub(crate) fn gist(text: &str, max_chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(max_chars) {
@@ -112,8 +112,9 @@ pub(crate) fn gist(text: &str, max_chars: usize) -> String {
     }
 }
 
-/// A file that a terminal opens when its name is clicked.
+/// A file that a terminal opens when its name is clicked. Terminals resolve no relative path.
 pub(crate) fn link(path: &Path, text: impl Display) -> ScreenText {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut address = String::from("file://");
     for byte in path.as_os_str().as_bytes() {
         match byte {
@@ -174,5 +175,16 @@ mod tests {
             link.as_str()
                 .starts_with("\u{1b}]8;;file:///a%20b/%C3%BC%1B\u{1b}\\x")
         );
+    }
+
+    #[test]
+    fn a_link_to_a_file_of_a_relative_home_is_absolute() {
+        let link = link(Path::new("folder/a.md"), "x");
+        assert!(
+            link.as_str().starts_with("\u{1b}]8;;file:///"),
+            "{}",
+            link.as_str()
+        );
+        assert!(link.as_str().contains("/folder/a.md\u{1b}"), "{}", link.as_str());
     }
 }

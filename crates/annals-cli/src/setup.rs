@@ -16,11 +16,10 @@ use annals::model::{
     self, CacheLife, Catalog, EmbeddingsEndpoint, EmbeddingsSpec, EventStream, Known, Model, ModelError,
     ModelName, OpenError, Provider, Request, Window,
 };
-use annals::opensandbox::OpenSandbox;
 use annals::postgres::{Address, PostgresLog, PostgresOptions};
 use annals::runtime::PolicyFiles;
 use annals::s3::{Bucket, Cache};
-use annals::sandbox::{Backend, Local, Registry};
+use annals::sandbox::{Backend, Local};
 use annals::store::{
     ArtifactStore, SqliteLog, SqliteOptions, SqliteRecall, Store, Workspace, workspace_folder,
 };
@@ -32,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{BUILT_IN, Config, EmbeddingsConfig};
 use crate::failure::Failure;
-use crate::skills;
+use crate::{sandboxes, skills};
 
 /// An agent, and what commands need beside it.
 pub(crate) struct Setup {
@@ -107,6 +106,11 @@ impl Setup {
         self.recall.as_ref().ok_or_else(|| {
             Failure::environment("this store has no memory search: use it with `--store sqlite:FILE`")
         })
+    }
+
+    /// What is known of models by name, the user's entries first.
+    pub(crate) fn catalog(&self) -> Result<Catalog, Failure> {
+        read_catalog(&self.config.home.value.join(CATALOG_FILE))
     }
 
     /// OUT_DIR of a conversation.
@@ -261,7 +265,7 @@ pub(crate) fn embedder(config: &EmbeddingsConfig) -> Result<Arc<dyn Embedder>, F
         .and_then(|name| match name.provider {
             Provider::OpenAi => Some((name.name, model::openai::DEFAULT_BASE_URL)),
             Provider::Ollama => Some((name.name, model::openai::OLLAMA_BASE_URL)),
-            Provider::Anthropic | Provider::Script => None,
+            _ => None,
         });
     let Some((model, base_url)) = spec else {
         return Err(Failure::usage(format!(
@@ -317,59 +321,6 @@ pub(crate) fn open_artifacts(url: &str, home: &Path) -> Result<ArtifactStore, Fa
     ArtifactStore::open_url(url).map_err(Failure::environment)
 }
 
-/// The sandbox backend that is configured.
-pub(crate) fn backend(config: &Config) -> Result<Arc<dyn Backend>, Failure> {
-    match opensandbox(config)? {
-        Some(backend) => Ok(Arc::new(backend)),
-        None => named_backend(&config.sandbox.value),
-    }
-}
-
-fn named_backend(name: &str) -> Result<Arc<dyn Backend>, Failure> {
-    match name.split(':').next() {
-        Some("opensandbox") => Err(Failure::usage(
-            "`opensandbox` needs the address of a server: `--sandbox opensandbox:http://host:8080`",
-        )),
-        Some("e2b") => Err(Failure::environment(
-            "this build has no E2B backend: use `--sandbox local` or `--sandbox opensandbox:URL`",
-        )),
-        _ => Registry::default().get(name).map_err(Failure::usage),
-    }
-}
-
-/// The server of `opensandbox:URL`, if that is what is configured.
-pub(crate) fn opensandbox(config: &Config) -> Result<Option<OpenSandbox>, Failure> {
-    let Some(url) = config.sandbox.value.strip_prefix("opensandbox:") else {
-        return Ok(None);
-    };
-    let mut options = config.opensandbox.clone();
-    // Nodes that share a store share conversations, and so sandboxes; others must not meet on a server.
-    options
-        .namespace
-        .get_or_insert_with(|| match config.store.value.starts_with("postgres") {
-            true => config.store.value.clone(),
-            false => format!("{} {}", machine(), config.store.value),
-        });
-    let key = std::env::var("OPEN_SANDBOX_API_KEY")
-        .ok()
-        .filter(|key| !key.is_empty());
-    OpenSandbox::new(url, key, options)
-        .map(Some)
-        .map_err(Failure::usage)
-}
-
-/// A text that another machine does not have.
-fn machine() -> String {
-    let read = |path: &str| {
-        std::fs::read_to_string(path)
-            .ok()
-            .filter(|text| !text.trim().is_empty())
-    };
-    read("/etc/machine-id")
-        .or_else(|| read("/etc/hostname"))
-        .unwrap_or_default()
-}
-
 fn web_settings(config: &Config) -> Result<WebSettings, Failure> {
     use annals::tools::web::settings::{BRAVE_KEY, SEARXNG_URL, WEB_ALLOW};
     let web = &config.web;
@@ -399,7 +350,7 @@ fn skills_folder(config: &Config) -> Option<PathBuf> {
 fn sandbox(config: &Config) -> Result<Arc<dyn Backend>, Failure> {
     match (config.sandbox.value.as_str(), skills_folder(config)) {
         ("local", Some(folder)) => Ok(Arc::new(Local::new().read_only(folder, skills::IN_SANDBOX))),
-        _ => backend(config),
+        _ => sandboxes::backend(config),
     }
 }
 
@@ -458,10 +409,7 @@ mod tests {
                 .err()
                 .unwrap()
                 .code(),
-            named_backend("opensandbox").err().unwrap().code(),
-            named_backend("e2b:https://e2b.example").err().unwrap().code(),
-            named_backend("docker").err().unwrap().code(),
         ];
-        assert_eq!(codes, [3, 2, 2, 2, 3, 2]);
+        assert_eq!(codes, [3, 2, 2]);
     }
 }

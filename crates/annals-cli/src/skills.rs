@@ -17,7 +17,7 @@ const FILES_SHOWN_MAX: usize = 60;
 const DESCRIPTION_MAX_CHARS: usize = 1_024;
 
 /// A folder with a `SKILL.md`.
-pub(crate) struct Found {
+pub(crate) struct SkillFolder {
     /// Relative to the folder of skills.
     pub(crate) folder: PathBuf,
     /// The skill, or why it cannot be read.
@@ -26,7 +26,7 @@ pub(crate) struct Found {
     pub(crate) files: Vec<String>,
 }
 
-impl Found {
+impl SkillFolder {
     /// What other programs would not take, though it can be read here.
     pub(crate) fn doubts(&self) -> Vec<String> {
         let Ok(skill) = &self.skill else {
@@ -51,14 +51,14 @@ impl Found {
 }
 
 /// All folders with a `SKILL.md` below this one, in the order of their paths.
-pub(crate) fn find(folder: &Path) -> Vec<Found> {
+pub(crate) fn find(folder: &Path) -> Vec<SkillFolder> {
     let mut found = Vec::new();
     look(folder, Path::new(""), 0, &mut found);
     found.sort_by(|a, b| a.folder.cmp(&b.folder));
     found
 }
 
-fn look(root: &Path, folder: &Path, depth: usize, found: &mut Vec<Found>) {
+fn look(root: &Path, folder: &Path, depth: usize, found: &mut Vec<SkillFolder>) {
     let here = root.join(folder);
     if here.join("SKILL.md").is_file() {
         return found.push(read(root, folder));
@@ -75,7 +75,7 @@ fn look(root: &Path, folder: &Path, depth: usize, found: &mut Vec<Found>) {
     }
 }
 
-fn read(root: &Path, folder: &Path) -> Found {
+fn read(root: &Path, folder: &Path) -> SkillFolder {
     let here = root.join(folder);
     let sources = std::fs::read_to_string(here.join("sources.yaml")).ok();
     let text = std::fs::read_to_string(here.join("SKILL.md")).map_err(|error| error.to_string());
@@ -84,7 +84,7 @@ fn read(root: &Path, folder: &Path) -> Found {
     let mut files = Vec::new();
     beside(&here, Path::new(""), 0, &mut files);
     files.sort_unstable();
-    Found {
+    SkillFolder {
         folder: folder.to_owned(),
         skill,
         files,

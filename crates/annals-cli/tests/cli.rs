@@ -18,6 +18,7 @@ mod cli {
     pub(crate) mod pty;
     mod run;
     mod screen;
+    mod serve;
     mod skill;
     mod steering;
     mod timeline;

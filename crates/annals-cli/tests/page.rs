@@ -1,8 +1,8 @@
-//! The web page in a real browser, driven from outside: `tests/page/` has the scenarios, one start of Chromium for all.
+//! The web page in a real browser, driven from outside: `tests/page/` has the scenarios.
 
 #![allow(
     clippy::print_stdout,
-    reason = "what was measured is for whoever reads the test's output"
+    reason = "what was measured is part of the test's record"
 )]
 
 use std::path::Path;

@@ -201,6 +201,22 @@ impl Content {
         }
     }
 
+    /// The page of a PDF with this number, from 1, drawn about as wide as this many pixels.
+    pub async fn pdf_page(
+        &self,
+        pdf: &[u8],
+        number: u32,
+        width: u32,
+    ) -> Result<annals_render::pdf_page::PdfPage, ContentError> {
+        match self.read(Task::PdfPage { number, width }, pdf).await? {
+            (Answer::PdfPage { pages }, parts) => Ok(annals_render::pdf_page::PdfPage {
+                png: parts.into_iter().next().unwrap_or_default(),
+                pages,
+            }),
+            (other, _) => Err(unexpected(other)),
+        }
+    }
+
     /// What documents can be made with here, as a helper sees it.
     pub async fn facts(&self) -> Result<annals_render::Facts, ContentError> {
         match self.read(Task::Facts, &[]).await? {

@@ -83,6 +83,10 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 impl Readers {
+    #[cfg_attr(
+        not(feature = "documents"),
+        allow(unused_variables, reason = "only documents ask for pictures")
+    )]
     fn perform(&self, task: Task, content: Vec<u8>, socket: &UnixStream) -> Answered {
         match task {
             Task::Page { url } => page(&url, content),
@@ -96,6 +100,8 @@ impl Readers {
             Task::Render { form, head } => self.render(form, &head, content, socket),
             #[cfg(feature = "documents")]
             Task::Trees => documents::trees(&content),
+            #[cfg(feature = "documents")]
+            Task::PdfPage { number, width } => documents::pdf_page(content, number, width),
             #[cfg(feature = "documents")]
             Task::Facts => (Answer::Facts(self.renderer().facts()), None),
         }
@@ -214,6 +220,14 @@ mod documents {
         let trees: Vec<serde_json::Value> = requests.iter().map(annals_render::tree::draw).collect();
         match serde_json::to_vec(&trees) {
             Ok(bytes) => (Answer::Trees, Some(bytes)),
+            Err(error) => (Answer::Unreadable(error.to_string()), None),
+        }
+    }
+
+    /// One page, from 1, as a picture.
+    pub(super) fn pdf_page(content: Vec<u8>, number: u32, width: u32) -> Answered {
+        match annals_render::pdf_page::draw(content, number as usize, width) {
+            Ok(page) => (Answer::PdfPage { pages: page.pages }, Some(page.png)),
             Err(error) => (Answer::Unreadable(error.to_string()), None),
         }
     }

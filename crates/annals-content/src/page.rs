@@ -9,13 +9,13 @@ use htmd::HtmlToMarkdown;
 use htmd::options::{BulletListMarker, Options};
 use url::Url;
 
-/// Of a larger page only so many bytes are read.
+/// Of a larger page only this many bytes are read.
 const PAGE_MAX_BYTES: usize = 4_000_000;
 /// Elements within elements that are followed; deeper pages are read as plain text.
 const DEPTH_MAX: usize = 400;
 /// Open tags within open tags, counted roughly, that are worth building a tree of.
 const OPEN_TAGS_MAX: usize = 4_000;
-/// The article must keep at least one of so many characters, else the whole body is read.
+/// The article must keep at least one in this number of characters, else the whole body is read.
 const LOST_RATIO: usize = 3;
 
 /// What no reader reads.

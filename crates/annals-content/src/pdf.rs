@@ -10,15 +10,15 @@ use annals_core::limits;
 use lopdf::content::Content;
 use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, decode_text_string};
 
-/// All streams of a file unpack to at most so many bytes together.
+/// All streams of a file unpack to at most this many bytes together.
 const UNPACKED_MAX_BYTES: usize = 64_000_000;
-/// A text stops growing at so many bytes.
+/// A text stops growing at this many bytes.
 const TEXT_MAX_BYTES: usize = 4_000_000;
 /// Saved graphics states that are followed.
 const SAVED_MAX_COUNT: usize = 64;
-/// A gap of so many ems is a space.
+/// A gap of this many ems is a space.
 const SPACE_EMS: f32 = 0.18;
-/// A step of so many ems is a new line, and of so many a new paragraph.
+/// A step of this many ems is a new line, and of the second number a new paragraph.
 const LINE_EMS: f32 = 0.5;
 const PARAGRAPH_EMS: f32 = 1.9;
 
@@ -33,6 +33,7 @@ pub struct PdfText {
 
 /// Why a PDF cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PdfError {
     /// It is damaged, or no PDF.
     #[error("it is damaged: {0}")]

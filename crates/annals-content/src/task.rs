@@ -25,17 +25,20 @@ pub(crate) enum Task {
     /// A document as a file.
     #[cfg(feature = "documents")]
     Render { form: Form, head: DocumentHead },
-    /// Trees for whoever draws them. The content is a list of requests as JSON.
+    /// Trees, for a page to draw. The content is a list of requests as JSON.
     #[cfg(feature = "documents")]
     Trees,
+    /// One page of a PDF as a picture.
+    #[cfg(feature = "documents")]
+    PdfPage { number: u32, width: u32 },
     /// Fonts and the browser of this machine.
     #[cfg(feature = "documents")]
     Facts,
 }
 
+#[cfg(feature = "documents")]
 impl Task {
     pub(crate) fn needs_browser(&self) -> bool {
-        #[cfg(feature = "documents")]
         if let Self::Render { form, head } = self {
             return form.has_pages()
                 && head.format == annals_render::Format::Html
@@ -91,6 +94,11 @@ pub(crate) enum Answer {
     /// Part: a list of trees as JSON.
     #[cfg(feature = "documents")]
     Trees,
+    /// Part: the picture.
+    #[cfg(feature = "documents")]
+    PdfPage {
+        pages: usize,
+    },
     #[cfg(feature = "documents")]
     Facts(annals_render::Facts),
     /// It is not what it should be.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Why a text or a number is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdError {
     /// The text has not the form of this kind of id.
     #[error("{kind} `{given}` is not valid: expected {expected}")]

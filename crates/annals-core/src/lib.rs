@@ -4,7 +4,7 @@
 //! that any run can be replayed from its inputs. Read in this order:
 //!
 //! 1. [`ids`], [`time`], [`path`]: words, parsed once;
-//! 2. [`block`]: the immutable facts; [`content`]: what bytes are;
+//! 2. [`block`]: the immutable facts; [`code`]: what notices and errors are called; [`content`]: what bytes are;
 //! 3. [`timeline`]: the fold over them, with its indexes;
 //! 4. [`sources`], [`plan`], [`skill`]: what some blocks mean;
 //! 5. [`view`]: what the model gets, and how it stays stable and small;
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod block;
+pub mod code;
 pub mod content;
 pub mod ids;
 pub mod limits;

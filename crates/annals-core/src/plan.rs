@@ -52,6 +52,7 @@ pub enum PlanMode {
 
 /// Why steps do not make a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// There are no steps.
     #[error("a plan needs at least one step")]

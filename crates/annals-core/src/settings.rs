@@ -54,11 +54,11 @@ pub struct SpendingLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheSettings {
-    /// Blocks may be hidden so many tokens from the tail.
+    /// Blocks may be hidden this many tokens from the tail.
     pub editable_tail_size_in_tokens: u32,
-    /// The pre-tail cache point needs so many rounds.
+    /// The pre-tail cache point needs this many rounds.
     pub cache_point_min_rounds: u32,
-    /// The pre-tail cache point lies so many rounds before the last.
+    /// The pre-tail cache point lies this many rounds before the last.
     pub cache_point_offset_rounds: u32,
 }
 
@@ -66,27 +66,27 @@ pub struct CacheSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionSettings {
-    /// A provider's cache goes cold after so many seconds.
+    /// A provider's cache goes cold after this many seconds.
     pub cache_ttl_seconds: u64,
-    /// Pruning starts so many seconds before that.
+    /// Pruning starts this many seconds before that.
     pub cache_ttl_prune_buffer_seconds: u64,
-    /// Turns older than the last so many are hidden.
+    /// Turns older than this number of most recent ones are hidden.
     pub keep_recent_turns: u32,
-    /// The last so many turns stay whole.
+    /// This number of most recent turns stays whole.
     pub keep_recent_intact_turns: u32,
-    /// A pruned text keeps at most so many characters.
+    /// A pruned text keeps at most this many characters.
     pub cache_truncation_max_text_chars: usize,
-    /// A field of a pruned JSON text keeps at most so many characters.
+    /// A field of a pruned JSON text keeps at most this many characters.
     pub cache_truncation_max_field_chars: usize,
-    /// A list in a pruned JSON text keeps at most so many items.
+    /// A list in a pruned JSON text keeps at most this many items.
     pub cache_truncation_max_list_items: usize,
-    /// An object in a pruned JSON text keeps at most so many keys.
+    /// An object in a pruned JSON text keeps at most this many keys.
     pub cache_truncation_max_dict_keys: usize,
     /// Base64 of more characters is pruned.
     pub cache_truncation_max_base64_chars: usize,
-    /// So many of the newest images and PDFs are kept.
+    /// This many of the newest images and PDFs are kept.
     pub cache_truncation_keep_recent_images: u32,
-    /// At most so many characters of base64 of images and PDFs are kept in all.
+    /// At most this many characters of base64 of images and PDFs are kept in all.
     pub cache_truncation_max_image_pdf_b64_sum: usize,
 }
 
@@ -133,6 +133,7 @@ impl Default for SessionSettings {
 
 /// Why settings cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SettingsError {
     /// A value lies outside what makes sense.
     #[error("`{name}` is {given}: give {least} to {most}")]

@@ -14,6 +14,7 @@ use crate::ids::{deserialize_parsed, shown};
 
 /// Why a text or a number is not a moment or a zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TimeError {
     /// Not a moment with an offset from UTC.
     #[error("`{given}` is not a time: expected RFC 3339 such as `2026-02-09T02:14:32.676425Z`")]
@@ -46,14 +47,14 @@ const FIRST_MICROS: i64 = -62_167_219_200_000_000;
 const LAST_MICROS: i64 = 253_402_207_199_999_999;
 
 impl Timestamp {
-    /// The moment so many microseconds after 1970; moments RFC 3339 cannot write become the nearest it can.
+    /// The moment this many microseconds after 1970; moments RFC 3339 cannot write become the nearest it can.
     pub fn from_unix_micros(unix_micros: i64) -> Self {
         Self {
             unix_micros: unix_micros.clamp(FIRST_MICROS, LAST_MICROS),
         }
     }
 
-    /// The moment so many milliseconds after 1970.
+    /// The moment this many milliseconds after 1970.
     pub fn from_unix_millis(unix_millis: i64) -> Self {
         Self::from_unix_micros(unix_millis.saturating_mul(1_000))
     }
@@ -114,7 +115,7 @@ impl Timestamp {
         self.micros_since(earlier) / 1_000_000
     }
 
-    /// This moment, so many microseconds later.
+    /// This moment, this many microseconds later.
     #[must_use]
     pub fn plus_micros(self, micros: i64) -> Self {
         Self::from_unix_micros(self.unix_micros.saturating_add(micros))

@@ -25,7 +25,8 @@ pub fn count(text: &str) -> u32 {
 }
 
 /// By which provider's rule pictures and documents are counted. `docs/models.md` says where each rule is published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MediaRule {
     /// By area: one token for 750 pixels, the long side scaled down to 1,568 pixels.
@@ -33,6 +34,37 @@ pub enum MediaRule {
     Area,
     /// By tiles of 512 pixels, after fitting into 2,048 pixels and scaling the short side down to 768.
     Tiles,
+    /// By square patches, as many as a picture may have.
+    Patches(Patches),
+}
+
+/// A grid of patches over a picture that was scaled down until it has few enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Patches {
+    /// The side of a patch.
+    pub side_px: u32,
+    /// The longest side that is not scaled down.
+    pub long_side_max_px: u32,
+    /// The most patches of one picture.
+    pub max: u32,
+    /// Tokens for a hundred patches.
+    pub percent: u32,
+}
+
+impl Patches {
+    fn image(self, width: f64, height: f64) -> u32 {
+        let side = f64::from(self.side_px);
+        let longest = f64::from(self.long_side_max_px) / width.max(height);
+        let area = f64::from(self.max) * side * side / (width * height);
+        let scale = longest.min(area.sqrt()).min(1.0);
+        let count = |length: f64| (length * scale / side).ceil().max(1.0);
+        let patches = (count(width) * count(height)).min(f64::from(self.max));
+        (patches * f64::from(self.percent) / 100.0).ceil() as u32
+    }
+
+    fn max_tokens(self) -> u32 {
+        (self.max * self.percent).div_ceil(100)
+    }
 }
 
 impl MediaRule {
@@ -51,6 +83,15 @@ impl MediaRule {
                 let tiles = |side: f64| (side * fit * shrink / TILE_PX).ceil().max(1.0) as u32;
                 TILES_BASE_TOKENS + TILE_TOKENS * tiles(width) * tiles(height)
             }
+            MediaRule::Patches(patches) => patches.image(width, height),
+        }
+    }
+
+    /// What a picture can cost.
+    fn image_max(self) -> u32 {
+        match self {
+            MediaRule::Area | MediaRule::Tiles => limits::IMAGE_MAX_TOKENS,
+            MediaRule::Patches(patches) => patches.max_tokens(),
         }
     }
 
@@ -68,7 +109,7 @@ impl MediaRule {
             "application/pdf" => self.pdf(pages.unwrap_or_else(|| typical_pages(size_bytes))),
             _ if mime.starts_with("image/") => match pixels {
                 Some((width_px, height_px)) => self.image(width_px, height_px),
-                None => limits::IMAGE_MAX_TOKENS,
+                None => self.image_max(),
             },
             _ => 0,
         }
@@ -123,6 +164,32 @@ mod tests {
         assert_eq!(image(120, 80), 255);
         assert_eq!(image(0, 0), 255);
         assert_eq!(image(u32::MAX, 1), 85 + 4 * 170);
+    }
+
+    #[test]
+    fn pictures_cost_by_patches() {
+        let claude = MediaRule::Patches(Patches {
+            side_px: 28,
+            long_side_max_px: 2_576,
+            max: 4_784,
+            percent: 100,
+        });
+        assert_eq!(claude.image(1_000, 1_000), 36 * 36);
+        assert_eq!(claude.image(0, 0), 1);
+        assert_eq!(claude.image(8_000, 8_000), 4_784);
+        // Scaled to 2576 × 322 pixels.
+        assert_eq!(claude.image(8_000, 1_000), 92 * 12);
+        let gpt = MediaRule::Patches(Patches {
+            side_px: 32,
+            long_side_max_px: 2_048,
+            max: 2_500,
+            percent: 120,
+        });
+        assert_eq!(gpt.image(1_024, 1_024), 1_229);
+        assert!(gpt.image(4_000, 3_000) <= 3_000);
+        assert_eq!(gpt.tokens("image/png", 1, None, None), 3_000);
+        assert_eq!(gpt.image(u32::MAX, u32::MAX), 3_000);
+        assert_eq!(gpt.image(u32::MAX, 1), 77);
     }
 
     #[test]

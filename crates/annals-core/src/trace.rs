@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::block::payload::{TurnEnd, TurnReport, TurnUsage};
 use crate::block::{BlobDigest, Block, BlockKind};
+use crate::code::Code;
 use crate::ids::{CallId, ConversationId};
 use crate::time::Timestamp;
 use crate::timeline::{Timeline, Turn};
@@ -251,7 +252,7 @@ impl<'t> Fold<'t> {
         Some(match (result, error) {
             // The message may quote what the tool was given.
             (_, Some(error)) => span.failed(&error.code, None),
-            (None, None) => span.failed("no_result", None),
+            (None, None) => span.failed(Code::NoResult.as_str(), None),
             (Some(_), None) => span,
         })
     }

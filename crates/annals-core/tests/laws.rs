@@ -13,7 +13,7 @@ use annals_core::sources::SourceRow;
 use annals_core::timeline::HideReason;
 use annals_core::turn::outcome::{Content, HideItem, Notice, Outcome, Output, SourcesForm, SourcesOutput};
 use annals_core::turn::round::{self, NewAnswer, NewCall};
-use annals_core::turn::{Budget, TurnEnd, next, recovery};
+use annals_core::turn::{Budget, Offering, TurnEnd, next, recovery};
 use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
@@ -249,6 +249,8 @@ impl Play<'_> {
                 .collect(),
             instructions: None,
             agent: "annals".into(),
+            tools: (self.turns % 2 == 1)
+                .then(|| Offering::new("Be brief.".into(), [].into()).table().clone()),
         };
         let blocks = opening.blocks(&self.scene.timeline);
         self.push_all(blocks)
@@ -344,7 +346,7 @@ impl Play<'_> {
             }
             Happens::Fails | Happens::Unreadable => Outcome {
                 notices: vec![Notice::new("protocol_violation.unknown_tool", "no such tool")],
-                ..recovery::failed("unknown_tool", "no such tool".into())
+                ..recovery::failed(annals_core::code::Code::UnknownTool, "no such tool".into())
             },
             Happens::Uncounted { .. } | Happens::Abandoned => scene.written("u.md", "uncounted"),
         };
@@ -704,6 +706,7 @@ proptest! {
                 prop_assert!(report.broke.is_none() || changes_the_prefix(last), "{:?}", report);
                 if let Some(broke) = &report.broke {
                     prop_assert!(broke.block_seq < last.seq);
+                    prop_assert!(broke.again_tokens <= broke.lost_tokens.min(report.new_tokens), "{:?}", report);
                     prop_assert_eq!(broke.cause.is_some(), last.kind != BlockKind::SystemMessage);
                 }
                 before = timeline.clone();

@@ -421,7 +421,8 @@ fn an_answer_that_was_not_understood_stands_in_the_reply_not_among_the_models_wo
     let mut bad = new_call("b1", "react.read", &[]);
     bad.unreadable = Some("{paths: oops".into());
     scene.says("Reading", vec![bad]);
-    let mut outcome = annals_core::turn::recovery::failed("invalid_tool_arguments", "not JSON".into());
+    let mut outcome =
+        annals_core::turn::recovery::failed(annals_core::code::Code::InvalidToolArguments, "not JSON".into());
     outcome.notices.push(Notice::new(
         "protocol_violation.invalid_tool_arguments",
         "not JSON",
@@ -527,7 +528,7 @@ fn replies_stand_together_and_in_call_order_whatever_was_written_between_them() 
     scene.returns("a", payload("result of a"));
     scene.returns(
         "b",
-        annals_core::turn::recovery::failed("timeout", "too slow".into()),
+        annals_core::turn::recovery::failed(annals_core::code::Code::Timeout, "too slow".into()),
     );
     scene.completes("done");
     assert_snapshot!(scene.chat(), @r#"

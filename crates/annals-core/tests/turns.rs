@@ -6,11 +6,12 @@ use annals_core::block::payload::{
     ApprovalDecision, ApprovalRequest, Decision, InputAction, InputRequest, InputResponse,
 };
 use annals_core::block::{BlobDigest, BlockKind, Meta, NewBlock};
+use annals_core::code::Code;
 use annals_core::ids::RequestId;
 use annals_core::path::LogicalPath;
 use annals_core::turn::opening;
 use annals_core::turn::outcome::{Notice, Outcome};
-use annals_core::turn::{Budget, CallModel, Next, Offer, TurnEnd, next, protocol, recovery};
+use annals_core::turn::{Budget, CallModel, Next, Offer, TurnEnd, next, recovery};
 use annals_core::view::View;
 use annals_core::view::compact::Force;
 use common::{Scene, call, new_call, path, payload};
@@ -116,13 +117,13 @@ fn at_the_limit_the_model_is_asked_once_more_for_an_answer() {
     assert_eq!(next(&scene.timeline, &BUDGET), Next::Done(TurnEnd::MaxIterations));
 }
 
-fn refused(scene: &mut Scene, ids: &[(&str, &str)]) {
+fn refused(scene: &mut Scene, ids: &[(&str, Code)]) {
     scene.says(
         "",
         ids.iter().map(|(id, _)| new_call(id, "no.tool", &[])).collect(),
     );
     for (id, code) in ids {
-        let mut outcome = recovery::failed("refused", "no".into());
+        let mut outcome = recovery::failed(Code::UnknownTool, "no".into());
         outcome.notices.push(Notice::new(*code, "no"));
         scene.returns(id, outcome);
     }
@@ -135,22 +136,22 @@ fn the_same_violation_twice_in_a_row_ends_the_turn() {
         ..BUDGET
     };
     let mut scene = Scene::asked("go");
-    refused(&mut scene, &[("a", protocol::UNKNOWN_TOOL)]);
+    refused(&mut scene, &[("a", Code::ViolationUnknownTool)]);
     assert_eq!(next(&scene.timeline, &budget), asks(2, Offer::Tools));
-    refused(&mut scene, &[("b", protocol::TOOL_SIGNATURE_RED)]);
+    refused(&mut scene, &[("b", Code::ViolationToolSignatureRed)]);
     assert_eq!(
         next(&scene.timeline, &budget),
         asks(3, Offer::Tools),
         "another reason"
     );
     round(&mut scene, "c");
-    refused(&mut scene, &[("d", protocol::TOOL_SIGNATURE_RED)]);
+    refused(&mut scene, &[("d", Code::ViolationToolSignatureRed)]);
     assert_eq!(
         next(&scene.timeline, &budget),
         asks(5, Offer::Tools),
         "not in a row"
     );
-    refused(&mut scene, &[("e", protocol::TOOL_SIGNATURE_RED)]);
+    refused(&mut scene, &[("e", Code::ViolationToolSignatureRed)]);
     assert_eq!(
         next(&scene.timeline, &budget),
         asks(6, Offer::AnswerOnly),
@@ -168,10 +169,10 @@ fn violations_of_different_tools_are_not_one_streak() {
     let mut scene = Scene::asked("go");
     for (id, tool) in [("a", "web.search"), ("b", "react.write")] {
         scene.says("", vec![new_call(id, tool, &[])]);
-        let mut outcome = recovery::failed("refused", "no".into());
+        let mut outcome = recovery::failed(Code::UnknownTool, "no".into());
         outcome
             .notices
-            .push(Notice::new(protocol::TOOL_SIGNATURE_RED, "no"));
+            .push(Notice::new(Code::ViolationToolSignatureRed, "no"));
         scene.returns(id, outcome);
     }
     let budget = Budget {
@@ -187,16 +188,16 @@ fn two_kinds_of_violation_in_each_answer_are_both_repeated() {
     refused(
         &mut scene,
         &[
-            ("a", protocol::UNKNOWN_TOOL),
-            ("b", protocol::INVALID_TOOL_ARGUMENTS),
+            ("a", Code::ViolationUnknownTool),
+            ("b", Code::ViolationInvalidToolArguments),
         ],
     );
     assert_eq!(next(&scene.timeline, &BUDGET), asks(2, Offer::Tools));
     refused(
         &mut scene,
         &[
-            ("c", protocol::UNKNOWN_TOOL),
-            ("d", protocol::INVALID_TOOL_ARGUMENTS),
+            ("c", Code::ViolationUnknownTool),
+            ("d", Code::ViolationInvalidToolArguments),
         ],
     );
     assert_eq!(next(&scene.timeline, &BUDGET), asks(3, Offer::AnswerOnly));
@@ -208,8 +209,8 @@ fn notices_after_which_the_call_still_ran_do_not_count() {
     for id in ["a", "b"] {
         scene.says("", vec![new_call(id, "react.write", &[])]);
         let notices = vec![
-            Notice::new(protocol::PARAM_ORDER, "order"),
-            Notice::new(protocol::PATH_REWRITTEN, "moved"),
+            Notice::new(Code::ViolationParamOrder, "order"),
+            Notice::new(Code::ViolationPathRewritten, "moved"),
         ];
         scene.returns(
             id,
@@ -415,7 +416,7 @@ fn a_refusal_that_stops_lets_the_call_be_told_and_then_ends_the_turn() {
     let request = asks_approval(&mut scene, "a");
     decides(&mut scene, &request, Decision::DenyAndStop);
     assert_eq!(next(&scene.timeline, &BUDGET), Next::CallTools(vec![call("a")]));
-    scene.returns("a", recovery::failed("denied_by_person", "no".into()));
+    scene.returns("a", recovery::failed(Code::DeniedByPerson, "no".into()));
     assert_eq!(next(&scene.timeline, &BUDGET), Next::Done(TurnEnd::Cancelled));
 }
 

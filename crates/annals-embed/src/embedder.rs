@@ -31,6 +31,7 @@ pub trait Embedder: Send + Sync {
 
 /// Why there are no vectors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EmbedError {
     /// The server gave none.
     #[error("the embeddings endpoint failed: {message}")]

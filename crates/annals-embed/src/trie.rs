@@ -9,7 +9,7 @@ const NONE: u32 = u32::MAX;
 /// What stands before a root: its place is taken, and no byte leads to it.
 const NOWHERE: u32 = NONE - 1;
 
-/// A state looks for room among the last so many places; what is left free before them stays free.
+/// A state looks for room among this number of last places; what is left free before them stays free.
 const WINDOW: usize = 256;
 
 /// A byte leads at most so far.

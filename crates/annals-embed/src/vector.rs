@@ -91,9 +91,9 @@ fn add_rows_wide(sum: &mut [i32], table: &[u8], rows: &[u32]) {
 #[cfg(feature = "table")]
 #[inline(always)]
 fn add_rows_plain(sum: &mut [i32], table: &[u8], rows: &[u32]) {
-    /// So many numbers of a row at a time: a cache line, whose sums stay in registers.
+    /// This many numbers of a row at a time: a cache line, whose sums stay in registers.
     const COLUMNS: usize = 64;
-    /// So many bytes add up to what 16 bits hold.
+    /// This many bytes add up to what 16 bits hold.
     const ROWS: usize = 255;
     let length = sum.len();
     let (blocks, rest) = sum.as_chunks_mut::<COLUMNS>();

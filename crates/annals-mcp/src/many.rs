@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use annals_core::ids::TurnId;
+use annals_core::code::Code;
 use annals_core::tokens;
 use annals_core::turn::outcome::Outcome;
-use annals_tools::{Access, Effect, SpecError, Tool, ToolCx, ToolFailure, ToolSpec, serialise};
+use annals_tools::{Effect, SpecError, Tool, ToolCx, ToolFailure, ToolSpec, serialise};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ struct Catalogue {
 }
 
 struct Entry {
-    tool: RemoteTool,
+    tool: Arc<RemoteTool>,
     in_name: BTreeSet<String>,
     in_text: BTreeSet<String>,
 }
@@ -72,7 +72,7 @@ impl Catalogue {
             let entry = Entry {
                 in_name: words(&name).collect(),
                 in_text: words(tool.spec().description()).collect(),
-                tool,
+                tool: Arc::new(tool),
             };
             for word in entry.in_name.union(&entry.in_text) {
                 *catalogue.frequencies.entry(word.clone()).or_default() += 1;
@@ -103,7 +103,7 @@ impl Catalogue {
             .tools
             .values()
             .filter(is_of)
-            .map(|entry| (score(entry), &entry.tool))
+            .map(|entry| (score(entry), &*entry.tool))
             .filter(|(score, _)| *score > 0.0 || query.is_empty())
             .collect();
         // Stable: tools that fit alike stay in the order of their names.
@@ -111,7 +111,7 @@ impl Catalogue {
         found.into_iter().take(limit).map(|(_, tool)| tool).collect()
     }
 
-    fn get(&self, name: &str) -> Option<&RemoteTool> {
+    fn get(&self, name: &str) -> Option<&Arc<RemoteTool>> {
         let spelt = name.replace("__", ".");
         self.tools.get(&spelt).map(|entry| &entry.tool)
     }
@@ -240,43 +240,10 @@ impl CallTool {
                 "required": ["tool", "arguments"],
                 "additionalProperties": false,
             }))
-            .timeout(crate::tool::TIMEOUT)
+            // What it passes on has the effects of its own tool.
+            .effect(Effect::None)
             .build()?;
         Ok(CallTool { spec, catalogue })
-    }
-
-    fn meant(&self, args: &Value) -> Option<&RemoteTool> {
-        self.catalogue.get(args.get("tool")?.as_str()?)
-    }
-
-    fn checked<'c>(&'c self, args: &Value) -> Result<(&'c RemoteTool, Value), ToolFailure> {
-        let name = args.get("tool").and_then(Value::as_str).unwrap_or_default();
-        let tool = self.meant(args).ok_or_else(|| {
-            let name = text::one_line(name, 80);
-            ToolFailure::new(
-                "unknown_tool",
-                format!("there is no tool `{name}`: find one with {SEARCH}"),
-            )
-        })?;
-        let arguments = args.get("arguments").cloned().unwrap_or_else(|| json!({}));
-        let misfit = tool
-            .spec()
-            .validator()
-            .validate(&arguments)
-            .err()
-            .map(|error| error.to_string());
-        match misfit {
-            None => Ok((tool, arguments)),
-            Some(why) => Err(ToolFailure::new(
-                "invalid_tool_arguments",
-                format!(
-                    "the arguments do not fit `{}`: {}",
-                    tool.spec().name(),
-                    text::one_line(&why, 300)
-                ),
-            )
-            .detail(tool.spec().parameters().clone())),
-        }
     }
 }
 
@@ -286,16 +253,24 @@ impl Tool for CallTool {
         &self.spec
     }
 
-    fn access(&self, turn: &TurnId, args: &Value) -> Option<Access> {
-        let arguments = args.get("arguments").unwrap_or(&Value::Null);
-        self.meant(args)?.access(turn, arguments)
+    fn passes_on(&self, args: &Value) -> Option<(Arc<dyn Tool>, Value)> {
+        let tool = self.catalogue.get(args.get("tool")?.as_str()?)?;
+        Some((tool.clone(), args.get("arguments")?.clone()))
     }
 
+    fn behind(&self) -> Vec<Arc<dyn Tool>> {
+        let tools = self.catalogue.tools.values();
+        tools.map(|entry| entry.tool.clone() as Arc<dyn Tool>).collect()
+    }
+
+    /// Runs for what it cannot pass on.
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {
-        match self.checked(&args) {
-            Ok((tool, arguments)) => tool.run(cx, arguments).await,
-            Err(failure) => serialise::answer(cx, &self.spec, Err(failure)).await,
-        }
+        let name = args.get("tool").and_then(Value::as_str).unwrap_or_default();
+        let message = format!(
+            "there is no tool `{}`: find one with {SEARCH}",
+            text::one_line(name, 80)
+        );
+        serialise::answer(cx, &self.spec, Err(ToolFailure::new(Code::UnknownTool, message))).await
     }
 }
 
@@ -347,6 +322,21 @@ mod tests {
         assert_eq!(names, [SEARCH, CALL]);
         let cost: usize = offered.iter().map(|tool| weight(tool.spec())).sum();
         assert!(all > 20_000 && cost <= 1_500, "{all} without, {cost} with");
+    }
+
+    #[test]
+    fn a_call_is_passed_on_to_the_tool_that_it_names_and_rules_can_name_each() {
+        let offered = offered(thousand(), PROMPT_MAX_TOKENS).unwrap();
+        let call = &offered[1];
+        assert_eq!(call.behind().len(), 1_000);
+        for spelt in ["acme.delete_issue_3", "acme__delete_issue_3"] {
+            let args = json!({"tool": spelt, "arguments": {"id": "7"}});
+            let (tool, args) = call.passes_on(&args).unwrap();
+            assert_eq!(tool.spec().name().as_str(), "acme.delete_issue_3");
+            assert_eq!(args, json!({"id": "7"}));
+        }
+        let nobody = json!({"tool": "acme.nothing", "arguments": {}});
+        assert!(call.passes_on(&nobody).is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! folder, addresses as sources, failures as data.
 
 use annals_core::block::ShownError;
+use annals_core::code::Code;
 use annals_core::sources::SourceRow;
 use annals_core::turn::outcome::{Notice, Outcome, Output};
 use annals_tools::{IntoOutcome as _, ToolCx, ToolOutput, ToolSpec, serialise};
@@ -65,7 +66,7 @@ pub(crate) async fn outcome(cx: &ToolCx, origin: Origin<'_>, result: CallToolRes
     let mut outcome = output.outcome(cx, origin.spec).await;
     outcome.sources.extend(parts.sources);
     let notice =
-        |message: String| Notice::new("mcp_result", message).with("tool_id", origin.spec.name().as_str());
+        |message: String| Notice::new(Code::McpResult, message).with("tool_id", origin.spec.name().as_str());
     outcome
         .notices
         .splice(0..0, parts.complaints.into_iter().map(notice));
@@ -82,11 +83,13 @@ fn fail(spec: &ToolSpec, words: &str, outcome: &mut Outcome) {
         said => said,
     };
     outcome.notices.push(
-        Notice::new("tool_result_error", said.clone())
+        Notice::new(Code::ToolResultError, said.clone())
             .with("error", "tool_error")
             .with("tool_id", spec.name().as_str()),
     );
-    outcome.error.get_or_insert(ShownError::new("tool_error", said));
+    outcome
+        .error
+        .get_or_insert(ShownError::new(Code::ToolError, said));
 }
 
 /// What the call itself answers.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annals_core::code::Code;
 use annals_core::redact::Secrets;
 use rmcp::model::CallToolResult;
 use serde_json::{Map, Value};
@@ -76,16 +77,16 @@ impl ServerError {
     /// A stable word for it.
     pub fn code(&self) -> &'static str {
         match self {
-            ServerError::Unavailable { .. } => "mcp_server_unavailable",
-            ServerError::Died { .. } => "mcp_server_died",
-            ServerError::Changed { .. } => "tool_changed",
-            ServerError::Gone { .. } => "tool_gone",
+            ServerError::Unavailable { .. } => Code::McpServerUnavailable.as_str(),
+            ServerError::Died { .. } => Code::McpServerDied.as_str(),
+            ServerError::Changed { .. } => Code::ToolChanged.as_str(),
+            ServerError::Gone { .. } => Code::ToolGone.as_str(),
             ServerError::Call { error, .. } => match error {
-                ConnectionError::Silent(_) | ConnectionError::TooLong(_) => "timeout",
-                ConnectionError::Cancelled => "cancelled",
-                ConnectionError::Refused { .. } => "mcp_error",
-                ConnectionError::InputRequired => "mcp_input_required",
-                _ => "mcp_protocol_error",
+                ConnectionError::Silent(_) | ConnectionError::TooLong(_) => Code::Timeout.as_str(),
+                ConnectionError::Cancelled => Code::Cancelled.as_str(),
+                ConnectionError::Refused { .. } => Code::McpError.as_str(),
+                ConnectionError::InputRequired => Code::McpInputRequired.as_str(),
+                _ => Code::McpProtocolError.as_str(),
             },
         }
     }

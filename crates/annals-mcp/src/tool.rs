@@ -34,7 +34,7 @@ pub struct RemoteTool {
 pub fn tools(server: &Arc<RemoteServer>, pins: &Pins) -> (Vec<RemoteTool>, Vec<SpecError>) {
     let config = server.config();
     let names = name::tool_names(
-        &config.namespace,
+        Some(&config.namespace),
         pins.tools.iter().map(|tool| tool.name.as_str()),
     );
     let mut refused = Vec::new();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 /// Which wait of a request took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StallPhase {
     /// For the first byte of the answer.
     FirstByte,
@@ -27,6 +28,7 @@ impl StallPhase {
 
 /// Why a model gave no whole answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModelError {
     /// The prompt, or prompt and answer together, do not fit the window.
     #[error("the prompt does not fit the model's window: {message}")]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// One small piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// More reasoning.
     Thinking(String),
@@ -47,6 +48,7 @@ pub enum Event {
 
 /// Why a model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StopReason {
     /// It had said everything.
     EndTurn,

@@ -49,7 +49,7 @@ pub use model::{EventStream, Layout, Model, Purpose, Request, Window};
 pub use retry::{Jitter, MidStream, RetryPolicy, Retrying};
 pub use script::ScriptModel;
 pub use spec::{CacheLife, ModelName, ModelNameError, ModelSpec, OpenError, Provider, Reasoning, open};
-pub use usage::{Cost, Price, Usage};
+pub use usage::{Cost, LongPrice, Price, Usage};
 #[cfg(feature = "http")]
 pub use wire::EndpointError;
 pub use wire::{ApiKey, Timeouts};

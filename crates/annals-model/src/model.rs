@@ -85,6 +85,7 @@ pub struct Window {
 
 /// Why the model is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Purpose {
     /// The next step of a turn.
     #[default]

@@ -10,6 +10,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use annals_core::settings::SessionSettings;
+#[cfg(feature = "http")]
+use annals_core::tokens::MediaRule;
 
 #[cfg(feature = "anthropic")]
 use crate::anthropic::{self, AnthropicModel};
@@ -21,6 +23,8 @@ use crate::model::{Model, Window};
 use crate::openai::{self, OpenAiModel};
 use crate::retry::{Jitter, RetryPolicy, Retrying};
 use crate::script::{ScriptError, ScriptModel};
+#[cfg(feature = "http")]
+use crate::usage::LongPrice;
 use crate::usage::Price;
 #[cfg(feature = "http")]
 use crate::wire::EndpointError;
@@ -28,6 +32,7 @@ use crate::wire::{ApiKey, Timeouts};
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Provider {
     /// A file.
     Script,
@@ -98,6 +103,7 @@ impl fmt::Display for ModelName {
 
 /// How much the model may reason before it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reasoning {
     /// Not at all.
     #[default]
@@ -114,6 +120,7 @@ pub enum Reasoning {
 /// How long Anthropic keeps what it was told to cache. The settings' `session.cache_ttl_seconds` must say the same,
 /// because pruning waits for that long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CacheLife {
     /// Writing costs a quarter more than an uncached token.
     #[default]
@@ -137,6 +144,10 @@ impl CacheLife {
             CacheLife::FiveMinutes => price,
             CacheLife::OneHour => Price {
                 cache_write_nanousd: price.input_nanousd * 2,
+                long: price.long.map(|long| LongPrice {
+                    cache_write_nanousd: long.input_nanousd * 2,
+                    ..long
+                }),
                 ..price
             },
         }
@@ -214,6 +225,12 @@ impl ModelSpec {
         let is_vendor = self.base_url.is_none() && self.name.provider != Provider::Ollama;
         let listed = self.known().filter(|_| is_vendor).and_then(|known| known.price);
         self.price.or(listed.map(|price| self.cache_life.price(price)))
+    }
+
+    /// How pictures are counted, whichever server has the model.
+    #[cfg(feature = "http")]
+    fn media(&self, usual: MediaRule) -> MediaRule {
+        self.known().and_then(|known| known.media).unwrap_or(usual)
     }
 
     #[cfg(feature = "http")]
@@ -322,6 +339,7 @@ fn open_anthropic(spec: &ModelSpec) -> Result<Arc<dyn Model>, OpenError> {
         timeouts: spec.timeouts,
         window: spec.window(),
         price: spec.price(),
+        media: spec.media(MediaRule::Area),
         options: anthropic::request::Options {
             reasoning: spec.reasoning,
             cache_life: spec.cache_life,
@@ -346,6 +364,7 @@ fn open_chat(spec: &ModelSpec, base_url: &str, key: Option<ApiKey>) -> Result<Ar
         timeouts: spec.timeouts,
         window: spec.window(),
         price: spec.price(),
+        media: spec.media(MediaRule::Tiles),
         wire: spec.wire(),
         reasons: spec.known().is_some_and(|known| known.reasons),
         extra: spec.extra.clone(),

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::ops::{Add, AddAssign};
 
+use annals_core::block::payload::TurnUsage;
 use serde::{Deserialize, Serialize};
 
 /// Tokens of one or more model calls.
@@ -29,13 +30,26 @@ impl Usage {
             .saturating_sub(self.cache_read_tokens + self.cache_write_tokens)
     }
 
-    /// What this costs at these prices.
+    /// What one model call that took this costs. Costs of several are added up, not their tokens: a long prompt may be
+    /// dearer than several short ones.
     pub fn cost(&self, price: &Price) -> Cost {
+        let price = price.of_prompt(self.input_tokens);
         Cost {
             uncached_nanousd: self.uncached_tokens() * price.input_nanousd,
             cache_read_nanousd: self.cache_read_tokens * price.cache_read_nanousd,
             cache_write_nanousd: self.cache_write_tokens * price.cache_write_nanousd,
             output_nanousd: self.output_tokens * price.output_nanousd,
+        }
+    }
+}
+
+impl From<TurnUsage> for Usage {
+    fn from(usage: TurnUsage) -> Self {
+        Usage {
+            input_tokens: usage.input_tokens,
+            cache_read_tokens: usage.cache_read_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
+            output_tokens: usage.output_tokens,
         }
     }
 }
@@ -77,6 +91,40 @@ pub struct Price {
     pub cache_write_nanousd: u64,
     /// A token of the answer.
     pub output_nanousd: u64,
+    /// What holds instead for a request with a long prompt, if that is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongPrice>,
+}
+
+/// Prices of a request whose prompt has more than so many tokens, all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongPrice {
+    /// The longest prompt at the ordinary price.
+    pub over_tokens: u64,
+    /// A prompt token that the cache had no part in.
+    pub input_nanousd: u64,
+    /// A prompt token read from the cache.
+    pub cache_read_nanousd: u64,
+    /// A prompt token written to the cache.
+    pub cache_write_nanousd: u64,
+    /// A token of the answer.
+    pub output_nanousd: u64,
+}
+
+impl Price {
+    /// The price of a request with a prompt of this length.
+    pub fn of_prompt(self, input_tokens: u64) -> Price {
+        match self.long.filter(|long| input_tokens > long.over_tokens) {
+            None => self,
+            Some(long) => Price {
+                input_nanousd: long.input_nanousd,
+                cache_read_nanousd: long.cache_read_nanousd,
+                cache_write_nanousd: long.cache_write_nanousd,
+                output_nanousd: long.output_nanousd,
+                long: None,
+            },
+        }
+    }
 }
 
 /// Money by bucket, in billionths of a dollar.
@@ -135,6 +183,7 @@ mod tests {
         cache_read_nanousd: 300,
         cache_write_nanousd: 3_750,
         output_nanousd: 15_000,
+        long: None,
     };
 
     #[test]
@@ -151,6 +200,30 @@ mod tests {
         assert_eq!(cost.cache_write_nanousd, 50_000 * 3_750);
         assert_eq!(cost.output_nanousd, 10_000 * 15_000);
         assert_eq!(cost.to_string(), "$0.757500");
+    }
+
+    #[test]
+    fn a_long_prompt_is_paid_at_its_own_price() {
+        let price = Price {
+            long: Some(LongPrice {
+                over_tokens: 272_000,
+                input_nanousd: 6_000,
+                cache_read_nanousd: 600,
+                cache_write_nanousd: 7_500,
+                output_nanousd: 22_500,
+            }),
+            ..SONNET
+        };
+        let of = |input_tokens| {
+            let usage = Usage {
+                input_tokens,
+                output_tokens: 1,
+                ..Usage::default()
+            };
+            usage.cost(&price).total_nanousd()
+        };
+        assert_eq!(of(272_000), 272_000 * 3_000 + 15_000);
+        assert_eq!(of(272_001), 272_001 * 6_000 + 22_500);
     }
 
     #[test]

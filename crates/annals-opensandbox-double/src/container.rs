@@ -1,4 +1,4 @@
-//! A sandbox of the double: the local sandbox of Annals, in which this program runs as execd.
+//! A sandbox of the double: the local sandbox of Annals, in which this program runs as execd or envd.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// Where the container keeps what belongs to the double, seen from inside.
 const INSIDE: &str = "/workspace/.double";
 
-/// A running execd and the sandbox around it.
+/// A running service and the sandbox around it.
 pub(crate) struct Container {
     _folder: tempfile::TempDir,
     pub(crate) socket: PathBuf,
@@ -21,10 +21,11 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// Starts execd with an access token; it listens a moment later.
+    /// Starts the service of this role with an access token; it listens a moment later.
     pub(crate) async fn start(
         id: &str,
         program: &Path,
+        role: &str,
         token: &str,
         env: &std::collections::BTreeMap<String, String>,
     ) -> Result<Self, String> {
@@ -51,8 +52,8 @@ impl Container {
         let ended = CancellationToken::new();
         let argv = [
             &format!("{INSIDE}/opensandbox-double"),
-            crate::execd::ROLE,
-            &format!("{INSIDE}/execd.sock"),
+            role,
+            &format!("{INSIDE}/service.sock"),
             token,
         ];
         let run = Op::CommandRun(CommandRun::argv(argv.map(str::to_owned)));
@@ -61,19 +62,22 @@ impl Container {
             let died = running.dispatch(run, &end).await;
             if !end.is_cancelled() {
                 use std::io::Write as _;
-                let _ = writeln!(std::io::stderr(), "opensandbox-double: execd ended: {died:?}");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "opensandbox-double: the service inside ended: {died:?}"
+                );
             }
             end.cancel();
         });
         Ok(Self {
-            socket: own.join("execd.sock"),
+            socket: own.join("service.sock"),
             _folder: folder,
             sandbox,
             ended,
         })
     }
 
-    /// Whether execd ended, by itself or by being killed.
+    /// Whether the service inside ended, by itself or by being killed.
     pub(crate) fn is_over(&self) -> bool {
         self.ended.is_cancelled()
     }

@@ -9,13 +9,18 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
 use http::StatusCode;
 
+use crate::line::Harm;
+
+/// More than a client keeps of one frame.
+const HUGE_BYTES: usize = 17 << 20;
+
 /// Which of the two services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
-    /// The lifecycle server.
-    Lifecycle,
-    /// The execd of a sandbox.
-    Execd,
+    /// The server that makes sandboxes.
+    Control,
+    /// The service inside a sandbox.
+    Daemon,
 }
 
 /// What happens to a request.
@@ -33,11 +38,11 @@ pub enum Fault {
     Delay(Duration),
     /// The answer waits this long.
     DelayAnswer(Duration),
-    /// The answer's body breaks off after so many bytes.
+    /// The answer's body breaks off after this many bytes.
     CutBody(usize),
-    /// The answer's body ends in order after so many bytes.
+    /// The answer's body ends in order after this many bytes.
     EndBody(usize),
-    /// The answer's body stops after so many bytes and stays open.
+    /// The answer's body stops after this many bytes and stays open.
     StallBody(usize),
     /// The answer's body comes in pieces of this size.
     SplitBody(usize),
@@ -57,10 +62,55 @@ pub enum Fault {
     EmptyBody,
     /// A range is not heeded: the whole file comes with status 200.
     WholeFile,
+    /// The request is performed; the connection is reset instead of an answer.
+    Reset,
+    /// The request is performed; the connection closes within the answer's head.
+    CutHead(usize),
+    /// The answer's head promises more bytes than come.
+    LongLength,
+    /// The answer's head promises fewer bytes than come.
+    ShortLength,
+    /// An interim answer comes first.
+    EarlyHint,
+    /// All is well, and the kept-alive connection is reset by the next request on it.
+    ResetOnNext,
+    /// Frames come twice.
+    DuplicateFrames,
+    /// Frames of a kind that nobody knows stand between the others.
+    StrangeFrames,
+    /// A frame is longer than any may be.
+    HugeFrame,
+    /// A frame is not UTF-8.
+    BadText,
     /// The sandbox is killed when the request arrives.
     KillSandbox,
     /// The request is performed, and the sandbox is killed before its answer.
     KillSandboxAfter,
+}
+
+impl Fault {
+    /// Its name, without its measures: faults of one kind take one path.
+    pub fn kind(&self) -> String {
+        let name = format!("{self:?}");
+        match self {
+            // What is refused for good, for now and for too many requests differs.
+            Self::Gateway(_) => name,
+            _ => name.split('(').next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// What it does to the bytes of its connection, if that is all it does.
+    pub(crate) fn harm(self) -> Option<Harm> {
+        match self {
+            Self::Reset => Some(Harm::Reset),
+            Self::CutHead(length) => Some(Harm::Cut(length)),
+            Self::LongLength => Some(Harm::Longer(100)),
+            Self::ShortLength => Some(Harm::Shorter(3)),
+            Self::EarlyHint => Some(Harm::EarlyHint),
+            Self::ResetOnNext => Some(Harm::ResetOnNext),
+            _ => None,
+        }
+    }
 }
 
 /// One fault, for the requests that it names.
@@ -94,7 +144,7 @@ impl Rule {
         self
     }
 
-    /// Holds for so many of them.
+    /// Holds for this many of them.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = times;
@@ -110,6 +160,8 @@ pub struct Faults(Arc<Mutex<State>>);
 struct State {
     rules: Vec<Rule>,
     applied: usize,
+    /// Requests that came to each service.
+    seen: [usize; 2],
 }
 
 impl Faults {
@@ -129,8 +181,15 @@ impl Faults {
         std::mem::take(&mut state.applied)
     }
 
+    /// How many requests came to a service.
+    pub fn seen(&self, service: Service) -> usize {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.seen[service as usize]
+    }
+
     pub(crate) fn of(&self, service: Service, method: &str, path: &str) -> Option<Fault> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.seen[service as usize] += 1;
         let rule = state.rules.iter_mut().find(|rule| {
             rule.service == service && rule.method == method && path.contains(rule.path) && rule.times > 0
         })?;
@@ -157,6 +216,14 @@ pub(crate) fn disturb(answer: Response, fault: Fault) -> Response {
     let (mut parts, body) = answer.into_parts();
     // The length is not that of what comes.
     parts.headers.remove(http::header::CONTENT_LENGTH);
+    let is_connect = parts
+        .headers
+        .get(http::header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/connect"));
+    let frame = move |text: &[u8]| match is_connect {
+        true => [&[0][..], &(text.len() as u32).to_be_bytes(), text].concat(),
+        false => [text, b"\n\n"].concat(),
+    };
     let pieces = body
         .into_data_stream()
         .map(|piece| piece.map_err(std::io::Error::other));
@@ -187,6 +254,23 @@ pub(crate) fn disturb(answer: Response, fault: Fault) -> Response {
                 format!("{frame}\n\n")
             }
         })),
+        Fault::DuplicateFrames => Body::from_stream(
+            pieces.map(|piece| piece.map(|bytes| Bytes::from([&bytes[..], &bytes].concat()))),
+        ),
+        Fault::StrangeFrames => {
+            let strange = frame(br#"{"type":"weather","event":{"weather":{"rain":true}}}"#);
+            Body::from_stream(
+                pieces.map(move |piece| piece.map(|bytes| Bytes::from([&strange[..], &bytes].concat()))),
+            )
+        }
+        Fault::HugeFrame => {
+            let huge = frame(&vec![b'x'; HUGE_BYTES]);
+            Body::from_stream(stream::once(async { Ok(huge.into()) }).chain(pieces))
+        }
+        Fault::BadText => {
+            let bad = frame(b"{\"type\":\"stdout\",\"text\":\"\xff\xfe\"}");
+            Body::from_stream(stream::once(async { Ok(bad.into()) }).chain(pieces))
+        }
         Fault::Garbage => Body::from("<html><body>not what you think</body></html>\n"),
         Fault::EmptyBody => Body::empty(),
         _ => Body::from_stream(pieces),

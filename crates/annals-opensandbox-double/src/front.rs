@@ -6,18 +6,20 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use http::Request;
 use http::uri::{PathAndQuery, Uri};
+use http::{HeaderMap, Request};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, UnixStream};
+use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 use crate::faults::{Fault, Faults, Service, disturb, gateway};
+use crate::line::{Line, Tamper};
 
 /// What a fault does to the sandbox that a request is for.
-pub(crate) type Kill = Arc<dyn Fn(&str) + Send + Sync>;
+pub(crate) type Kill = Arc<dyn Fn(&str, &HeaderMap) + Send + Sync>;
 
 /// What stands behind a listener.
 #[derive(Clone)]
@@ -28,15 +30,26 @@ pub(crate) struct Front {
     pub(crate) kill: Kill,
 }
 
-/// Serves until the task is aborted.
+/// Serves until the task is aborted. Its connections end with it: the port may be another sandbox's a moment later, and a
+/// kept-alive connection of a client must not lead to this one then.
 pub(crate) async fn serve(listener: TcpListener, front: Front) {
-    while let Ok((stream, _)) = listener.accept().await {
+    let mut connections = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(_) => return,
+            },
+            Some(_) = connections.join_next() => continue,
+        };
         let _ = stream.set_nodelay(true);
         let front = front.clone();
-        tokio::spawn(async move {
-            let service = service_fn(|request| front.answer(request));
+        connections.spawn(async move {
+            let tamper = Tamper::default();
+            let line = Line::new(stream, tamper.clone());
+            let service = service_fn(|request| front.answer(request, &tamper));
             let connection =
-                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(line), service);
             // An error is what a fault makes, or a client that hung up.
             let _ = connection.await;
         });
@@ -45,8 +58,8 @@ pub(crate) async fn serve(listener: TcpListener, front: Front) {
 
 impl Front {
     /// An error closes the connection without an answer.
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response, std::io::Error> {
-        let path = request.uri().path().to_owned();
+    async fn answer(&self, request: Request<Incoming>, tamper: &Tamper) -> Result<Response, std::io::Error> {
+        let (path, headers) = (request.uri().path().to_owned(), request.headers().clone());
         let fault = self.faults.of(self.service, request.method().as_str(), &path);
         let closed = || Err(std::io::Error::other("closed by a fault"));
         match fault {
@@ -54,7 +67,7 @@ impl Front {
             Some(Fault::Gateway(status)) => return Ok(gateway(status)),
             Some(Fault::Delay(pause)) => tokio::time::sleep(pause).await,
             Some(Fault::KillSandbox) => {
-                (self.kill)(&path);
+                (self.kill)(&path, &headers);
                 return closed();
             }
             _ => {}
@@ -67,6 +80,10 @@ impl Front {
             Ok(answer) => answer,
             Err(never) => match never {},
         };
+        if let Some(harm) = fault.and_then(Fault::harm) {
+            tamper.set(harm);
+            return Ok(answer);
+        }
         match fault {
             None => Ok(answer),
             Some(Fault::LoseAnswer) => {
@@ -83,7 +100,7 @@ impl Front {
             }
             Some(Fault::KillSandboxAfter) => {
                 drain(answer).await;
-                (self.kill)(&path);
+                (self.kill)(&path, &headers);
                 closed()
             }
             Some(fault) => Ok(disturb(answer, fault)),
@@ -98,7 +115,7 @@ async fn drain(answer: Response) {
     let _ = tokio::time::timeout(bound, answer.into_body().collect()).await;
 }
 
-/// Sends a request on to the execd behind a socket; 502 while nobody listens there.
+/// Sends a request on to the service behind a socket; 502 while nobody listens there.
 pub(crate) async fn forward(socket: &Path, path_and_query: &str, request: Request<Body>) -> Response {
     match try_forward(socket.to_owned(), path_and_query, request).await {
         Ok(answer) => answer,

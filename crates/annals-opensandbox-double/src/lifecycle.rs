@@ -1,16 +1,13 @@
-//! The lifecycle server: sandboxes that are pending, run, are paused, expire and are deleted.
+//! The lifecycle server of OpenSandbox: sandboxes that are pending, run, are paused, expire and are deleted.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Path, Query, RawQuery, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, patch, post};
@@ -18,246 +15,14 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio_util::task::AbortOnDropHandle;
 
-use crate::container::Container;
-use crate::faults::{Faults, Service};
-use crate::front::{self, Front, Kill, forward};
+use crate::front::forward;
+use crate::server::{Entry, Server, now};
 
 const EXECD_PORT: u16 = 44_772;
 const TIMEOUT_MIN_SECONDS: i64 = 60;
 
-/// How a double is set up.
-#[derive(Debug, Clone)]
-pub struct DoubleOptions {
-    /// Where the server listens.
-    pub listen: String,
-    /// The key that it asks for, if any.
-    pub key: Option<String>,
-    /// The program that is execd inside: one that calls [`play_in_tests`](crate::play_in_tests), by default this one.
-    pub program: PathBuf,
-    /// How long a sandbox is pending.
-    pub pending: Duration,
-}
-
-impl Default for DoubleOptions {
-    fn default() -> Self {
-        Self {
-            listen: "127.0.0.1:0".to_owned(),
-            key: None,
-            program: std::env::current_exe().unwrap_or_default(),
-            pending: Duration::from_millis(20),
-        }
-    }
-}
-
-/// A running double. Everything ends when it is dropped.
-pub struct Double {
-    server: Arc<Server>,
-    _serving: AbortOnDropHandle<()>,
-    _expiry: AbortOnDropHandle<()>,
-}
-
-struct Server {
-    options: DoubleOptions,
-    address: std::net::SocketAddr,
-    faults: Faults,
-    sandboxes: Mutex<BTreeMap<String, Entry>>,
-    created: AtomicU64,
-}
-
-struct Entry {
-    id: String,
-    state: &'static str,
-    body: Value,
-    metadata: serde_json::Map<String, Value>,
-    created_at: Timestamp,
-    expires_at: Option<Timestamp>,
-    token: String,
-    container: Option<Arc<Container>>,
-    front: Option<(u16, AbortOnDropHandle<()>)>,
-}
-
-impl Double {
-    /// Starts the server.
-    pub async fn start(options: DoubleOptions) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(&options.listen).await?;
-        let server = Arc::new(Server {
-            options,
-            address: listener.local_addr()?,
-            faults: Faults::default(),
-            sandboxes: Mutex::default(),
-            created: AtomicU64::new(0),
-        });
-        let front = Front {
-            service: Service::Lifecycle,
-            router: router(&server),
-            faults: server.faults.clone(),
-            kill: server.killer(),
-        };
-        let serving = AbortOnDropHandle::new(tokio::spawn(front::serve(listener, front)));
-        let expiry = AbortOnDropHandle::new(tokio::spawn(expire(Arc::clone(&server))));
-        Ok(Self {
-            server,
-            _serving: serving,
-            _expiry: expiry,
-        })
-    }
-
-    /// The server's address.
-    pub fn url(&self) -> String {
-        format!("http://{}", self.server.address)
-    }
-
-    /// The switchboard.
-    pub fn faults(&self) -> &Faults {
-        &self.server.faults
-    }
-
-    /// Ids of sandboxes that are not over.
-    pub fn live(&self) -> Vec<String> {
-        self.server
-            .lock()
-            .values()
-            .filter(|entry| entry.is_live())
-            .map(|entry| entry.id.clone())
-            .collect()
-    }
-
-    /// How many sandboxes were ever made.
-    pub fn created(&self) -> u64 {
-        self.server.created.load(Ordering::Relaxed)
-    }
-
-    /// Kills a sandbox as a node that dies does: the server has it no more.
-    pub fn kill(&self, id: &str) {
-        self.server.end(id, "Terminated");
-    }
-
-    /// Pauses a sandbox behind its owner's back.
-    pub fn pause(&self, id: &str) {
-        if let Some(entry) = self.server.lock().get_mut(id) {
-            entry.state = "Paused";
-        }
-    }
-
-    /// When a sandbox expires, in seconds since the epoch.
-    pub fn expires_at(&self, id: &str) -> Option<i64> {
-        self.server.lock().get(id)?.expires_at.map(Timestamp::as_second)
-    }
-
-    /// Lets a sandbox expire now.
-    pub fn expire(&self, id: &str) {
-        if let Some(entry) = self.server.lock().get_mut(id) {
-            entry.expires_at = Some(Timestamp::UNIX_EPOCH);
-        }
-    }
-
-    /// A value of a sandbox's metadata.
-    pub fn metadata(&self, id: &str, key: &str) -> Option<String> {
-        let sandboxes = self.server.lock();
-        sandboxes.get(id)?.metadata.get(key)?.as_str().map(str::to_owned)
-    }
-
-    /// Changes a value of a sandbox's metadata.
-    pub fn set_metadata(&self, id: &str, key: &str, value: &str) {
-        if let Some(entry) = self.server.lock().get_mut(id) {
-            entry.metadata.insert(key.to_owned(), json!(value));
-        }
-    }
-}
-
-impl Drop for Double {
-    fn drop(&mut self) {
-        for entry in self.server.lock().values_mut() {
-            entry.stop();
-        }
-    }
-}
-
-impl Entry {
-    fn is_live(&self) -> bool {
-        !matches!(self.state, "Terminated" | "Failed" | "Stopping")
-    }
-
-    fn stop(&mut self) {
-        self.front = None;
-        if let (Some(container), Ok(runtime)) = (self.container.take(), tokio::runtime::Handle::try_current())
-        {
-            runtime.spawn(async move { container.kill().await });
-        }
-    }
-
-    fn shown(&self) -> Value {
-        let mut shown = json!({
-            "id": self.id, "status": {"state": self.state}, "metadata": self.metadata,
-            "createdAt": self.created_at.to_string(), "entrypoint": self.body["entrypoint"], "image": self.body["image"],
-        });
-        if let Some(expires_at) = self.expires_at {
-            shown["expiresAt"] = json!(expires_at.to_string());
-        }
-        shown
-    }
-}
-
-impl Server {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gone from the server, as after `DELETE`.
-    fn end(&self, id: &str, state: &'static str) {
-        if let Some(entry) = self.lock().get_mut(id) {
-            entry.state = state;
-            entry.stop();
-        }
-    }
-
-    /// Kills the sandbox whose execd listens at the port, or that a path names.
-    fn killer(self: &Arc<Self>) -> Kill {
-        let server = Arc::downgrade(self);
-        Arc::new(move |path| {
-            let Some(server) = server.upgrade() else { return };
-            let named = server
-                .lock()
-                .keys()
-                .find(|id| path.contains(id.as_str()))
-                .cloned();
-            if let Some(id) = named {
-                server.end(&id, "Terminated");
-            }
-        })
-    }
-
-    fn killer_of(self: &Arc<Self>, id: String) -> Kill {
-        let server = Arc::downgrade(self);
-        Arc::new(move |_| {
-            if let Some(server) = server.upgrade() {
-                server.end(&id, "Terminated");
-            }
-        })
-    }
-}
-
-async fn expire(server: Arc<Server>) {
-    loop {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        let now = now();
-        for entry in server.lock().values_mut().filter(|entry| entry.is_live()) {
-            let is_dead = entry
-                .container
-                .as_ref()
-                .is_some_and(|container| container.is_over());
-            if is_dead || entry.expires_at.is_some_and(|at| at <= now) {
-                entry.state = "Terminated";
-                entry.stop();
-            }
-        }
-    }
-}
-
-fn router(server: &Arc<Server>) -> Router {
+pub(crate) fn router(server: &Arc<Server>) -> Router {
     let routes = Router::new()
         .route("/sandboxes", post(create).get(list))
         .route("/sandboxes/{id}", get(show).delete(remove))
@@ -351,84 +116,26 @@ fn invalid(body: &Value) -> Option<Value> {
     (!detail.is_empty()).then_some(json!({"detail": detail}))
 }
 
+fn shown(entry: &Entry) -> Value {
+    let mut shown = json!({
+        "id": entry.id, "status": {"state": entry.state}, "metadata": entry.metadata,
+        "createdAt": entry.created_at.to_string(), "entrypoint": entry.body["entrypoint"], "image": entry.body["image"],
+    });
+    if let Some(expires_at) = entry.expires_at {
+        shown["expiresAt"] = json!(expires_at.to_string());
+    }
+    shown
+}
+
 async fn create(State(server): State<Arc<Server>>, body: Bytes) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     if let Some(detail) = invalid(&body) {
         return (StatusCode::UNPROCESSABLE_ENTITY, Json(detail)).into_response();
     }
-    let number = server.created.fetch_add(1, Ordering::Relaxed);
-    let id = format!("sbx-{}-{number:06}", server.address.port());
-    let created_at = now();
-    let entry = Entry {
-        id: id.clone(),
-        state: "Pending",
-        metadata: body["metadata"].as_object().cloned().unwrap_or_default(),
-        expires_at: body["timeout"]
-            .as_i64()
-            .map(|seconds| created_at + jiff::SignedDuration::from_secs(seconds)),
-        created_at,
-        token: format!("token-of-{id}"),
-        container: None,
-        front: None,
-        body,
-    };
-    let shown = entry.shown();
-    server.lock().insert(id.clone(), entry);
-    tokio::spawn(start(Arc::clone(&server), id.clone()));
+    let id = server.create(body);
+    let shown = server.lock().get(&id).map(shown);
     let location = [(header::LOCATION, format!("/v1/sandboxes/{id}"))];
     (StatusCode::ACCEPTED, location, Json(shown)).into_response()
-}
-
-async fn start(server: Arc<Server>, id: String) {
-    tokio::time::sleep(server.options.pending).await;
-    let Some((token, env)) = server.lock().get(&id).map(|entry| {
-        let env = serde_json::from_value(entry.body["env"].clone()).unwrap_or_default();
-        (entry.token.clone(), env)
-    }) else {
-        return;
-    };
-    let container = Container::start(&id, &server.options.program, &token, &env).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await;
-    let (container, listener) = match (container, listener) {
-        (Ok(container), Ok(listener)) => (Arc::new(container), listener),
-        (Err(reason), _) => return fail(&server, &id, &reason),
-        (_, Err(error)) => return fail(&server, &id, &error.to_string()),
-    };
-    let port = listener.local_addr().map_or(0, |address| address.port());
-    let socket = container.socket.clone();
-    let front = Front {
-        service: Service::Execd,
-        router: Router::new().fallback(move |request: Request| {
-            let socket = socket.clone();
-            async move {
-                let path = request
-                    .uri()
-                    .path_and_query()
-                    .map_or("/".to_owned(), ToString::to_string);
-                forward(&socket, &path, request).await
-            }
-        }),
-        faults: server.faults.clone(),
-        kill: server.killer_of(id.clone()),
-    };
-    let serving = AbortOnDropHandle::new(tokio::spawn(front::serve(listener, front)));
-    let mut sandboxes = server.lock();
-    match sandboxes.get_mut(&id) {
-        Some(entry) if entry.is_live() => {
-            entry.state = "Running";
-            entry.container = Some(container);
-            entry.front = Some((port, serving));
-        }
-        // Deleted while it started.
-        _ => drop(tokio::spawn(async move { container.kill().await })),
-    }
-}
-
-fn fail(server: &Server, id: &str, reason: &str) {
-    if let Some(entry) = server.lock().get_mut(id) {
-        entry.state = "Failed";
-        entry.body["reason"] = json!(reason);
-    }
 }
 
 async fn list(State(server): State<Arc<Server>>, query: RawQuery) -> Json<Value> {
@@ -473,7 +180,7 @@ async fn list(State(server): State<Arc<Server>>, query: RawQuery) -> Json<Value>
         .into_iter()
         .skip((page - 1) * size)
         .take(size)
-        .map(Entry::shown)
+        .map(shown)
         .collect();
     Json(json!({"items": items, "pagination": {
         "page": page, "pageSize": size, "totalItems": total, "totalPages": total.div_ceil(size),
@@ -484,7 +191,7 @@ async fn list(State(server): State<Arc<Server>>, query: RawQuery) -> Json<Value>
 async fn show(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Response {
     match server.lock().get(&id) {
         Some(entry) if entry.is_live() || entry.state == "Failed" => {
-            let mut shown = entry.shown();
+            let mut shown = shown(entry);
             if let Some(reason) = entry.body["reason"].as_str() {
                 shown["status"]["message"] = json!(reason);
             }
@@ -495,18 +202,10 @@ async fn show(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Resp
 }
 
 async fn remove(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Response {
-    let container = match server.lock().get_mut(&id) {
-        Some(entry) if entry.is_live() => {
-            entry.state = "Terminated";
-            entry.front = None;
-            entry.container.take()
-        }
-        _ => return no_sandbox(&id),
-    };
-    if let Some(container) = container {
-        container.kill().await;
+    match server.remove(&id).await {
+        true => StatusCode::NO_CONTENT.into_response(),
+        false => no_sandbox(&id),
     }
-    StatusCode::NO_CONTENT.into_response()
 }
 
 async fn patch_metadata(
@@ -524,7 +223,7 @@ async fn patch_metadata(
             value => drop(entry.metadata.insert(key, value)),
         }
     }
-    Json(entry.shown()).into_response()
+    Json(shown(entry)).into_response()
 }
 
 async fn pause(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Response {
@@ -618,7 +317,6 @@ async fn endpoint(
 async fn proxy(
     State(server): State<Arc<Server>>,
     Path((id, _, rest)): Path<(String, u16, String)>,
-    headers: HeaderMap,
     request: Request<Body>,
 ) -> Response {
     let container = {
@@ -634,11 +332,5 @@ async fn proxy(
         .query()
         .map(|query| format!("?{query}"))
         .unwrap_or_default();
-    drop(headers);
     forward(&container.socket, &format!("/{rest}{query}"), request).await
-}
-
-#[allow(clippy::disallowed_methods, reason = "the server has a clock of its own")]
-fn now() -> Timestamp {
-    Timestamp::now()
 }

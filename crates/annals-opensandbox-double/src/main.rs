@@ -1,8 +1,8 @@
-//! `opensandbox-double [--listen ADDRESS] [--key KEY]` serves the double until it is killed.
+//! `opensandbox-double [--wire e2b] [--listen ADDRESS] [--key KEY]` serves the double until it is killed.
 
 use std::process::ExitCode;
 
-use annals_opensandbox_double::{Double, DoubleOptions, play_in_tests};
+use annals_opensandbox_double::{Double, DoubleOptions, Wire, play_in_tests};
 
 fn main() -> ExitCode {
     annals_sandbox::launcher::init();
@@ -28,7 +28,12 @@ async fn serve(words: &[&str]) -> std::io::Result<()> {
         let at = words.iter().position(|word| *word == name)?;
         words.get(at + 1).map(|value| (*value).to_owned())
     };
+    let wire = match value("--wire").as_deref() {
+        Some("e2b") => Wire::E2b,
+        _ => Wire::OpenSandbox,
+    };
     let options = DoubleOptions {
+        wire,
         listen: value("--listen").unwrap_or_else(|| "127.0.0.1:8080".to_owned()),
         key: value("--key"),
         ..DoubleOptions::default()
@@ -36,6 +41,9 @@ async fn serve(words: &[&str]) -> std::io::Result<()> {
     let double = Double::start(options).await?;
     use std::io::Write as _;
     writeln!(std::io::stdout(), "{}", double.url())?;
+    if wire == Wire::E2b {
+        writeln!(std::io::stdout(), "{}", double.sandbox_url())?;
+    }
     std::future::pending().await
 }
 

@@ -1,37 +1,25 @@
 //! The backend `opensandbox`: opens handles on the sandboxes of a server.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use annals_sandbox::{Backend, OpenError, Opening, Sandbox};
+use annals_remote::{ApiError, ControlPlane, Daemon, Fleet, FleetOptions, Record, ServerFacts, Status, http};
+use annals_sandbox::{Backend, Bound, Capabilities, Limits, OpenError, Opening, Sandbox};
 use async_trait::async_trait;
 use reqwest::header::HeaderValue;
 
-use crate::handle::Handle;
+use crate::execd::{self, Execd};
 use crate::lifecycle::Lifecycle;
 use crate::settings::{OpenSandboxOptions, Settings, SettingsError};
-use crate::slot::{Site, Slot};
-
-/// How long a sandbox that nobody has open is kept: from one call to the next, code runs get a handle of their own.
-const LINGER: Duration = Duration::from_secs(30);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::wire::{CreateSandbox, Image, SandboxInfo};
 
 /// Sandboxes on an OpenSandbox server.
 pub struct OpenSandbox {
-    site: Arc<Site>,
-    /// One for each conversation.
-    slots: Mutex<HashMap<String, Arc<Slot>>>,
-    swept: Once,
-}
-
-/// What a server said of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerFacts {
-    /// Its version.
-    pub version: String,
-    /// Sandboxes of this installation that it has now.
-    pub sandboxes: usize,
+    lifecycle: Lifecycle,
+    /// Limits that the server is asked for.
+    resources: BTreeMap<String, String>,
+    fleet: Fleet,
 }
 
 impl OpenSandbox {
@@ -44,87 +32,51 @@ impl OpenSandbox {
         {
             return Err(SettingsError::Key);
         }
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true)
-            .user_agent(concat!("annals/", env!("CARGO_PKG_VERSION")));
-        if matches!(settings.url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
-            http = http.no_proxy(); // a proxy cannot reach the server on this very machine
-        }
-        let http = http
-            .build()
-            .map_err(|error| SettingsError::Client(error.to_string()))?;
+        let http = http::client(&settings.url).map_err(|error| SettingsError::Client(error.to_string()))?;
         let lifecycle = Lifecycle::new(http.clone(), settings.url.clone(), key);
-        let site = Site {
+        let fleet = FleetOptions {
+            namespace: settings.namespace.clone(),
+            workspace: settings.options.workspace.clone(),
+            ttl: settings.ttl,
+        };
+        let resources = settings.options.resources.clone();
+        let server = Server {
             settings,
             http,
-            lifecycle,
-            linger: LINGER,
+            lifecycle: lifecycle.clone(),
         };
         Ok(Self {
-            site: Arc::new(site),
-            slots: Mutex::default(),
-            swept: Once::new(),
+            lifecycle,
+            resources,
+            fleet: Fleet::new(Arc::new(server), fleet),
         })
     }
 
     /// Keeps sandboxes that nobody has open for this long.
     #[must_use]
     pub fn linger(mut self, linger: Duration) -> Self {
-        if let Some(site) = Arc::get_mut(&mut self.site) {
-            site.linger = linger;
-        }
+        self.fleet = self.fleet.linger(linger);
         self
     }
 
     /// Asks the server what it is; waits no longer than `budget` for it.
-    pub async fn facts(&self, budget: Duration) -> Result<ServerFacts, crate::ApiError> {
-        let lifecycle = self.site.lifecycle.clone().retry_budget(budget);
-        let sandboxes = lifecycle.list(&self.site.namespace()).await?;
-        let is_live = |info: &&crate::wire::SandboxInfo| !info.status.state.is_over();
+    pub async fn facts(&self, budget: Duration) -> Result<ServerFacts, ApiError> {
+        let lifecycle = self.lifecycle.clone().retry_budget(budget);
+        let sandboxes = lifecycle.list(&self.fleet.labels()).await?;
         Ok(ServerFacts {
             // Old servers have no such route.
-            version: lifecycle.version().await.unwrap_or_else(|_| "unknown".to_owned()),
-            sandboxes: sandboxes.iter().filter(is_live).count(),
+            version: lifecycle.version().await.ok(),
+            sandboxes: sandboxes
+                .into_iter()
+                .map(record)
+                .filter(|record| !record.phase.is_over())
+                .count(),
         })
     }
 
-    /// The slot of the name, unless a later owner has one. An earlier owner's is given up.
-    fn slot(&self, opening: &Opening) -> Result<Arc<Slot>, OpenError> {
-        let name = &opening.spec.name;
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|_, slot| !slot.is_over());
-        if let Some(slot) = slots.get(&name.conversation) {
-            let has = slot.name.token;
-            if has > name.token {
-                return Err(OpenError::Fenced {
-                    name: name.to_string(),
-                    newer: has,
-                });
-            }
-            if has == name.token {
-                return Ok(Arc::clone(slot));
-            }
-            slot.fenced.cancel();
-        }
-        let slot = Slot::new(Arc::clone(&self.site), name.clone());
-        slots.insert(name.conversation.clone(), Arc::clone(&slot));
-        Ok(slot)
-    }
-
-    /// Once a process, and nobody waits for it.
-    fn sweep(&self) {
-        let site = Arc::clone(&self.site);
-        self.swept.call_once(|| {
-            tokio::spawn(async move {
-                match site.sweep().await {
-                    Ok(0) => {}
-                    Ok(count) => tracing::info!("{count} sandboxes of processes that ended were deleted"),
-                    Err(error) => tracing::debug!("{error}"),
-                }
-            });
-        });
+    /// Makes a sandbox, tells what it can do and deletes it.
+    pub async fn trial(&self) -> Result<Capabilities, OpenError> {
+        self.fleet.trial().await
     }
 }
 
@@ -134,10 +86,92 @@ impl Backend for OpenSandbox {
         "opensandbox"
     }
 
+    /// Of its containers the server bounds what was asked of it.
+    fn bounds(&self, limits: &Limits) -> Vec<Bound> {
+        let asked = self.resources.iter().map(|(name, most)| Bound::new(name, most));
+        asked.chain(limits.bounds_of_operations()).collect()
+    }
+
     async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
-        self.sweep();
-        let slot = self.slot(&opening)?;
-        let handle = Handle::open(slot, opening).await?;
-        Ok(Arc::new(handle))
+        self.fleet.open(opening).await
+    }
+}
+
+/// The server, with what its sandboxes are made of.
+struct Server {
+    settings: Settings,
+    http: reqwest::Client,
+    lifecycle: Lifecycle,
+}
+
+fn record(info: SandboxInfo) -> Record {
+    Record {
+        phase: info.status.state.into(),
+        metadata: info.metadata.unwrap_or_default(),
+        id: info.id,
+        created_at: info.created_at,
+    }
+}
+
+#[async_trait]
+impl ControlPlane for Server {
+    async fn list(&self, metadata: &BTreeMap<String, String>) -> Result<Vec<Record>, ApiError> {
+        let listed = self.lifecycle.list(metadata).await?;
+        Ok(listed.into_iter().map(record).collect())
+    }
+
+    async fn create(&self, metadata: &BTreeMap<String, String>) -> Result<String, ApiError> {
+        let options = &self.settings.options;
+        let body = CreateSandbox {
+            image: Image { uri: &options.image },
+            entrypoint: &options.entrypoint,
+            timeout: self.settings.ttl.as_secs(),
+            resource_limits: &options.resources,
+            env: &options.env,
+            metadata,
+            network_policy: options.network.as_ref(),
+            volumes: &options.volumes,
+        };
+        Ok(self.lifecycle.create(&body).await?.id)
+    }
+
+    async fn status(&self, id: &str) -> Result<Status, ApiError> {
+        let info = self.lifecycle.sandbox(id).await?;
+        Ok(Status {
+            phase: info.status.state.into(),
+            told: info.status.told(),
+        })
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), ApiError> {
+        self.lifecycle.delete(id).await
+    }
+
+    async fn wake(&self, id: &str) -> Result<(), ApiError> {
+        self.lifecycle.resume(id).await
+    }
+
+    async fn renew(&self, id: &str, ttl: Duration) -> Result<(), ApiError> {
+        match self.lifecycle.now_after(ttl) {
+            Some(expires_at) => self.lifecycle.renew(id, expires_at).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn connect(&self, id: &str) -> Result<Option<Arc<dyn Daemon>>, ApiError> {
+        let is_early = |error: &ApiError| error.is_transient() || error.is_not_found();
+        let endpoint = match self
+            .lifecycle
+            .endpoint(id, execd::PORT, self.settings.route)
+            .await
+        {
+            Err(error) if is_early(&error) => return Ok(None),
+            endpoint => endpoint?,
+        };
+        let execd = Execd::new(self.http.clone(), self.lifecycle.scheme(), &endpoint)?;
+        match execd.ping().await {
+            Err(error) if is_early(&error) => Ok(None),
+            answered => answered.map(|()| Some(Arc::new(execd) as Arc<dyn Daemon>)),
+        }
     }
 }

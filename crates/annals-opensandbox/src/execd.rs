@@ -4,23 +4,31 @@
 //! is over when it ends, because output and even the error come behind `execution_complete`. Hanging up does not kill a
 //! command; [`Execd::interrupt`] does.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use annals_remote::http::{self, Download, REQUEST_TIMEOUT};
+use annals_remote::multipart::{self, Head};
+use annals_remote::{
+    ApiError, CodeRequest, Command, CommandEvent, CommandEvents, Daemon, Upload, UploadBody,
+};
+use annals_sandbox::{CodeResult, Failure};
+use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{Stream, StreamExt as _};
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RANGE};
-use reqwest::{Method, RequestBuilder, StatusCode};
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, stream};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::json;
 use url::Url;
 
-use crate::error::{ApiError, accepted};
 use crate::frames::Frames;
-use crate::multipart;
-use crate::wire::{Endpoint, Event, RunCommand, UploadMetadata};
+use crate::kernel;
+use crate::wire::{Endpoint, ErrorBody, Event, RunCommand, UploadMetadata, mode_digits};
 
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-/// An upload or a download may take long, but not without a byte for this long.
-const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// A kernel may have to start first.
+const CONTEXT_TIMEOUT: Duration = Duration::from_secs(60);
+const SENDING: &str = "send files to the sandbox";
 /// The port that execd listens on.
 pub(crate) const PORT: u16 = 44_772;
 
@@ -35,10 +43,7 @@ pub(crate) struct Execd {
 impl Execd {
     /// `scheme` is that of the lifecycle server: an endpoint has none.
     pub(crate) fn new(http: reqwest::Client, scheme: &str, endpoint: &Endpoint) -> Result<Self, ApiError> {
-        let wrong = |reason: String| ApiError::Protocol {
-            doing: "use the sandbox's address",
-            reason,
-        };
+        let wrong = |reason: String| ApiError::protocol("use the sandbox's address", reason);
         let text = match endpoint.endpoint.contains("://") {
             true => endpoint.endpoint.clone(),
             false => format!("{scheme}://{}", endpoint.endpoint),
@@ -60,34 +65,22 @@ impl Execd {
     }
 
     fn request_with(&self, method: Method, path: &[&str], query: Option<(&str, &str)>) -> RequestBuilder {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
-        if let Some((name, value)) = query {
-            url.query_pairs_mut().append_pair(name, value);
-        }
+        let query: Vec<_> = query
+            .map(|(name, value)| (name, value.to_owned()))
+            .into_iter()
+            .collect();
+        let url = http::address(&self.base, path, &query);
         self.http.request(method, url).headers(self.headers.clone())
     }
 
-    pub(crate) async fn ping(&self) -> Result<(), ApiError> {
-        let request = self.request(Method::GET, &["ping"]).timeout(REQUEST_TIMEOUT);
-        accepted("reach the sandbox", request.send().await)
-            .await
-            .map(drop)
-    }
-
-    /// Starts a command; its events follow.
-    pub(crate) async fn command(&self, body: &RunCommand) -> Result<Events, ApiError> {
-        let request = self.request(Method::POST, &["command"]).json(body);
-        Events::of("run the command", request, Until::Terminal).await
-    }
-
-    /// Ends a command: SIGTERM to its process group, SIGKILL after three seconds.
-    pub(crate) async fn interrupt(&self, command: &str) -> Result<(), ApiError> {
-        let request = self.request_with(Method::DELETE, &["command"], Some(("id", command)));
+    async fn send(&self, doing: &'static str, request: RequestBuilder) -> Result<Response, ApiError> {
         let answer = request.timeout(REQUEST_TIMEOUT).send().await;
-        accepted("end the command", answer).await.map(drop)
+        http::accepted(doing, answer, ErrorBody::read).await
+    }
+
+    pub(crate) async fn ping(&self) -> Result<(), ApiError> {
+        let request = self.request(Method::GET, &["ping"]);
+        self.send("reach the sandbox", request).await.map(drop)
     }
 
     /// A fresh context for code of a language.
@@ -95,28 +88,16 @@ impl Execd {
         let doing = "make a code context";
         let request = self.request(Method::POST, &["code", "context"]);
         let request = request.json(&json!({"language": language, "cwd": cwd}));
-        let answer = accepted(doing, request.timeout(Duration::from_secs(60)).send().await).await?;
-        let body = answer
-            .bytes()
-            .await
-            .map_err(|error| ApiError::unreachable(doing, &error))?;
-        let told: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        told["id"]
-            .as_str()
-            .map(str::to_owned)
-            .ok_or_else(|| ApiError::Protocol {
-                doing,
-                reason: "the context has no id".to_owned(),
-            })
+        let answer = request.timeout(CONTEXT_TIMEOUT).send().await;
+        let answer = http::accepted(doing, answer, ErrorBody::read).await?;
+        let told: serde_json::Value = http::json(doing, answer).await?;
+        let id = told["id"].as_str().map(str::to_owned);
+        id.ok_or_else(|| ApiError::protocol(doing, "the context has no id"))
     }
 
     pub(crate) async fn delete_context(&self, id: &str) -> Result<(), ApiError> {
-        let request = self
-            .request(Method::DELETE, &["code", "contexts", id])
-            .timeout(REQUEST_TIMEOUT);
-        accepted("delete the code context", request.send().await)
-            .await
-            .map(drop)
+        let request = self.request(Method::DELETE, &["code", "contexts", id]);
+        self.send("delete the code context", request).await.map(drop)
     }
 
     /// Runs code in a context; its events follow, in any order, until the stream ends.
@@ -129,119 +110,82 @@ impl Execd {
     /// Interrupts the code that runs in a context.
     pub(crate) async fn interrupt_code(&self, context: &str) -> Result<(), ApiError> {
         let request = self.request_with(Method::DELETE, &["code"], Some(("id", context)));
-        let answer = request.timeout(REQUEST_TIMEOUT).send().await;
-        accepted("interrupt the code", answer).await.map(drop)
+        self.send("interrupt the code", request).await.map(drop)
+    }
+}
+
+/// What execd is told of a file beside its bytes.
+fn metadata(path: &str, mode: u32) -> Vec<u8> {
+    let mode = mode_digits(mode);
+    json!(UploadMetadata { path, mode }).to_string().into_bytes()
+}
+
+const METADATA: Head<'static> = Head {
+    name: "metadata",
+    content_type: "application/json",
+};
+
+#[async_trait]
+impl Daemon for Execd {
+    async fn start(&self, command: &Command) -> Result<CommandEvents, ApiError> {
+        let body = RunCommand {
+            command: &command.line,
+            timeout: command.timeout.map(|timeout| timeout.as_millis() as u64),
+            envs: &command.env,
+        };
+        let request = self.request(Method::POST, &["command"]).json(&body);
+        let events = Events::of("run the command", request, Until::Terminal).await?;
+        Ok(stream::try_unfold(events, |mut events| async {
+            Ok(events.next_of_command().await?.map(|event| (event, events)))
+        })
+        .boxed())
     }
 
-    /// Writes files whose bytes are at hand, in one request. Missing directories are made.
-    pub(crate) async fn upload(&self, files: &[(UploadMetadata<'_>, &[u8])]) -> Result<(), ApiError> {
-        let form = multipart::Form::new(files.iter().map(|(metadata, bytes)| (metadata, *bytes)));
+    /// SIGTERM to its process group, SIGKILL after three seconds.
+    async fn interrupt(&self, command: &str) -> Result<(), ApiError> {
+        let request = self.request_with(Method::DELETE, &["command"], Some(("id", command)));
+        self.send("end the command", request).await.map(drop)
+    }
+
+    async fn upload(&self, files: &[Upload<'_>]) -> Result<(), ApiError> {
+        let all: Vec<_> = files.iter().map(|file| metadata(file.path, file.mode)).collect();
+        let parts: Vec<_> = files
+            .iter()
+            .zip(&all)
+            .flat_map(|(file, metadata)| [(METADATA, &metadata[..]), (Head::FILE, file.bytes)])
+            .collect();
+        let form = multipart::Form::new(&parts);
         let request = self.request(Method::POST, &["files", "upload"]);
-        let request = request.header(reqwest::header::CONTENT_TYPE, form.content_type());
-        let answer = request
-            .timeout(transfer_timeout(form.len()))
-            .body(form.into_body())
-            .send()
-            .await;
-        accepted("send files to the sandbox", answer).await.map(drop)
-    }
-
-    /// Writes one file from a stream.
-    pub(crate) async fn upload_stream(
-        &self,
-        metadata: &UploadMetadata<'_>,
-        body: impl Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static,
-    ) -> Result<(), ApiError> {
-        let (content_type, body) = multipart::stream(metadata, body);
-        let request = self.request(Method::POST, &["files", "upload"]);
-        let request = request.header(reqwest::header::CONTENT_TYPE, content_type);
-        let answer = request.body(reqwest::Body::wrap_stream(body)).send().await;
-        accepted("send files to the sandbox", answer).await.map(drop)
-    }
-
-    /// Renames a file, replacing what is there.
-    pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), ApiError> {
-        let request = self.request(Method::POST, &["files", "mv"]);
         let request = request
-            .json(&json!([{"src": from, "dest": to}]))
-            .timeout(REQUEST_TIMEOUT);
-        accepted("rename a file in the sandbox", request.send().await)
+            .header(CONTENT_TYPE, form.content_type())
+            .timeout(http::transfer_timeout(form.size_bytes()));
+        let answer = request.body(form.into_body()).send().await;
+        http::accepted(SENDING, answer, ErrorBody::read).await.map(drop)
+    }
+
+    async fn upload_stream(&self, path: &str, mode: u32, body: UploadBody) -> Result<(), ApiError> {
+        let metadata = metadata(path, mode);
+        let (content_type, body) = multipart::stream(path, &[(METADATA, &metadata)], body);
+        let request = self.request(Method::POST, &["files", "upload"]);
+        let request = request.header(CONTENT_TYPE, content_type);
+        http::send_stream(SENDING, request, body, ErrorBody::read)
             .await
             .map(drop)
     }
 
-    /// The bytes of a file from `offset` on. A server that takes no notice of the range is heard out.
-    pub(crate) async fn download(&self, path: &str, offset: u64) -> Result<Download, ApiError> {
-        let doing = "read a file of the sandbox";
-        let mut request = self.request_with(Method::GET, &["files", "download"], Some(("path", path)));
-        if offset > 0 {
-            request = request.header(RANGE, format!("bytes={offset}-"));
-        }
-        let answer = match tokio::time::timeout(STALL_TIMEOUT, request.send()).await {
-            Ok(answer) => answer,
-            Err(_) => return Err(stalled(doing)),
-        };
-        if answer
-            .as_ref()
-            .is_ok_and(|answer| answer.status() == StatusCode::RANGE_NOT_SATISFIABLE)
-        {
-            return Ok(Download {
-                answer: None,
-                skip: 0,
-            });
-        }
-        let answer = accepted(doing, answer).await?;
-        let skip = match answer.status() {
-            StatusCode::PARTIAL_CONTENT => 0,
-            _ => offset,
-        };
-        Ok(Download {
-            answer: Some(answer),
-            skip,
-        })
+    async fn rename(&self, from: &str, to: &str) -> Result<(), ApiError> {
+        let request = self.request(Method::POST, &["files", "mv"]);
+        let request = request.json(&json!([{"src": from, "dest": to}]));
+        self.send("rename a file in the sandbox", request).await.map(drop)
     }
-}
 
-fn transfer_timeout(bytes: usize) -> Duration {
-    const SLOWEST_BYTES_PER_SECOND: u64 = 256 << 10;
-    REQUEST_TIMEOUT + Duration::from_secs(bytes as u64 / SLOWEST_BYTES_PER_SECOND)
-}
-
-fn stalled(doing: &'static str) -> ApiError {
-    ApiError::Unreachable {
-        doing,
-        reason: format!("nothing came for {} s", STALL_TIMEOUT.as_secs()),
+    async fn download(&self, path: &str, offset: u64) -> Result<Download, ApiError> {
+        let request = self.request_with(Method::GET, &["files", "download"], Some(("path", path)));
+        Download::start(request, offset, ErrorBody::read).await
     }
-}
 
-/// The content of a file on its way.
-#[derive(Debug)]
-pub(crate) struct Download {
-    /// None when the range lies behind the end.
-    answer: Option<reqwest::Response>,
-    skip: u64,
-}
-
-impl Download {
-    /// The next bytes; none at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
-        let doing = "read a file of the sandbox";
-        let Some(answer) = &mut self.answer else {
-            return Ok(None);
-        };
-        loop {
-            let piece = match tokio::time::timeout(STALL_TIMEOUT, answer.chunk()).await {
-                Ok(piece) => piece.map_err(|error| ApiError::unreachable(doing, &error))?,
-                Err(_) => return Err(stalled(doing)),
-            };
-            let Some(mut piece) = piece else { return Ok(None) };
-            let skipped = self.skip.min(piece.len() as u64);
-            self.skip -= skipped;
-            let _ = piece.split_to(skipped as usize);
-            if !piece.is_empty() {
-                return Ok(Some(piece));
-            }
-        }
+    async fn run_code(&self, request: &CodeRequest<'_>) -> Result<CodeResult, Failure> {
+        kernel::run(self, request).await
     }
 }
 
@@ -255,26 +199,19 @@ enum Until {
 /// Events of a command or of code.
 pub(crate) struct Events {
     doing: &'static str,
-    body: futures::stream::BoxStream<'static, reqwest::Result<Bytes>>,
+    body: BoxStream<'static, Result<Bytes, ApiError>>,
     frames: Option<Frames>,
-    ready: std::collections::VecDeque<Event>,
+    ready: VecDeque<Event>,
     until: Until,
 }
 
-/// execd sends a ping every three seconds; a stream that is silent for longer than this is dead.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-
 impl Events {
     async fn of(doing: &'static str, request: RequestBuilder, until: Until) -> Result<Self, ApiError> {
-        let answer = match tokio::time::timeout(SILENCE_TIMEOUT, request.send()).await {
-            Ok(answer) => accepted(doing, answer).await?,
-            Err(_) => return Err(stalled(doing)),
-        };
         Ok(Self {
             doing,
-            body: answer.bytes_stream().boxed(),
+            body: http::events(doing, request, ErrorBody::read).await?,
             frames: Some(Frames::default()),
-            ready: std::collections::VecDeque::new(),
+            ready: VecDeque::new(),
             until,
         })
     }
@@ -296,18 +233,12 @@ impl Events {
             let Some(frames) = &mut self.frames else {
                 return Ok(None);
             };
-            let piece = match tokio::time::timeout(SILENCE_TIMEOUT, self.body.next()).await {
-                Ok(piece) => piece,
-                Err(_) => return Err(stalled(self.doing)),
-            };
-            match piece {
-                Some(Ok(piece)) => {
-                    let events = frames
-                        .push(&piece)
-                        .map_err(|error| ApiError::frame(self.doing, &error))?;
-                    self.ready.extend(events);
+            match self.body.next().await {
+                Some(piece) => {
+                    let events = frames.push(&piece?);
+                    self.ready
+                        .extend(events.map_err(|error| ApiError::protocol(self.doing, error))?);
                 }
-                Some(Err(error)) => return Err(ApiError::unreachable(self.doing, &error)),
                 None => {
                     if let Some(frames) = self.frames.take() {
                         self.ready.extend(frames.finish());
@@ -315,5 +246,37 @@ impl Events {
                 }
             }
         }
+    }
+
+    /// The same, as far as a command's caller has to know.
+    async fn next_of_command(&mut self) -> Result<Option<CommandEvent>, ApiError> {
+        while let Some(event) = self.next().await? {
+            match (event.kind.as_deref(), event.text) {
+                (Some("init"), Some(command)) => return Ok(Some(CommandEvent::Begun(command))),
+                (Some("stdout"), Some(line)) => return Ok(Some(CommandEvent::Line(line))),
+                (None, _) => {
+                    return Err(ApiError::Refused {
+                        doing: self.doing,
+                        status: 503,
+                        code: event.code,
+                        message: event.message.unwrap_or_default(),
+                    });
+                }
+                (Some("error"), _) => log_error(event.error),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn log_error(error: Option<crate::wire::EventError>) {
+    if let Some(error) = error {
+        let trace = error.traceback.unwrap_or_default().join(" ");
+        tracing::debug!(
+            "a command of the sandbox ended with {} `{}` {trace}",
+            error.ename,
+            error.evalue
+        );
     }
 }

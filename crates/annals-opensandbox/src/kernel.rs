@@ -5,44 +5,30 @@
 //! `execution_complete`, so a stream counts only when it has ended. A run is not repeated when its stream breaks.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use annals_remote::{ApiError, Backoff, CodeRequest};
 use annals_sandbox::capture::Capture;
 use annals_sandbox::{CodeResult, Failure, FailureKind, Language};
 use tokio::time::Instant;
 
-use crate::error::{ApiError, Backoff};
-use crate::remote::Remote;
-
-/// What is run, and under which bounds.
-pub(crate) struct KernelRun<'a> {
-    pub(crate) language: Language,
-    pub(crate) code: &'a str,
-    pub(crate) cwd: &'a str,
-    pub(crate) env: &'a BTreeMap<String, String>,
-    pub(crate) timeout: Duration,
-    pub(crate) kept_bytes: usize,
-}
+use crate::execd::Execd;
 
 /// Runs code to its end, or to its bound.
-pub(crate) async fn run(remote: &Remote, run: &KernelRun<'_>) -> Result<CodeResult, Failure> {
+pub(crate) async fn run(execd: &Execd, run: &CodeRequest<'_>) -> Result<CodeResult, Failure> {
     let started = Instant::now();
-    let created = remote
-        .execd()
-        .create_context(run.language.as_str(), run.cwd)
-        .await;
+    let created = execd.create_context(run.language.as_str(), run.cwd).await;
     let context = created.map_err(|error| {
         let (language, program) = (run.language, run.language.program());
         let message = format!("the sandbox has neither `{program}` nor a {language} kernel: {error}");
         Failure::new(FailureKind::Unsupported, message)
     })?;
     let mut output = Collected::new(run.kept_bytes);
-    let ran = tokio::time::timeout(run.timeout, in_context(remote, &context, run, &mut output)).await;
+    let ran = tokio::time::timeout(run.timeout, in_context(execd, &context, run, &mut output)).await;
     if ran.is_err() {
-        let _ = remote.execd().interrupt_code(&context).await;
+        let _ = execd.interrupt_code(&context).await;
     }
     // What is left running in the context ends with it.
-    let _ = remote.execd().delete_context(&context).await;
+    let _ = execd.delete_context(&context).await;
     let elapsed_ms = started.elapsed().as_millis() as u64;
     match ran {
         Ok(Ok(())) => Ok(output.finish(elapsed_ms)),
@@ -62,14 +48,14 @@ pub(crate) async fn run(remote: &Remote, run: &KernelRun<'_>) -> Result<CodeResu
 }
 
 async fn in_context(
-    remote: &Remote,
+    execd: &Execd,
     context: &str,
-    run: &KernelRun<'_>,
+    run: &CodeRequest<'_>,
     output: &mut Collected,
 ) -> Result<(), Failure> {
     let mut aside = Collected::new(0);
-    execute(remote, context, &environment(run.language, run.env), &mut aside).await?;
-    execute(remote, context, run.code, output).await
+    execute(execd, context, &environment(run.language, run.env), &mut aside).await?;
+    execute(execd, context, run.code, output).await
 }
 
 /// Code that sets variables; a context takes none.
@@ -91,10 +77,10 @@ fn environment(language: Language, env: &BTreeMap<String, String>) -> String {
     }
 }
 
-async fn execute(remote: &Remote, context: &str, code: &str, output: &mut Collected) -> Result<(), Failure> {
-    let mut backoff = Backoff::new();
+async fn execute(execd: &Execd, context: &str, code: &str, output: &mut Collected) -> Result<(), Failure> {
+    let mut backoff = Backoff::default();
     loop {
-        match attempt(remote, context, code, output).await {
+        match attempt(execd, context, code, output).await {
             Ok(Attempt::Ended) => return Ok(()),
             // It was refused before it began.
             Ok(Attempt::Busy) => backoff.wait().await,
@@ -112,12 +98,12 @@ enum Attempt {
 }
 
 async fn attempt(
-    remote: &Remote,
+    execd: &Execd,
     context: &str,
     code: &str,
     output: &mut Collected,
 ) -> Result<Attempt, ApiError> {
-    let mut events = remote.execd().code(context, code).await?;
+    let mut events = execd.code(context, code).await?;
     while let Some(event) = events.next().await? {
         let text = event.text.unwrap_or_default();
         match event.kind.as_deref() {

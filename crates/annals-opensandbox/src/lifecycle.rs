@@ -14,12 +14,13 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::error::{ApiError, Backoff, accepted};
-use crate::wire::{CreateSandbox, Endpoint, RenewExpiration, SandboxInfo, SandboxPage};
+use annals_remote::http::{self, REQUEST_TIMEOUT, accepted, json};
+use annals_remote::{ApiError, repeated};
+
+use crate::wire::{CreateSandbox, Endpoint, ErrorBody, RenewExpiration, SandboxInfo, SandboxPage};
 
 const KEY_HEADER: &str = "OPEN-SANDBOX-API-KEY";
-/// One answer of the server; creating may pull an image and has its own bound.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+/// Creating may pull an image.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a request is repeated while the server does not answer: it is one process, and restarts.
 const RETRY_BUDGET: Duration = Duration::from_secs(30);
@@ -65,13 +66,7 @@ impl Lifecycle {
     }
 
     fn request_with(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
+        let url = http::address(&self.base, path, query);
         let request = self.http.request(method, url).timeout(REQUEST_TIMEOUT);
         match &self.key {
             Some(key) => request.header(KEY_HEADER, key),
@@ -87,7 +82,7 @@ impl Lifecycle {
                 self.observe(now.timestamp());
             }
         }
-        accepted(doing, answer).await
+        accepted(doing, answer, ErrorBody::read).await
     }
 
     fn observe(&self, now: Timestamp) {
@@ -101,37 +96,13 @@ impl Lifecycle {
         later.ok().map(|later| later.to_string())
     }
 
-    async fn repeated<T, F: Future<Output = Result<T, ApiError>> + Send>(
-        &self,
-        attempt: impl Fn() -> F,
-    ) -> Result<T, ApiError> {
-        let mut backoff = Backoff::new();
-        let mut last = None;
-        let attempts = async {
-            loop {
-                match attempt().await {
-                    Err(error) if error.is_transient() => last = Some(error),
-                    decided => return decided,
-                }
-                backoff.wait().await;
-            }
-        };
-        match tokio::time::timeout(self.retry_budget, attempts).await {
-            Ok(decided) => decided,
-            Err(_) => Err(last.unwrap_or(ApiError::Unreachable {
-                doing: "reach the server",
-                reason: "no answer in time".to_owned(),
-            })),
-        }
-    }
-
     async fn get<T: DeserializeOwned>(
         &self,
         doing: &'static str,
         path: &[&str],
         query: &[(&str, String)],
     ) -> Result<T, ApiError> {
-        self.repeated(|| async {
+        repeated(self.retry_budget, || async {
             json(
                 doing,
                 self.send(doing, self.request_with(Method::GET, path, query))
@@ -200,13 +171,12 @@ impl Lifecycle {
     /// Deleting what is gone is a success.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
         let doing = "delete the sandbox";
-        let deleted = self
-            .repeated(|| async {
-                self.send(doing, self.request(Method::DELETE, &["sandboxes", id]))
-                    .await
-                    .map(drop)
-            })
-            .await;
+        let deleted = repeated(self.retry_budget, || async {
+            self.send(doing, self.request(Method::DELETE, &["sandboxes", id]))
+                .await
+                .map(drop)
+        })
+        .await;
         match deleted {
             Err(error) if error.is_not_found() => Ok(()),
             deleted => deleted,
@@ -217,7 +187,7 @@ impl Lifecycle {
     pub(crate) async fn renew(&self, id: &str, expires_at: String) -> Result<(), ApiError> {
         let doing = "renew the sandbox";
         let body = RenewExpiration { expires_at };
-        self.repeated(|| async {
+        repeated(self.retry_budget, || async {
             let request = self.request(Method::POST, &["sandboxes", id, "renew-expiration"]);
             self.send(doing, request.json(&body)).await.map(drop)
         })
@@ -226,7 +196,7 @@ impl Lifecycle {
 
     pub(crate) async fn resume(&self, id: &str) -> Result<(), ApiError> {
         let doing = "resume the sandbox";
-        self.repeated(|| async {
+        repeated(self.retry_budget, || async {
             let request = self.request(Method::POST, &["sandboxes", id, "resume"]);
             self.send(doing, request).await.map(drop)
         })
@@ -258,26 +228,14 @@ pub(crate) enum Route {
     ServerProxy,
 }
 
-async fn json<T: DeserializeOwned>(doing: &'static str, answer: Response) -> Result<T, ApiError> {
-    let body = answer
-        .bytes()
-        .await
-        .map_err(|error| ApiError::unreachable(doing, &error))?;
-    serde_json::from_slice(&body).map_err(|error| ApiError::Protocol {
-        doing,
-        reason: error.to_string(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn expiry_is_reckoned_by_the_server_s_clock() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let base = Url::parse("http://127.0.0.1:1/v1").unwrap();
-        let lifecycle = Lifecycle::new(reqwest::Client::new(), base, None);
+        let lifecycle = Lifecycle::new(http::client(&base).unwrap(), base, None);
         assert_eq!(lifecycle.now_after(Duration::from_secs(60)), None);
         let date = jiff::fmt::rfc2822::parse("Tue, 17 Nov 2026 05:25:32 GMT").unwrap();
         lifecycle.observe(date.timestamp());

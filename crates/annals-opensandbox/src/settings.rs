@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use annals_core::redact::SafeUrl;
+use annals_remote::{http, workspace_path};
 use serde::Deserialize;
 use url::Url;
 
@@ -91,17 +93,12 @@ pub enum SettingsError {
 
 impl Settings {
     pub(crate) fn parse(url: &str, options: OpenSandboxOptions) -> Result<Self, SettingsError> {
-        let wrong = || SettingsError::Url(annals_core::redact::SafeUrl(url).to_string());
-        let url = Url::parse(url).map_err(|_| wrong())?;
-        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return Err(wrong());
-        }
-        let workspace = options.workspace.trim_end_matches('/');
-        let is_path =
-            workspace.starts_with('/') && !workspace.split('/').any(|part| matches!(part, "." | ".."));
-        if !is_path || workspace.contains('\0') {
+        let Some(url) = http::server(url) else {
+            return Err(SettingsError::Url(SafeUrl(url).to_string()));
+        };
+        let Some(workspace) = workspace_path(&options.workspace).map(str::to_owned) else {
             return Err(SettingsError::Workspace(options.workspace));
-        }
+        };
         if options.timeout_seconds < TTL_MIN_SECONDS {
             return Err(SettingsError::Timeout(options.timeout_seconds));
         }
@@ -114,10 +111,7 @@ impl Settings {
             namespace: options.namespace.clone().unwrap_or_default(),
             route,
             ttl: Duration::from_secs(options.timeout_seconds),
-            options: OpenSandboxOptions {
-                workspace: workspace.to_owned(),
-                ..options
-            },
+            options: OpenSandboxOptions { workspace, ..options },
         })
     }
 }
@@ -160,12 +154,12 @@ mod tests {
     fn a_table_of_the_configuration_is_read_and_a_word_that_nobody_reads_is_refused() {
         let read: OpenSandboxOptions = serde_json::from_str(
             r#"{"image":"python:3.12","resources":{"cpu":"500m","memory":"512Mi"},
-                "network":{"default":"deny","egress":[{"action":"allow","target":"pypi.org"}]},
+                "network":{"default":"deny","egress":[{"action":"allow","target":"api.example.org"}]},
                 "volumes":[{"name":"data","mountPath":"/data","host":{"path":"/srv"}}]}"#,
         )
         .unwrap();
         assert_eq!(read.workspace, "/workspace");
-        assert_eq!(read.network.unwrap().egress[0].target, "pypi.org");
+        assert_eq!(read.network.unwrap().egress[0].target, "api.example.org");
         assert!(serde_json::from_str::<OpenSandboxOptions>(r#"{"images":"x"}"#).is_err());
     }
 }

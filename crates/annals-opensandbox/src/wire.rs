@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use annals_remote::Phase;
 use serde::{Deserialize, Serialize};
 
 /// Body of `POST /sandboxes`.
@@ -117,10 +118,16 @@ pub(crate) enum State {
     Unknown,
 }
 
-impl State {
-    /// Whether nothing runs in it any more, nor ever will.
-    pub(crate) fn is_over(self) -> bool {
-        matches!(self, Self::Stopping | Self::Terminated | Self::Failed)
+impl From<State> for Phase {
+    fn from(state: State) -> Self {
+        match state {
+            State::Running => Self::Running,
+            State::Paused => Self::Paused,
+            State::Stopping => Self::Ending,
+            State::Terminated => Self::Ended,
+            State::Failed => Self::Failed,
+            State::Pending | State::Pausing | State::Resuming | State::Unknown => Self::Starting,
+        }
     }
 }
 
@@ -154,14 +161,14 @@ pub(crate) struct RenewExpiration {
 }
 
 /// Body of `POST /command`.
-#[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct RunCommand {
-    pub(crate) command: String,
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct RunCommand<'a> {
+    pub(crate) command: &'a str,
     /// Milliseconds until execd kills the process group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) envs: BTreeMap<String, String>,
+    pub(crate) envs: &'a BTreeMap<String, String>,
 }
 
 /// One event of a stream of `/command` or `/code`.
@@ -276,6 +283,6 @@ mod tests {
     fn a_state_that_nobody_knows_yet_is_read() {
         let status: SandboxStatus = serde_json::from_str(r#"{"state":"Hibernating"}"#).unwrap();
         assert_eq!(status.state, State::Unknown);
-        assert!(!status.state.is_over());
+        assert_eq!(Phase::from(status.state), Phase::Starting);
     }
 }

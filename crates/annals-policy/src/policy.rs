@@ -206,8 +206,13 @@ impl Policy {
                 said = lower;
             }
         }
-        if said.decide == Decide::Ask && self.is_answered(call, command, &said) {
-            return Said::nothing();
+        if said.decide == Decide::Ask
+            && let Some(by) = self.answered_by(call, command, &said)
+        {
+            return Said {
+                by,
+                ..Said::nothing()
+            };
         }
         said
     }
@@ -272,18 +277,21 @@ impl Policy {
         (!answered).then_some(said)
     }
 
-    /// Whether every rule that asks was answered for calls like this one.
-    fn is_answered(&self, call: &Call, command: Option<&Simple>, said: &Said) -> bool {
+    /// The rules that answer every rule that asks, for calls like this one; none if a question is left.
+    fn answered_by(&self, call: &Call, command: Option<&Simple>, said: &Said) -> Option<Vec<Deciding>> {
         let remembered = || {
-            self.user
-                .rules
-                .iter()
-                .chain(&self.conversation)
-                .chain(&self.owner.rules)
+            let user = self.user.rules.iter().map(|rule| ("config.toml", rule));
+            let conversation = self.conversation.iter().map(|rule| ("conversation", rule));
+            let owner = self.owner.rules.iter().map(|rule| ("policy.toml", rule));
+            user.chain(conversation).chain(owner)
         };
-        said.by.iter().all(|asks| {
-            remembered().any(|rule| rule.answers.as_deref() == Some(&asks.id) && rule.matches(call, command))
-        })
+        let answer = |asks: &Deciding| {
+            let is_answer =
+                |rule: &Rule| rule.answers.as_deref() == Some(&asks.id) && rule.matches(call, command);
+            let (layer, rule) = remembered().find(|(_, rule)| is_answer(rule))?;
+            Some(deciding(layer, rule))
+        };
+        said.by.iter().map(answer).collect()
     }
 
     /// Whether a rule would answer a question about this call.
@@ -302,16 +310,18 @@ impl Policy {
 /// The rules with the strictest decision, together.
 fn strictest(rules: &[(&'static str, Rule)]) -> Option<Said> {
     let decide = rules.iter().map(|(_, rule)| rule.decide).max()?;
-    let deciding = rules.iter().filter(|(_, rule)| rule.decide == decide);
-    let expires = deciding.clone().filter_map(|(_, rule)| rule.expires).min();
-    let by = deciding
-        .map(|(layer, rule)| Deciding {
-            id: rule.id.clone(),
-            place: Some((*layer, rule.line)),
-            why: rule.why.clone(),
-        })
-        .collect();
+    let strict = rules.iter().filter(|(_, rule)| rule.decide == decide);
+    let expires = strict.clone().filter_map(|(_, rule)| rule.expires).min();
+    let by = strict.map(|(layer, rule)| deciding(layer, rule)).collect();
     Some(Said { decide, by, expires })
+}
+
+fn deciding(layer: &'static str, rule: &Rule) -> Deciding {
+    Deciding {
+        id: rule.id.clone(),
+        place: Some((layer, rule.line)),
+        why: rule.why.clone(),
+    }
 }
 
 impl Said {

@@ -66,8 +66,15 @@ pub enum Block {
     },
     /// A picture alone on its line.
     Image(Image),
-    /// Text taken from elsewhere, or an aside.
+    /// Text taken from elsewhere.
     Quote(Vec<Block>),
+    /// An aside that says by its label and colour how much it matters.
+    Alert {
+        /// How much.
+        kind: AlertKind,
+        /// What it says, without the label.
+        blocks: Vec<Block>,
+    },
     /// A box with a look of its own (HTML only).
     Group {
         /// The look.
@@ -83,6 +90,77 @@ pub enum Block {
     PageBreak,
     /// What the speaker says; only presentations show it.
     Notes(String),
+}
+
+/// What an alert is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertKind {
+    /// Good to know.
+    Note,
+    /// Helps.
+    Tip,
+    /// Needed to succeed.
+    Important,
+    /// Needs attention at once.
+    Warning,
+    /// What may go wrong.
+    Caution,
+}
+
+impl AlertKind {
+    /// All of them, in the order of how much they matter.
+    pub const ALL: [Self; 5] = [
+        Self::Note,
+        Self::Tip,
+        Self::Important,
+        Self::Warning,
+        Self::Caution,
+    ];
+
+    /// The label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Note => "Note",
+            Self::Tip => "Tip",
+            Self::Important => "Important",
+            Self::Warning => "Warning",
+            Self::Caution => "Caution",
+        }
+    }
+
+    /// The colour of its label and its bar.
+    pub fn color(self) -> Rgb {
+        match self {
+            Self::Note => Rgb(0x0b, 0x5c, 0xad),
+            Self::Tip => Rgb(0x1a, 0x7a, 0x45),
+            Self::Important => Rgb(0x6f, 0x42, 0xc1),
+            Self::Warning => Rgb(0x97, 0x5a, 0x00),
+            Self::Caution => Rgb(0xb4, 0x23, 0x2f),
+        }
+    }
+
+    /// The colour behind it.
+    pub fn tint(self) -> Rgb {
+        match self {
+            Self::Note => Rgb(0xee, 0xf4, 0xfb),
+            Self::Tip => Rgb(0xed, 0xf7, 0xf1),
+            Self::Important => Rgb(0xf4, 0xf0, 0xfb),
+            Self::Warning => Rgb(0xfd, 0xf5, 0xe6),
+            Self::Caution => Rgb(0xfc, 0xee, 0xef),
+        }
+    }
+
+    /// The label as it stands above the text.
+    pub(crate) fn labelled(self) -> Vec<Inline> {
+        vec![Inline::Span {
+            style: Style {
+                color: Some(self.color()),
+                bold: Some(true),
+                ..Style::default()
+            },
+            inlines: vec![Inline::Text(self.label().to_owned())],
+        }]
+    }
 }
 
 /// A list.
@@ -354,7 +432,7 @@ pub fn block_text_length(block: &Block) -> usize {
             .map(|block| block_text_length(block) + 4)
             .max()
             .unwrap_or(0),
-        Block::Quote(blocks) | Block::Group { blocks, .. } => {
+        Block::Quote(blocks) | Block::Alert { blocks, .. } | Block::Group { blocks, .. } => {
             blocks.iter().map(block_text_length).max().unwrap_or(0)
         }
         Block::Table(_) | Block::Columns(_) | Block::Image(_) => 40,

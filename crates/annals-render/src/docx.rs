@@ -13,10 +13,12 @@ use std::fmt::Write as _;
 use crate::doc::{
     Align, Block, Direction, Document, Image, Inline, Length, List, ListItem, MathPlace, Style, is_clickable,
 };
+use crate::fonts;
 use crate::highlight;
 use crate::ooxml::{EMU_PER_PX, OfficePicture, Package, Relations, XML_HEAD, escape};
 use crate::picture::Pictures;
 use crate::request::{PageOptions, RenderError, shorten};
+use crate::visit;
 use run::RunLook;
 use styles::{BULLETS, CODE_INSET, LIST_INDENT, NAMESPACES, NumberedList, QUOTE_INDENT};
 
@@ -77,10 +79,11 @@ pub(crate) fn write(
         width_pt * 20.0,
         height_pt * 20.0
     );
+    let language = fonts::language(&visit::characters(document));
     let mut package = Package::default();
     package.properties(document.title.as_deref());
     package.part("word/document.xml", concat_type("document.main"), body);
-    package.part("word/styles.xml", concat_type("styles"), styles::styles());
+    package.part("word/styles.xml", concat_type("styles"), styles::styles(language));
     package.part(
         "word/numbering.xml",
         concat_type("numbering"),
@@ -252,6 +255,12 @@ impl Writer<'_> {
             Block::Quote(blocks) => {
                 let quotes = place.quotes + 1;
                 self.blocks(blocks, Place { style: Some("Quote"), quotes, ..place });
+            }
+            Block::Alert { kind, blocks } => {
+                let style = Some(styles::alert_style(*kind));
+                let place = Place { style, quotes: place.quotes + 1, ..place };
+                self.paragraph(&kind.labelled(), Place { ends_list: false, ..place });
+                self.blocks(blocks, place);
             }
             Block::Group { style, blocks } => {
                 let look = Style {

@@ -8,15 +8,20 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use typst::foundations::Bytes;
-use typst::text::{Font, FontBook};
+use typst::layout::Abs;
+use typst::text::{Font, FontBook, FontVariant, FontVariations};
 use typst_kit::fonts::FontStore;
 
 /// Sans serif families for scripts the body font lacks, in the order of our preference.
-const FALLBACK_FAMILIES: [&str; 12] = [
+const FALLBACK_FAMILIES: [&str; 16] = [
     "noto sans arabic",
     "noto sans hebrew",
     "noto sans devanagari",
     "noto sans thai",
+    "noto sans thai looped",
+    "leelawadee ui",
+    "thonburi",
+    "loma",
     "noto color emoji",
     "apple color emoji",
     "segoe ui emoji",
@@ -82,7 +87,7 @@ impl Fonts {
         let visible: Vec<char> = chars.iter().copied().filter(|&c| needs_glyph(c)).collect();
         let embedded_is_enough = visible
             .iter()
-            .all(|&c| !is_pictorial(c) && covers(self.embedded.book(), c));
+            .all(|&c| !is_pictorial(c) && covers(&self.embedded, c));
         let store = if embedded_is_enough {
             &self.embedded
         } else {
@@ -90,16 +95,18 @@ impl Fonts {
         };
         let missing = match embedded_is_enough {
             true => Vec::new(),
-            false => visible
-                .into_iter()
-                .filter(|&c| !covers(store.book(), c))
-                .collect(),
+            false => visible.into_iter().filter(|&c| !covers(store, c)).collect(),
         };
-        let lang = language(chars);
+        let region = language(chars);
         let rest: Vec<String> = if embedded_is_enough {
             Vec::new()
         } else {
-            families_for(store.book(), lang)
+            families_for(store.book(), region)
+        };
+        // The layout breaks lines of Chinese and Japanese by rules that know no words of other scripts.
+        let lang = match region {
+            "zh" | "ja" if chars.iter().any(|&c| is_without_spaces(c)) => "th",
+            _ => region,
         };
         let emoji = rest.iter().find(|family| family.ends_with("emoji")).cloned();
         let body = std::iter::once("noto sans".to_owned())
@@ -140,9 +147,16 @@ impl Fonts {
     }
 }
 
-fn covers(book: &FontBook, c: char) -> bool {
-    let faces = (0..).map_while(|index| book.info(index));
-    faces.into_iter().any(|info| info.coverage.contains(u32::from(c)))
+/// Asks the face itself: a font's list of ranges may claim characters that it has no glyph for.
+fn covers(store: &FontStore, c: char) -> bool {
+    let claims = (0..).map_while(|index| store.book().info(index)).enumerate();
+    claims
+        .filter(|(_, info)| info.coverage.contains(u32::from(c)))
+        .filter_map(|(index, _)| store.font(index))
+        .any(|font| {
+            let face = font.instantiate(FontVariant::default(), Abs::pt(10.0), &FontVariations::default());
+            face.ttf().glyph_index(c).is_some_and(|glyph| glyph.0 != 0)
+        })
 }
 
 /// Characters that print nothing by themselves.
@@ -159,8 +173,13 @@ fn is_pictorial(c: char) -> bool {
         | 0x2753..=0x2755 | 0x2757 | 0x2795..=0x2797 | 0x2B50 | 0x2B55 | 0x26A1 | 0x23F0 | 0x23F3 | 0x231A..=0x231B)
 }
 
+/// Scripts whose words are not parted by spaces and found by a dictionary: Thai, Lao, Burmese, Khmer.
+fn is_without_spaces(c: char) -> bool {
+    matches!(u32::from(c), 0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF)
+}
+
 /// The language that decides between regional glyphs and sets the writing direction.
-fn language(chars: &BTreeSet<char>) -> &'static str {
+pub(crate) fn language(chars: &BTreeSet<char>) -> &'static str {
     let count = |from: u32, to: u32| {
         let (from, to) = (
             char::from_u32(from).unwrap_or('\0'),
@@ -179,6 +198,8 @@ fn language(chars: &BTreeSet<char>) -> &'static str {
         "ar"
     } else if count(0x0590, 0x05FF) > latin {
         "he"
+    } else if count(0x0E00, 0x0E7F) > latin {
+        "th"
     } else {
         "en"
     }
@@ -231,11 +252,19 @@ mod tests {
     }
 
     #[test]
+    fn thai_beside_chinese_is_broken_into_words_and_chinese_keeps_its_fonts() {
+        let fonts = Fonts::default();
+        assert_eq!(fonts.choose(&chars("汉字 ภาษาไทย")).lang, "th");
+        assert_eq!(fonts.choose(&chars("汉字")).lang, "zh");
+    }
+
+    #[test]
     fn the_script_decides_the_language() {
         assert_eq!(language(&chars("漢字かな")), "ja");
         assert_eq!(language(&chars("汉字 and text")), "zh");
         assert_eq!(language(&chars("한국어 漢")), "ko");
         assert_eq!(language(&chars("العربية")), "ar");
+        assert_eq!(language(&chars("ภาษาไทย")), "th");
         assert_eq!(language(&chars("plain")), "en");
     }
 }

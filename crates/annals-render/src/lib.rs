@@ -12,6 +12,7 @@ mod request;
 
 pub mod doc;
 pub mod limits;
+pub mod pdf_page;
 pub mod tree;
 
 mod citation;

@@ -15,7 +15,7 @@ use pulldown_cmark::{
 };
 
 use crate::doc::{
-    Align, Block, Cell, Document, Image, Inline, List, ListItem, MathPlace, Row, Table, plain_text,
+    AlertKind, Align, Block, Cell, Document, Image, Inline, List, ListItem, MathPlace, Row, Table, plain_text,
 };
 use crate::html;
 use crate::limits::{MAX_COLUMNS, MAX_NESTING};
@@ -74,7 +74,7 @@ enum Kind {
     Root,
     Paragraph,
     Heading(u8),
-    Quote(Option<&'static str>),
+    Quote(Option<AlertKind>),
     Code(Option<String>),
     Html,
     List {
@@ -358,7 +358,7 @@ impl Reader {
                 Kind::Paragraph
             }
             Tag::Heading { level, .. } => Kind::Heading(level as u8),
-            Tag::BlockQuote(alert) => Kind::Quote(alert.map(alert_name)),
+            Tag::BlockQuote(alert) => Kind::Quote(alert.map(alert_kind)),
             Tag::CodeBlock(CodeBlockKind::Fenced(info)) => Kind::Code(language(&info)),
             Tag::CodeBlock(CodeBlockKind::Indented) => Kind::Code(None),
             Tag::HtmlBlock => Kind::Html,
@@ -455,12 +455,11 @@ impl Reader {
                 inlines: open.inlines,
             }),
             Kind::Quote(alert) => {
-                let mut blocks = open.into_blocks();
-                if let Some(name) = alert {
-                    let label = vec![Inline::Strong(vec![Inline::Text(name.to_owned())])];
-                    blocks.insert(0, Block::Paragraph(label));
-                }
-                self.block(Block::Quote(blocks));
+                let blocks = open.into_blocks();
+                self.block(match alert {
+                    Some(kind) => Block::Alert { kind, blocks },
+                    None => Block::Quote(blocks),
+                });
             }
             Kind::Code(lang) => {
                 let text = open.text.strip_suffix('\n').unwrap_or(&open.text).to_owned();
@@ -547,13 +546,13 @@ fn align(alignment: Alignment) -> Align {
     }
 }
 
-fn alert_name(kind: BlockQuoteKind) -> &'static str {
+fn alert_kind(kind: BlockQuoteKind) -> AlertKind {
     match kind {
-        BlockQuoteKind::Note => "Note",
-        BlockQuoteKind::Tip => "Tip",
-        BlockQuoteKind::Important => "Important",
-        BlockQuoteKind::Warning => "Warning",
-        BlockQuoteKind::Caution => "Caution",
+        BlockQuoteKind::Note => AlertKind::Note,
+        BlockQuoteKind::Tip => AlertKind::Tip,
+        BlockQuoteKind::Important => AlertKind::Important,
+        BlockQuoteKind::Warning => AlertKind::Warning,
+        BlockQuoteKind::Caution => AlertKind::Caution,
     }
 }
 

@@ -377,12 +377,7 @@ fn cite(document: &mut Document, request: &Request<'_>, warnings: &mut Vec<Warni
 
 /// Every character the pages will show, also those within drawings.
 fn characters(document: &Document, pictures: &Pictures) -> BTreeSet<char> {
-    let mut chars = BTreeSet::new();
-    visit::leaves(document, &mut |leaf| {
-        if let Leaf::Text(text) | Leaf::Code(text) | Leaf::Listing { text, .. } = leaf {
-            chars.extend(text.chars());
-        }
-    });
+    let mut chars = visit::characters(document);
     for picture in pictures.list().iter().filter(|picture| picture.kind == Kind::Svg) {
         chars.extend(String::from_utf8_lossy(&picture.bytes).chars());
     }

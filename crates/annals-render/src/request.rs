@@ -54,6 +54,7 @@ impl<'a> Request<'a> {
 
 /// The language of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Format {
     /// CommonMark with the usual extensions.
     Markdown,
@@ -63,6 +64,7 @@ pub enum Format {
 
 /// Who lays out HTML as PDF or PNG. Markdown, DOCX and PPTX are always made by the embedded writers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Engine {
     /// Chromium when one is installed, the embedded engine otherwise (or when Chromium fails).
     #[default]
@@ -140,6 +142,7 @@ impl PageOptions {
 
 /// Sheet sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Paper {
     /// 297 × 420 mm.
     A3,

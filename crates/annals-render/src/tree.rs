@@ -1,11 +1,13 @@
-//! Content as small JSON trees, for whoever draws nodes instead of pages: `[tag, attributes or null, child…]`, where a
+//! Content as small JSON trees, for a reader that draws nodes instead of pages: `[tag, attributes or null, child…]`, where a
 //! child is a tree or a text.
 //!
 //! The tags are few and say what a thing is, not how it looks; code carries the kind of each word, not a colour. A tree
 //! is bounded however large its content is, and says what was left out.
 
+mod arriving;
 mod colours;
 mod difference;
+mod json;
 mod markup;
 mod table;
 
@@ -25,6 +27,11 @@ pub enum TreeRequest {
         /// The text.
         text: String,
     },
+    /// Markdown that is still being written: a list of trees, without what may yet change its form.
+    Arriving {
+        /// The text so far.
+        text: String,
+    },
     /// Code: one tree with the tag `pre`.
     Code {
         /// The text.
@@ -38,6 +45,11 @@ pub enum TreeRequest {
         text: String,
         /// What stands between two values.
         separator: char,
+    },
+    /// JSON: a table like that of separated values if it is a list of plain objects, else one tree with the tag `pre`.
+    Json {
+        /// The text.
+        text: String,
     },
     /// Two texts: `{hunks, added, removed}`.
     Difference {
@@ -55,11 +67,16 @@ pub fn draw(request: &TreeRequest) -> Value {
             let (text, _) = bounded(text);
             Value::Array(markup::document(&crate::markdown::read(text)))
         }
+        TreeRequest::Arriving { text } => {
+            let (text, _) = bounded(arriving::settled(text));
+            Value::Array(markup::document(&crate::markdown::read(text)))
+        }
         TreeRequest::Code { text, language } => {
             let (text, _) = bounded(text);
             colours::listing(text, Some(language))
         }
         TreeRequest::Table { text, separator } => table::draw(text, *separator),
+        TreeRequest::Json { text } => json::draw(text),
         TreeRequest::Difference { before, after } => difference::draw(before, after),
     }
 }

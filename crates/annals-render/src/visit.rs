@@ -2,6 +2,8 @@
 //!
 //! Nothing here changes what a document says.
 
+use std::collections::BTreeSet;
+
 use crate::doc::{Block, Cell, Document, Image, Inline};
 
 /// A leaf of the document.
@@ -39,6 +41,17 @@ pub(crate) fn leaves<'a>(document: &'a Document, see: &mut dyn FnMut(Leaf<'a>)) 
     }
 }
 
+/// All characters that are printed.
+pub(crate) fn characters(document: &Document) -> BTreeSet<char> {
+    let mut chars = BTreeSet::new();
+    leaves(document, &mut |leaf| {
+        if let Leaf::Text(text) | Leaf::Code(text) | Leaf::Listing { text, .. } = leaf {
+            chars.extend(text.chars());
+        }
+    });
+    chars
+}
+
 fn blocks<'a>(list: &'a [Block], see: &mut dyn FnMut(Leaf<'a>)) {
     for block in list {
         match block {
@@ -57,6 +70,10 @@ fn blocks<'a>(list: &'a [Block], see: &mut dyn FnMut(Leaf<'a>)) {
             Block::Image(image) => {
                 see(Leaf::Image(image));
                 see(Leaf::Text(image.caption.as_deref().unwrap_or_default()));
+            }
+            Block::Alert { kind, blocks: inner } => {
+                see(Leaf::Text(kind.label()));
+                blocks(inner, see);
             }
             Block::Quote(inner) | Block::Group { blocks: inner, .. } => blocks(inner, see),
             Block::Notes(_) | Block::Rule | Block::PageBreak => {}
@@ -107,7 +124,9 @@ fn change_blocks(list: &mut [Block], change: &mut dyn FnMut(&mut Vec<Inline>)) {
             Block::Columns(columns) => columns
                 .iter_mut()
                 .for_each(|column| change_blocks(column, change)),
-            Block::Quote(inner) | Block::Group { blocks: inner, .. } => change_blocks(inner, change),
+            Block::Quote(inner) | Block::Alert { blocks: inner, .. } | Block::Group { blocks: inner, .. } => {
+                change_blocks(inner, change)
+            }
             Block::Code { .. } | Block::Image(_) | Block::Notes(_) | Block::Rule | Block::PageBreak => {}
         }
     }

@@ -321,3 +321,83 @@ fn a_display_formula_within_a_paragraph_is_on_paper() {
         assert!(text.contains('∑'), "{source}: {text}");
     }
 }
+
+#[test]
+fn pages_are_drawn_as_pictures_and_other_bytes_are_refused() {
+    use annals_render::pdf_page::{PdfPageError, draw};
+    let rendered = RENDERER.pdf(&Request::markdown(REPORT)).unwrap();
+    let first = draw(rendered.bytes.clone(), 1, 300).unwrap();
+    assert_eq!(Some(first.pages), rendered.pages);
+    let size = imagesize(&first.png);
+    assert_eq!(size.0, 300);
+    assert!(size.1 > 400 && size.1 < 440, "{size:?}");
+    let last = draw(rendered.bytes.clone(), first.pages, 300).unwrap();
+    assert_ne!(first.png, last.png);
+    // Bounded, however wide a picture somebody wants.
+    let wide = draw(rendered.bytes.clone(), 1, u32::MAX).unwrap();
+    assert!(imagesize(&wide.png).1 <= 4096);
+    let beyond = draw(rendered.bytes.clone(), first.pages + 1, 300).unwrap_err();
+    assert!(matches!(beyond, PdfPageError::NoSuchPage { .. }), "{beyond}");
+    assert!(draw(rendered.bytes, 0, 300).is_err());
+    assert_eq!(
+        draw(b"no PDF at all".to_vec(), 1, 300).unwrap_err(),
+        PdfPageError::Unreadable
+    );
+}
+
+/// Width and height, as the head of a PNG says them.
+fn imagesize(png: &[u8]) -> (u32, u32) {
+    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    (number(16), number(20))
+}
+
+/// Words of a Thai paragraph, compounds in their parts, which is written without the spaces between them.
+const THAI_WORDS: &str = "ประเทศ ไทย เป็น ประเทศ ที่ มี อาหาร อร่อย และ ผู้ คน ใจดี มาก นัก ท่องเที่ยว จาก ทั่ว \
+    โลก เดินทาง มา เที่ยว ทะเล และ ภูเขา ทุก ปี เพราะ อากาศ ดี และ โรงแรม มี ราคา ไม่ แพง \
+    รัฐบาล จึง สร้าง ถนน และ สนาม บิน ใหม่ เพื่อ ให้ ทุก คน เดินทาง ได้ สะดวก มาก ขึ้น";
+
+/// Checks that each line of a text that consists of these words ends with a word of it.
+#[track_caller]
+fn assert_whole_words(lines: &str, words: &[&str]) {
+    let bare = |text: &str| -> String { text.chars().filter(|c| c.is_alphanumeric()).collect() };
+    let mut ends = Vec::new();
+    for word in words {
+        ends.push(ends.last().unwrap_or(&0) + bare(word).chars().count());
+    }
+    let thai = lines
+        .lines()
+        .filter(|line| line.chars().any(|c| ('\u{e00}'..'\u{e80}').contains(&c)));
+    let (mut at, mut count) = (0, 0);
+    for line in thai {
+        at += bare(line).chars().count();
+        count += 1;
+        assert!(
+            ends.contains(&at),
+            "a word is broken at the end of `{line}`: {lines}"
+        );
+    }
+    assert_eq!(Some(&at), ends.last(), "the text is whole: {lines}");
+    assert!(count > 3, "several lines: {lines}");
+}
+
+#[test]
+fn thai_lines_end_with_whole_words_beside_other_scripts_too() {
+    if !met(Requirement::Poppler) || !met(Requirement::ThaiFont) {
+        return;
+    }
+    let words: Vec<&str> = THAI_WORDS.split(' ').collect();
+    let words = words.repeat(2);
+    let paragraph = words.concat();
+    for content in [paragraph.clone(), format!("汉字。\n\n{paragraph}\n\nカタカナ")] {
+        let rendered = RENDERER.pdf(&Request::markdown(&content)).unwrap();
+        let text = pdf_text_by_poppler(&rendered.bytes).unwrap();
+        assert_whole_words(&text, &words);
+    }
+    // Office programs break lines themselves, once they know the language.
+    let docx = RENDERER.docx(&Request::markdown(&paragraph)).unwrap();
+    let styles = String::from_utf8(common::parts(&docx.bytes)["word/styles.xml"].clone()).unwrap();
+    assert!(styles.contains("w:bidi=\"th-TH\""), "{styles}");
+    if let Some(printed) = common::by_libreoffice("thai.docx", &docx.bytes) {
+        assert_whole_words(&pdf_text_by_poppler(&printed).unwrap(), &words);
+    }
+}

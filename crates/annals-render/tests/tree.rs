@@ -99,3 +99,65 @@ fn what_is_too_long_is_cut_and_counted() {
     assert_eq!(left_out(&long), TREE_MAX_BYTES);
     assert!(markdown(&long).len() < TREE_MAX_BYTES + 100);
 }
+
+#[test]
+fn a_list_of_plain_objects_is_a_table_and_other_json_is_code() {
+    let json = |text: &str| {
+        draw(&TreeRequest::Json {
+            text: text.to_owned(),
+        })
+    };
+    let table = json(r#"[{"city":"Oslo","people":709000},{"city":"Bergen","rain":true,"note":null}]"#);
+    assert_eq!(
+        table,
+        json!({
+            "columns": ["city", "people", "rain", "note"],
+            "rows": [["Oslo", "709000", "", ""], ["Bergen", "", "true", ""]],
+            "total": 2,
+        })
+    );
+    for text in [
+        r#"{"a": 1}"#,
+        r#"[1, 2, 3]"#,
+        r#"[{"a": [1]}, {"a": [2]}]"#,
+        r#"[{"a": 1}]"#,
+        "[{}, {}]",
+        "{ not json",
+    ] {
+        assert_eq!(json(text)[0], "pre", "{text}");
+    }
+}
+
+#[test]
+fn prose_that_arrives_grows_and_never_changes_its_form() {
+    const ANSWER: &str = "# Sales\n\nRevenue is **up** by `12 %`, see [the table](https://example.org/t) and [[S:1]].\n\n\
+        - first *item*\n- second\n  1. inner\n\n| month | units |\n|---|---:|\n| May | 12 |\n| June | 14 |\n\n\
+        ```py\nprint('x')\n```\n\n> quoted\n\nLast words.";
+    let drawn = |text: &str| {
+        let tree = draw(&TreeRequest::Arriving {
+            text: text.to_owned(),
+        });
+        tree.as_array().cloned().unwrap_or_default()
+    };
+    let mut before: Vec<Value> = Vec::new();
+    for (end, _) in ANSWER.char_indices().chain([(ANSWER.len(), ' ')]) {
+        let now = drawn(&ANSWER[..end]);
+        let shown = Value::Array(now.clone()).to_string();
+        for mark in [
+            "**", "*item", "](", "[[S", "|--", "| month", "```", "# Sales", "> q",
+        ] {
+            assert!(!shown.contains(mark), "{mark} in {shown}");
+        }
+        // Only the last part grows, and it stays what it is; a list or a table may take the place of nothing.
+        let settled = before.len().saturating_sub(1);
+        assert_eq!(now.get(..settled), before.get(..settled), "{:?}", &ANSWER[..end]);
+        if let (Some(old), Some(new)) = (before.last(), now.get(settled)) {
+            assert_eq!(old[0], new[0], "{:?}", &ANSWER[..end]);
+        }
+        before = now;
+    }
+    let whole = draw(&TreeRequest::Markdown {
+        text: ANSWER.to_owned(),
+    });
+    assert_eq!(Value::Array(before), whole);
+}

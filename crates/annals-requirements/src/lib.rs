@@ -2,13 +2,16 @@
 //!
 //! One list for the test that asks ([`met`], [`installed`]) and for `cargo xtask setup`, which installs. A test without
 //! what it needs is left out on a person's machine and says so; in CI (`CI` is set) it fails, unless `exceptions.txt` has
-//! a reason. Read in this order: [`Requirement`], [`met`], [`PackageSet`], `fonts`.
+//! a reason. Read in this order: [`Requirement`], [`met`], [`PackageSet`], `fonts`. [`assert_listed`]
+//! keeps the published lists of the hostile corpora.
 
 #![forbid(unsafe_code)]
 
+mod corpus;
 mod fonts;
 mod packages;
 
+pub use corpus::assert_listed;
 pub use packages::{Installed, OUTSIDE_FOLDER, PackageSet, Registry, installed};
 
 use std::io::Write as _;
@@ -34,6 +37,7 @@ pub enum Requirement {
     Valgrind,
     LatinFont,
     CjkFont,
+    ThaiFont,
     Chromium,
     LibreOffice,
     Postgres,
@@ -44,7 +48,7 @@ pub enum Requirement {
 
 impl Requirement {
     /// All of them, those first that everything else stands on.
-    pub const ALL: [Requirement; 15] = [
+    pub const ALL: [Requirement; 16] = [
         Requirement::Bash,
         Requirement::Python,
         Requirement::Pip,
@@ -55,6 +59,7 @@ impl Requirement {
         Requirement::Valgrind,
         Requirement::LatinFont,
         Requirement::CjkFont,
+        Requirement::ThaiFont,
         Requirement::Chromium,
         Requirement::LibreOffice,
         Requirement::Postgres,
@@ -75,6 +80,7 @@ impl Requirement {
             Requirement::Valgrind => "valgrind",
             Requirement::LatinFont => "latin-font",
             Requirement::CjkFont => "cjk-font",
+            Requirement::ThaiFont => "thai-font",
             Requirement::Chromium => "chromium",
             Requirement::LibreOffice => "libreoffice",
             Requirement::Postgres => "postgres",
@@ -97,6 +103,7 @@ impl Requirement {
             Requirement::LatinFont => &["fonts-dejavu-core"],
             // Chinese, Japanese and Korean in five megabytes; Noto's take ninety.
             Requirement::CjkFont => &["fonts-wqy-microhei"],
+            Requirement::ThaiFont => &["fonts-tlwg-loma-otf"],
             Requirement::Chromium => &["chromium"],
             Requirement::LibreOffice => &["libreoffice-writer-nogui", "libreoffice-impress-nogui"],
             Requirement::Postgres => &["postgresql"],
@@ -120,6 +127,7 @@ impl Requirement {
             Requirement::Valgrind => all(&["valgrind"]),
             Requirement::LatinFont => fonts::any_covers(&['é', 'Ж', '😀']),
             Requirement::CjkFont => fonts::any_covers(&['日', '传', '항']),
+            Requirement::ThaiFont => fonts::any_covers(&['ไ', 'ท', 'ย']),
             Requirement::Chromium => any(&["chromium", "chromium-browser", "google-chrome"]),
             Requirement::LibreOffice => all(&["soffice"]),
             Requirement::Postgres => postgres_programs().is_some() && all(&["setpriv"]),

@@ -12,7 +12,7 @@ use annals_core::turn::round::CutTo;
 use annals_core::view::{Layout, View};
 use annals_model::Model;
 use annals_policy::{KnownTool, Policy};
-use annals_sandbox::{Backend, LocalTree, SandboxName, SandboxSpec, Target};
+use annals_sandbox::{Backend, Bound, Limits, LocalTree, SandboxName, SandboxSpec, Target};
 use annals_store::{
     ArtifactStore, BlockLogExt as _, Lease, LogError, NewConversation, Owner, Recall, Store, StoredAnswer,
     Workspace, workspace_folder,
@@ -29,12 +29,14 @@ use crate::hooks::{Hooks, may_contribute};
 use crate::journal::Journal;
 use crate::listen::Subscribers;
 use crate::membership::Life;
+use crate::offer::LastKept;
 use crate::policy::PolicySource;
 use crate::request::TurnRequest;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::step::Frame;
 use crate::subscription::Subscription;
+use crate::terms::TurnTerms;
 use crate::turn::{Ended, RunFailed, Turn};
 use crate::world::World;
 
@@ -47,12 +49,15 @@ pub(crate) struct AgentParts {
     pub(crate) model_reads_text: bool,
     pub(crate) tools: ToolTable,
     pub(crate) frame: Frame,
+    pub(crate) offer_kept: Arc<LastKept>,
     pub(crate) layout: Layout,
     /// The model's window, where somebody said it.
     pub(crate) context_tokens: Option<u32>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) scope: Scope,
     pub(crate) hooks: Arc<dyn Hooks>,
+    /// Whether there are hooks that could refuse a call, or take their time over it.
+    pub(crate) has_hooks: bool,
     pub(crate) policy: Option<Arc<dyn PolicySource>>,
     pub(crate) skills: Arc<dyn Skills>,
     pub(crate) sandbox: Option<Arc<dyn Backend>>,
@@ -82,12 +87,28 @@ impl AgentParts {
             .is_none_or(|backend| backend.name() != "trusted-host")
     }
 
+    /// The agent as it is during a turn on these terms: with what the turn's client performs among its tools.
+    pub(crate) fn on_terms(self: &Arc<Self>, terms: &TurnTerms) -> Result<Arc<Self>, RunError> {
+        if terms.client_tools.is_empty() {
+            return Ok(self.clone());
+        }
+        let unusable = |error: &dyn std::fmt::Display| RunError::ClientTools(error.to_string());
+        let offered = terms.tools().map_err(|error| unusable(&error))?;
+        let tools = self.tools.with(offered).map_err(|error| unusable(&error))?;
+        let frame = self.frame.with_tools(tools.schemas(), self.layout);
+        Ok(Arc::new(AgentParts {
+            frame: frame.map_err(|error| unusable(&error))?,
+            tools,
+            ..(**self).clone()
+        }))
+    }
+
     /// The rules in force; none when the agent has no policy.
     pub(crate) async fn read_policy(&self) -> Result<Option<Arc<Policy>>, RunError> {
         let Some(source) = &self.policy else {
             return Ok(None);
         };
-        let known: Vec<KnownTool> = self.tools.iter().map(|tool| tool.spec().known()).collect();
+        let known: Vec<KnownTool> = self.tools.reachable().map(|tool| tool.spec().known()).collect();
         Ok(Some(Arc::new(source.read(&self.scope, &known).await?)))
     }
 
@@ -187,6 +208,13 @@ impl Agent {
         self.parts.sandbox.as_ref()
     }
 
+    /// The bounds that hold for what its tools run; none without a sandbox.
+    pub fn sandbox_bounds(&self) -> Vec<Bound> {
+        let backend = self.parts.sandbox.as_ref();
+        // As the specs of its conversations have them.
+        backend.map_or_else(Vec::new, |backend| backend.bounds(&Limits::default()))
+    }
+
     /// Who it is among those that write to the log.
     pub fn owner(&self) -> Owner {
         self.parts.runtime.parts.membership.life().owner
@@ -204,7 +232,7 @@ impl Agent {
 
     /// What the model is told before everything else.
     pub fn system_message(&self) -> &str {
-        &self.parts.frame.system
+        self.parts.frame.offering.system()
     }
 
     /// How views become messages.
@@ -360,6 +388,7 @@ impl Agent {
         let (parts, runtime) = (&self.parts, &self.parts.runtime.parts);
         let (key, id) = (lease.key().clone(), &lease.key().id);
         let timeline = Arc::new(RwLock::new(Arc::new(self.timeline(id).await?)));
+        let imported = self.imported(id).await?;
         let dir = workspace_folder(&runtime.workspaces, &key);
         let workspace = Workspace::at(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
         let workspace = Arc::new(workspace);
@@ -383,7 +412,7 @@ impl Agent {
         };
         let journal =
             Journal::new(runtime, lease, life, timeline, subscribers).redacting(parts.redactor.clone());
-        Ok(Conversation::new(parts.clone(), Arc::new(cx), journal))
+        Ok(Conversation::new(parts.clone(), Arc::new(cx), journal, imported))
     }
 
     /// Watches a conversation from the block after `after` on, whether or not it is open here.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use annals_core::block::BlobDigest;
 use annals_core::block::payload::{ApprovalDecision, ApprovalRequest, Decision};
 use annals_core::block::{BlockKind, NewBlock};
-use annals_core::ids::{CallId, RequestId, TurnId};
+use annals_core::code::Code;
+use annals_core::ids::{CallId, RequestId, Seq, TurnId};
 use annals_core::time::Timestamp;
 use annals_core::timeline::{Ask as Asked, Request, Timeline};
 use annals_core::turn::outcome::Outcome;
@@ -86,8 +87,15 @@ pub(crate) enum Standing {
 
 /// How what was asked about a call stands: whether something lapsed, and what the latest decision is. What a call asks
 /// for after it was allowed takes nothing of that back.
-pub(crate) fn standing(timeline: &Timeline, call: &CallId, world: &World) -> Standing {
-    let of_call = || timeline.requests_of(call).rev();
+///
+/// What an imported file says was decided is a stranger's word: the person here is asked again.
+pub(crate) fn standing(timeline: &Timeline, call: &CallId, imported: Imported, world: &World) -> Standing {
+    let of_call = || {
+        timeline
+            .requests_of(call)
+            .rev()
+            .filter(|request| !imported.covers(request.seq))
+    };
     let now = world.now();
     if let Some(late) = of_call().find(|request| request.is_unanswered() && has_lapsed(request, now)) {
         return Standing::Refused(lapsed(late));
@@ -130,7 +138,7 @@ fn denied(decision: &ApprovalDecision) -> Outcome {
         Some(said) => format!("a person refused this call, it did not run: {said}"),
         None => "a person refused this call, it did not run".to_owned(),
     };
-    recovery::failed("denied_by_person", message)
+    recovery::failed(Code::DeniedByPerson, message)
 }
 
 fn lapsed(request: &Request) -> Outcome {
@@ -138,11 +146,11 @@ fn lapsed(request: &Request) -> Outcome {
     match request.ask {
         Asked::Input { .. } => {
             let message = format!("nobody answered `{id}` in time: the call did not run");
-            recovery::failed("input_expired", message)
+            recovery::failed(Code::InputExpired, message)
         }
         _ => {
             let message = format!("nobody decided about `{id}` in time: the call did not run");
-            recovery::failed("approval_expired", message)
+            recovery::failed(Code::ApprovalExpired, message)
         }
     }
 }
@@ -170,10 +178,20 @@ pub(crate) fn awaited(timeline: &Timeline, turn: &TurnId, decision: &ApprovalDec
     })
 }
 
+/// The blocks that came with an import, of this conversation or of one that it was forked from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Imported(pub(crate) Option<Seq>);
+
+impl Imported {
+    pub(crate) fn covers(self, seq: Seq) -> bool {
+        self.0.is_some_and(|last| seq <= last)
+    }
+}
+
 /// What people allowed for the rest of a conversation. Read from its blocks at the first question, and only then.
-#[derive(Default)]
 pub(crate) struct Grants {
     known: Option<Granted>,
+    pub(crate) imported: Imported,
 }
 
 #[derive(Default)]
@@ -184,15 +202,25 @@ struct Granted {
 }
 
 impl Grants {
+    pub(crate) fn new(imported: Imported) -> Self {
+        Grants {
+            known: None,
+            imported,
+        }
+    }
+
     /// Whether a decision of this conversation covers the request.
     pub(crate) fn cover(&mut self, timeline: &Timeline, request: &ApprovalRequest) -> bool {
-        let known = self.known.get_or_insert_with(|| granted(timeline));
+        let known = self.known.get_or_insert_with(|| granted(timeline, self.imported));
         request.proposed_rule.is_none() && known.plain.contains(&grant(request))
     }
 
     /// The rules that decisions of this conversation amount to.
     pub(crate) fn rules(&mut self, timeline: &Timeline) -> &[Rule] {
-        &self.known.get_or_insert_with(|| granted(timeline)).rules
+        &self
+            .known
+            .get_or_insert_with(|| granted(timeline, self.imported))
+            .rules
     }
 
     /// A decision was written: what it grants has to be looked up again.
@@ -207,10 +235,14 @@ fn grant(request: &ApprovalRequest) -> (String, String) {
     (request.tool.clone(), about)
 }
 
-fn granted(timeline: &Timeline) -> Granted {
+fn granted(timeline: &Timeline, imported: Imported) -> Granted {
     let mut asked: Vec<ApprovalRequest> = Vec::new();
     let mut granted = Granted::default();
-    for block in timeline.blocks() {
+    for block in timeline
+        .blocks()
+        .iter()
+        .filter(|block| !imported.covers(block.seq))
+    {
         match block.kind {
             BlockKind::ApprovalRequest => asked.extend(block.payload::<ApprovalRequest>()),
             BlockKind::ApprovalDecision => {

@@ -1,6 +1,7 @@
 //! One model call: the request sent, the stream shown while it comes, the answer written down.
 
-use annals_core::block::{Meta, NewBlock};
+use annals_core::block::{MessageKind, Meta, NewBlock};
+use annals_core::code::Code;
 use annals_core::ids::CallId;
 use annals_core::path::LogicalPath;
 use annals_core::plan::acks;
@@ -8,7 +9,7 @@ use annals_core::sources::citation;
 use annals_core::turn::opening::answer_block;
 use annals_core::turn::outcome::Notice;
 use annals_core::turn::round::{self, NewAnswer, NewCall};
-use annals_core::turn::{CallModel, Offer, SentPrompt, TurnUsage, protocol, text_call};
+use annals_core::turn::{CallModel, Offer, SentPrompt, TurnUsage, text_call};
 use annals_core::view::{Layout, cut};
 use annals_core::{block::BlockKind, limits};
 use annals_model::{Answer, Assembler, Event, ModelError, RawCall, Request, Usage};
@@ -39,6 +40,7 @@ impl Drive<'_> {
         if let Some(reason) = self.agent.frame.overflow(view_tokens) {
             return Ok(Asked::Failed(reason));
         }
+        self.write_offer().await?;
         let (request, sent) = step::request(self.agent, self.writer, call).await?;
         let cx = self.hook_cx(None);
         let _ = guarded(
@@ -53,11 +55,8 @@ impl Drive<'_> {
                 return Ok(Asked::Answered);
             }
             Err(ModelError::ContextLimit { message }) if !self.was_refused_before() => {
-                let note = system_message(
-                    &self.turn,
-                    "context_limit",
-                    format!("the prompt was too long: {message}"),
-                );
+                let text = format!("the prompt was too long: {message}");
+                let note = system_message(&self.turn, &MessageKind::ContextLimit, &text);
                 self.writer.journal.append(vec![note]).await?;
                 return Ok(Asked::Answered);
             }
@@ -85,6 +84,10 @@ impl Drive<'_> {
         let mut stream = self.agent.model.stream(request, &self.cancel).await?;
         let mut assembler = Assembler::new();
         let mut watch = WriteWatch::new(&self.agent.tools);
+        let mut words = match self.agent.layout {
+            Layout::Chat => None,
+            Layout::Timeline => Some(text_call::Arriving::default()),
+        };
         loop {
             let event = tokio::select! {
                 biased;
@@ -92,11 +95,37 @@ impl Drive<'_> {
                 event = stream.next() => event,
             };
             let Some(event) = event else {
+                let rest = words.as_mut().map(text_call::Arriving::finish);
+                self.tell_text(rest.unwrap_or_default(), step, &mut watch);
                 return assembler.finish();
             };
             let event = event?;
-            self.tell_deltas(&event, step, &mut watch);
+            match (&event, &mut words) {
+                (Event::Text(text), Some(words)) => self.tell_text(words.push(text), step, &mut watch),
+                (event, words) => {
+                    if matches!(event, Event::Restarted { .. }) {
+                        *words = words.take().map(|_| text_call::Arriving::default());
+                    }
+                    self.tell_deltas(event, step, &mut watch);
+                }
+            }
             assembler.push(&event);
+        }
+    }
+
+    /// Tells the words of a text in which calls are written, and the documents that those calls write.
+    fn tell_text(&self, arrived: Vec<text_call::Arrived>, step: u32, watch: &mut WriteWatch<'_>) {
+        for piece in arrived {
+            let event = match piece {
+                text_call::Arrived::Words(text) => Event::Text(text),
+                text_call::Arrived::CallStarted { index, tool } => Event::CallStarted {
+                    index,
+                    id: None,
+                    tool,
+                },
+                text_call::Arrived::Arguments { index, json } => Event::CallArguments { index, json },
+            };
+            self.tell_deltas(&event, step, watch);
         }
     }
 
@@ -133,7 +162,8 @@ impl Drive<'_> {
                     reason: (*reason).to_owned(),
                 });
             }
-            Event::ThinkingSignature(_) | Event::Finished { .. } => {}
+            // Signatures and the end of an answer are nothing that a person watches.
+            _ => {}
         }
     }
 
@@ -171,7 +201,7 @@ impl Drive<'_> {
             && call.offer == Offer::Tools
         {
             let notice = Notice::new(
-                protocol::ANSWER_SCHEMA,
+                Code::ViolationAnswerSchema,
                 format!("{why}; answer again, with the JSON alone"),
             );
             return self
@@ -240,13 +270,14 @@ impl Drive<'_> {
                 answer.calls.len(),
                 limits::ANSWER_MAX_CALLS
             );
-            let notice = Notice::new(protocol::TOO_MANY_CALLS, message);
+            let notice = Notice::new(Code::ViolationTooManyCalls, message);
             notices.push(round::notice_block(&self.turn, &last.id, &notice));
         }
         let mut blocks = round::answer_blocks(&self.turn, step, self.agent.world().now(), &new);
         blocks.extend(self.plan_blocks(&answer.text, new.calls.first().map(|call| &call.id), step));
         blocks.extend(notices);
         with_request(&mut blocks, answer.usage, sent);
+        self.mark_started(&mut new.calls, &mut blocks);
         self.writer.journal.append(blocks).await?;
         self.fresh
             .extend(new.calls.into_iter().map(|call| (call.id, Some(call.params))));
@@ -261,7 +292,7 @@ impl Drive<'_> {
             notices.push(round::notice_block(
                 &self.turn,
                 &id,
-                &Notice::new(protocol::DUPLICATE_CALL_ID, message)
+                &Notice::new(Code::ViolationDuplicateCallId, message)
                     .with("from", from)
                     .with("to", id.as_str()),
             ));
@@ -358,7 +389,7 @@ fn empty_answer(answer: &Answer) -> Notice {
         "your answer was empty (stop reason `{}`): answer, or call a tool",
         answer.stop.as_str()
     );
-    Notice::new(protocol::EMPTY_ANSWER, message)
+    Notice::new(Code::ViolationEmptyAnswer, message)
 }
 
 /// The calls that a model without tool calling wrote in its text, as calls.

@@ -6,13 +6,14 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 use annals_core::block::payload::{CallText, Notice, TurnReport};
 use annals_core::block::{Block, BlockKind};
+use annals_core::code::Code;
 use annals_core::ids::{CallId, TurnId};
 use annals_core::limits;
 use annals_core::settings::{BudgetSettings, SpendingLimits};
 use annals_core::time::Timestamp;
 use annals_core::timeline::Timeline;
-use annals_core::turn::{TurnEnd, TurnUsage, protocol};
-use annals_model::Price;
+use annals_core::turn::{TurnEnd, TurnUsage};
+use annals_model::{Price, Usage};
 
 /// How a turn stands.
 #[derive(Default)]
@@ -31,6 +32,8 @@ pub(crate) struct Bounds {
     /// The call that came to the same most often.
     repeated: Option<CallId>,
     is_told: bool,
+    /// Whether it went on repeating itself after it was told.
+    is_stuck: bool,
     /// Answers that did not fit the schema of the turn.
     pub(crate) misfits: u32,
 }
@@ -40,6 +43,7 @@ pub(crate) struct Bounds {
 struct Spent {
     usage: TurnUsage,
     model_calls: u64,
+    nanousd: u64,
     millis: u64,
 }
 
@@ -50,25 +54,31 @@ pub(crate) struct Reached {
 }
 
 impl Bounds {
-    /// Takes in the blocks that are new.
-    pub(crate) fn follow(&mut self, timeline: &Timeline, turn: &TurnId, bounds: &BudgetSettings) {
+    /// Takes in the blocks that are new, at this price.
+    pub(crate) fn follow(
+        &mut self,
+        timeline: &Timeline,
+        turn: &TurnId,
+        bounds: &BudgetSettings,
+        price: Option<Price>,
+    ) {
         let Some(record) = timeline.turn(turn) else {
             return;
         };
         if self.before.is_none() && bounds.conversation != SpendingLimits::default() {
             let earlier = record.first_seq().get() as usize - 1;
-            self.before = Some(Spent::of(&timeline.blocks()[..earlier]));
+            self.before = Some(Spent::of(&timeline.blocks()[..earlier], price));
         }
         self.started = Some(record.started);
         let blocks = timeline.turn_blocks(record);
         for block in blocks.iter().skip(self.followed) {
-            self.take(block);
+            self.take(block, price);
         }
         self.followed = blocks.len();
     }
 
-    fn take(&mut self, block: &Block) {
-        self.spent.add(block);
+    fn take(&mut self, block: &Block, price: Option<Price>) {
+        self.spent.add(block, price);
         match (&block.kind, &block.meta().call) {
             (BlockKind::ToolCall, Some(call)) => {
                 if let Some(text) = block.text().and_then(CallText::parse) {
@@ -83,13 +93,18 @@ impl Bounds {
                 let came_to = hash_of(&(made, without_time(block.text().unwrap_or_default())));
                 let count = self.repeats.entry(came_to).or_default();
                 *count += 1;
+                self.is_stuck |= self.is_told && *count >= limits::REPEATED_CALLS_TOLD;
                 if *count > self.worst {
                     (self.worst, self.repeated) = (*count, Some(call.clone()));
                 }
             }
-            (BlockKind::Notice, _) => match block.payload::<Notice>().map(|notice| notice.code).as_deref() {
-                Ok(protocol::LOOP) => self.is_told = true,
-                Ok(protocol::ANSWER_SCHEMA) => self.misfits += 1,
+            (BlockKind::Notice, _) => match block
+                .payload::<Notice>()
+                .ok()
+                .and_then(|notice| Code::of(&notice.code))
+            {
+                Some(Code::ViolationLoop) => self.is_told = true,
+                Some(Code::ViolationAnswerSchema) => self.misfits += 1,
                 _ => {}
             },
             _ => {}
@@ -104,17 +119,12 @@ impl Bounds {
             "this call came to the same result {} times in this turn: do something else, or answer with what you have",
             self.worst
         );
-        Some((call, Notice::new(protocol::LOOP, message)))
+        Some((call, Notice::new(Code::ViolationLoop, message)))
     }
 
     /// Why the turn has to end, if it has to.
-    pub(crate) fn reached(
-        &self,
-        bounds: &BudgetSettings,
-        price: Option<Price>,
-        now: Timestamp,
-    ) -> Option<Reached> {
-        if self.worst >= limits::REPEATED_CALLS_MAX {
+    pub(crate) fn reached(&self, bounds: &BudgetSettings, now: Timestamp) -> Option<Reached> {
+        if self.is_stuck {
             let reason = format!("the same call came to the same result {} times", self.worst);
             return Some(Reached {
                 end: TurnEnd::Loop,
@@ -127,8 +137,8 @@ impl Bounds {
         let turn = Spent { millis, ..self.spent };
         let conversation = self.before.unwrap_or_default().and(turn);
         let over = turn
-            .over("turn", &bounds.turn, price)
-            .or_else(|| conversation.over("conversation", &bounds.conversation, price));
+            .over("turn", &bounds.turn)
+            .or_else(|| conversation.over("conversation", &bounds.conversation));
         over.map(|reason| Reached {
             end: TurnEnd::BudgetExceeded,
             reason,
@@ -137,10 +147,10 @@ impl Bounds {
 }
 
 impl Spent {
-    fn of(blocks: &[std::sync::Arc<Block>]) -> Self {
+    fn of(blocks: &[std::sync::Arc<Block>], price: Option<Price>) -> Self {
         let mut spent = Spent::default();
         for block in blocks {
-            spent.add(block);
+            spent.add(block, price);
             if block.kind == BlockKind::ReactCompletion
                 && let Ok(report) = block.payload::<TurnReport>()
             {
@@ -150,39 +160,29 @@ impl Spent {
         spent
     }
 
-    fn add(&mut self, block: &Block) {
+    fn add(&mut self, block: &Block, price: Option<Price>) {
         if let Some(usage) = block.meta().usage() {
             self.usage.add(usage);
             self.model_calls += 1;
+            self.nanousd += price.map_or(0, |price| Usage::from(usage).cost(&price).total_nanousd());
         }
     }
 
     fn and(mut self, other: Spent) -> Self {
         self.usage.add(other.usage);
         self.model_calls += other.model_calls;
+        self.nanousd += other.nanousd;
         self.millis += other.millis;
         self
     }
 
-    fn nanousd(&self, price: Price) -> u64 {
-        let usage = self.usage;
-        let uncached = usage
-            .input_tokens
-            .saturating_sub(usage.cache_read_tokens + usage.cache_write_tokens);
-        uncached * price.input_nanousd
-            + usage.cache_read_tokens * price.cache_read_nanousd
-            + usage.cache_write_tokens * price.cache_write_nanousd
-            + usage.output_tokens * price.output_nanousd
-    }
-
     /// Which limit is met, in words.
-    fn over(&self, whose: &str, limits: &SpendingLimits, price: Option<Price>) -> Option<String> {
+    fn over(&self, whose: &str, limits: &SpendingLimits) -> Option<String> {
         const NANOUSD_PER_CENT: u64 = 10_000_000;
         let tokens = self.usage.input_tokens + self.usage.output_tokens;
-        let cents = price.map_or(0, |price| self.nanousd(price) / NANOUSD_PER_CENT);
         let bounded = [
             ("tokens", limits.tokens, tokens),
-            ("cents", limits.cents, cents),
+            ("cents", limits.cents, self.nanousd / NANOUSD_PER_CENT),
             ("model_calls", limits.model_calls, self.model_calls),
             ("seconds", limits.seconds, self.millis / 1_000),
         ];

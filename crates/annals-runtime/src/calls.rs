@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use annals_core::block::BlobDigest;
+use annals_core::code::Code;
 use annals_core::ids::CallId;
+use annals_core::timeline::CallRecord;
 use annals_core::turn::outcome::Outcome;
 use annals_core::turn::{TurnEnd, recovery, round};
 use annals_policy::Policy;
 use annals_tools::{CallOrder, CallPlace, InputAsk, execute};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
-use futures::stream::FuturesOrdered;
+use futures::stream::FuturesUnordered;
+use tokio_util::sync::CancellationToken;
 
 use crate::approval::{self, Ask, Standing};
 use crate::driver::Drive;
@@ -18,8 +21,25 @@ use crate::error::RunError;
 use crate::gate::{Allowed, Checked, Ready, State};
 use crate::hooks::guarded;
 use crate::input;
-use crate::listen::Update;
+use crate::listen::{Audience, Update};
 use crate::terms::TurnTerms;
+
+/// Where a call has got to.
+enum Stage {
+    /// Its tool may start.
+    Begun(Box<Begun>),
+    /// It goes no further.
+    Ended(usize, Ended),
+}
+
+/// A call whose tool may start.
+struct Begun {
+    at: usize,
+    call: CallId,
+    tool: String,
+    ready: Ready,
+    place: CallPlace,
+}
 
 struct Ended {
     call: CallId,
@@ -38,6 +58,9 @@ enum How {
     Held,
 }
 
+/// A call that the client is to perform, its tool, and what the client is asked.
+type OfClient = (CallId, String, InputAsk);
+
 impl Drive<'_> {
     /// Runs these calls. Calls that conflict run in the order given, each after the result of the one before is written;
     /// all others run together. Where a call has to wait for a person, the calls after it wait too.
@@ -49,43 +72,93 @@ impl Drive<'_> {
         }
         let uses = checked.iter().map(|call| call.access(&self.turn)).collect();
         let order = CallOrder::new(uses);
-        let mut running: FuturesOrdered<BoxFuture<'static, Ended>> = FuturesOrdered::new();
+        let mut running: FuturesUnordered<BoxFuture<'static, Stage>> = FuturesUnordered::new();
+        let mut ended: Vec<Option<Ended>> = checked.iter().map(|_| None).collect();
         for (at, call) in checked.into_iter().enumerate() {
-            running.push_back(self.start(call, order.place(at)));
+            running.push(self.begin(at, call, order.place(at)));
         }
-        for at in 0.. {
-            let Some(Ended { call, tool, how }) = running.next().await else {
-                break;
-            };
-            match how {
-                How::Done(outcome) => {
-                    let cx = self.hook_cx(Some(&call));
-                    let hook = self.agent.hooks.after_call(&cx, &tool, &outcome);
-                    let _ = guarded("after_call", hook).await;
-                    self.write(&call, outcome).await?;
+        let (mut written, mut of_client) = (0, Vec::new());
+        while let Some(stage) = running.next().await {
+            let mut begun = Vec::new();
+            let mut reached = Some(stage);
+            // Calls that may start at the same time are written down together.
+            while let Some(stage) = reached {
+                match stage {
+                    Stage::Begun(call) => begun.push(call),
+                    Stage::Ended(at, call) => ended[at] = Some(call),
                 }
-                How::Asks(ask, _) if self.is_unattended() => self.write(&call, unattended(&ask)).await?,
-                How::Asks(ask, digest) => self.ask_person(call, &tool, ask, digest).await?,
-                How::Needs(ask) if self.is_unattended() => self.write(&call, unanswerable(&ask)).await?,
-                How::Needs(ask) => {
-                    self.ask_for_input(call, &tool, ask).await?;
-                    order.park(at);
-                    continue;
-                }
-                How::Held => {
-                    self.fresh.insert(call, None);
-                }
+                reached = running.next().now_or_never().flatten();
             }
-            order.settle(at);
+            self.write_started(begun.iter().map(|begun| &begun.call)).await?;
+            for begun in begun {
+                let (audience, cancel) = (self.writer.journal.audience().clone(), self.cancel.clone());
+                running.push(begun.perform(audience, cancel));
+            }
+            while let Some(call) = ended.get_mut(written).and_then(Option::take) {
+                of_client.extend(self.conclude(call, &order, written).await?);
+                written += 1;
+            }
         }
-        Ok(())
+        self.ask_client(of_client).await
     }
 
-    /// One call: allowed, in its turn, unless the turn was cancelled meanwhile.
-    fn start(&self, call: Checked, place: CallPlace) -> BoxFuture<'static, Ended> {
+    /// Writes down what the client is to perform: all of it at once and after everything else, so that whoever sees one
+    /// of the calls sees all of them, and the turn rests.
+    async fn ask_client(&mut self, calls: Vec<OfClient>) -> Result<(), RunError> {
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let (now, turn) = (self.agent.world().now(), self.turn.clone());
+        let mut blocks = Vec::with_capacity(calls.len());
+        for (call, tool, ask) in calls {
+            let journal = &self.writer.journal;
+            let request = journal.read(|timeline| input::request(timeline, &turn, &call, &tool, ask, now));
+            blocks.push(request.block(&turn));
+            self.fresh.insert(call, None);
+        }
+        self.writer.journal.append(blocks).await
+    }
+
+    /// Writes down what became of a call, in its turn. One that the client is to perform is handed back.
+    async fn conclude(
+        &mut self,
+        ended: Ended,
+        order: &CallOrder,
+        at: usize,
+    ) -> Result<Option<OfClient>, RunError> {
+        let Ended { call, tool, how } = ended;
+        match how {
+            How::Done(outcome) => {
+                let cx = self.hook_cx(Some(&call));
+                let hook = self.agent.hooks.after_call(&cx, &tool, &outcome);
+                let _ = guarded("after_call", hook).await;
+                self.write(&call, outcome).await?;
+            }
+            How::Asks(ask, _) if self.is_unattended() => self.write(&call, unattended(&ask)).await?,
+            How::Asks(ask, digest) => self.ask_person(call, &tool, ask, digest).await?,
+            How::Needs(ask) if ask.is_for_client => {
+                order.park(at);
+                return Ok(Some((call, tool, ask)));
+            }
+            How::Needs(ask) if self.is_unattended() => self.write(&call, unanswerable(&ask)).await?,
+            How::Needs(ask) => {
+                self.ask_for_input(call, &tool, ask).await?;
+                order.park(at);
+                return Ok(None);
+            }
+            How::Held => {
+                self.fresh.insert(call, None);
+            }
+        }
+        order.settle(at);
+        Ok(None)
+    }
+
+    /// One call up to where its tool may start: allowed, in its turn, unless the turn was cancelled meanwhile.
+    fn begin(&self, at: usize, call: Checked, place: CallPlace) -> BoxFuture<'static, Stage> {
         let Checked { id, tool, state } = call;
         let (hooks, hook_cx) = (self.agent.hooks.clone(), self.hook_cx(Some(&id)));
-        let (audience, cancel) = (self.writer.journal.audience().clone(), self.cancel.clone());
+        let cancel = self.cancel.clone();
         async move {
             let begun = async {
                 let allowed = match state {
@@ -99,33 +172,22 @@ impl Drive<'_> {
                 () = cancel.cancelled() => Err(How::Done(recovery::not_started(&tool))),
                 begun = begun => begun,
             };
-            let how = match begun {
-                // Both may be ready at once, and a call must not start after a cancel.
-                Ok(_) if cancel.is_cancelled() => How::Done(recovery::not_started(&tool)),
-                Ok(ready) => {
-                    audience.tell(Update::ToolStarted {
-                        call: id.clone(),
-                        tool: tool.clone(),
-                    });
-                    let cx = ready.cx.at(place);
-                    let mut outcome = execute::perform(&ready.tool, &cx, ready.args).await;
-                    match cx.asks(&outcome) {
-                        Some(ask) => How::Needs(ask),
-                        None => {
-                            outcome.notices.splice(0..0, ready.notices);
-                            How::Done(outcome)
-                        }
-                    }
-                }
-                Err(how) => how,
-            };
-            Ended { call: id, tool, how }
+            match begun {
+                Ok(ready) => Stage::Begun(Box::new(Begun {
+                    at,
+                    call: id,
+                    tool,
+                    ready,
+                    place,
+                })),
+                Err(how) => Stage::Ended(at, Ended { call: id, tool, how }),
+            }
         }
         .boxed()
     }
 
     /// What was decided for the conversation counts as rules of its own.
-    fn take_in_grants(&mut self) {
+    pub(crate) fn take_in_grants(&mut self) {
         let Some(policy) = self.policy.take() else {
             return;
         };
@@ -191,9 +253,9 @@ impl Drive<'_> {
     /// Gives every call that has none a result that says why.
     pub(crate) async fn close_open_calls(&mut self, end: TurnEnd) -> Result<(), RunError> {
         self.note_never_started();
-        let world = self.agent.world();
+        let (world, imported) = (self.agent.world(), self.writer.grants.imported);
         let open: Vec<(CallId, String, Option<Outcome>)> = self.writer.journal.read(|timeline| {
-            let refused = |call: &CallId| match approval::standing(timeline, call, world) {
+            let refused = |call: &CallId| match approval::standing(timeline, call, imported, world) {
                 Standing::Refused(outcome) => Some(outcome),
                 Standing::Unasked | Standing::Allowed { .. } => None,
             };
@@ -214,16 +276,60 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// While a turn waits, neither the call that waits nor any after it has begun, whatever process wrote them down.
+    /// Calls that are written down as held have not begun. While a turn waits, neither has the call that waits nor any after
+    /// it, whatever process wrote them down.
     pub(crate) fn note_never_started(&mut self) {
         let held: Vec<CallId> = self.writer.journal.read(|timeline| {
             let waits = |call: &CallId| timeline.waiting().any(|request| request.call == *call);
-            let open = timeline.open_calls().map(|call| &call.id);
-            open.skip_while(|call| !waits(call)).cloned().collect()
+            let mut is_after = false;
+            let held = |call: &&CallRecord| {
+                is_after |= waits(&call.id);
+                is_after || call.is_held()
+            };
+            timeline
+                .open_calls()
+                .filter(held)
+                .map(|call| call.id.clone())
+                .collect()
         });
         for call in held {
             self.fresh.entry(call).or_insert(None);
         }
+    }
+}
+
+impl Begun {
+    /// The tool's run, unless the turn was cancelled before it starts.
+    fn perform(self: Box<Self>, audience: Audience, cancel: CancellationToken) -> BoxFuture<'static, Stage> {
+        async move {
+            let Begun {
+                at,
+                call,
+                tool,
+                ready,
+                place,
+            } = *self;
+            if cancel.is_cancelled() {
+                let how = How::Done(recovery::not_started(&tool));
+                return Stage::Ended(at, Ended { call, tool, how });
+            }
+            audience.tell(Update::ToolStarted {
+                call: call.clone(),
+                tool: tool.clone(),
+            });
+            let cx = ready.cx.at(place);
+            let mut outcome = execute::perform(&ready.tool, &cx, ready.args).await;
+            outcome.gate = ready.gate;
+            let how = match cx.asks(&outcome) {
+                Some(ask) => How::Needs(ask),
+                None => {
+                    outcome.notices.splice(0..0, ready.notices);
+                    How::Done(outcome)
+                }
+            };
+            Stage::Ended(at, Ended { call, tool, how })
+        }
+        .boxed()
     }
 }
 
@@ -237,7 +343,7 @@ fn unattended(ask: &Ask) -> Outcome {
     let message = format!(
         "a person would have to allow this call, and nobody can be asked in this run{why}; it did not run"
     );
-    recovery::failed("denied_by_policy", message)
+    recovery::failed(Code::DeniedByPolicy, message)
 }
 
 /// The result of a call whose question nobody can be asked.
@@ -246,7 +352,7 @@ fn unanswerable(ask: &InputAsk) -> Outcome {
         "the call needs an answer to `{}`, and nobody can be asked in this run: do without, or ask in the answer",
         ask.message
     );
-    recovery::failed("input_unavailable", message)
+    recovery::failed(Code::InputUnavailable, message)
 }
 
 /// Waits for the calls before this one: first for what is said of them, then for those it conflicts with.

@@ -23,7 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::agent::AgentParts;
-use crate::approval::Grants;
+use crate::approval::{Grants, Imported};
 use crate::error::{ErrorClass, RunError};
 use crate::journal::Journal;
 use crate::listen::{Listen, Nobody};
@@ -127,7 +127,12 @@ impl Queue {
 }
 
 impl Conversation {
-    pub(crate) fn new(agent: Arc<AgentParts>, cx: Arc<ConversationCx>, journal: Journal) -> Self {
+    pub(crate) fn new(
+        agent: Arc<AgentParts>,
+        cx: Arc<ConversationCx>,
+        journal: Journal,
+        imported: Imported,
+    ) -> Self {
         Conversation {
             key: ConversationKey::new(cx.scope.clone(), cx.conversation.clone()),
             log: agent.log().clone(),
@@ -137,7 +142,7 @@ impl Conversation {
                 journal,
                 renderer: None,
                 media: Media::default(),
-                grants: Grants::default(),
+                grants: Grants::new(imported),
             }),
             queue: Mutex::default(),
             has_mail: AtomicBool::new(false),

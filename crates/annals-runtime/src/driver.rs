@@ -4,11 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_core::block::{BlockKind, Meta, NewBlock};
+use annals_core::block::{BlockKind, MessageKind, NewBlock};
 use annals_core::ids::{CallId, TurnId};
-use annals_core::path::LogicalPath;
 use annals_core::timeline::HideReason;
-use annals_core::turn::opening::{completion_block, steer_block};
+use annals_core::turn::opening::{self, completion_block, steer_block};
 use annals_core::turn::{CallModel, Next, Offer, TurnEnd, TurnReport, TurnUsage, next, round};
 use annals_core::view::prune;
 use annals_policy::Policy;
@@ -92,16 +91,15 @@ impl Drive<'_> {
     /// Asks the model, for an answer without tools if a budget is used up or the turn goes in circles.
     async fn ask_within_bounds(&mut self, mut call: CallModel) -> Result<Asked, RunError> {
         let (turn, budget) = (self.turn.clone(), &self.agent.settings.budget);
-        let bounds = &mut self.bounds;
+        let (bounds, price) = (&mut self.bounds, self.agent.model.price());
         self.writer
             .journal
-            .read(|timeline| bounds.follow(timeline, &turn, budget));
+            .read(|timeline| bounds.follow(timeline, &turn, budget, price));
         if let Some((about, notice)) = self.bounds.warning() {
             let told = round::notice_block(&turn, &about, &notice);
             self.writer.journal.append(vec![told]).await?;
         }
-        let (price, now) = (self.agent.model.price(), self.agent.world().now());
-        self.reached = self.bounds.reached(budget, price, now);
+        self.reached = self.bounds.reached(budget, self.agent.world().now());
         if self.reached.is_some() {
             call.offer = Offer::AnswerOnly;
         }
@@ -217,7 +215,7 @@ impl Drive<'_> {
         {
             let text =
                 format!("the decision holds for this conversation and could not be kept for others: {fault}");
-            blocks.push(system_message(&self.turn, "policy_not_kept", text));
+            blocks.push(system_message(&self.turn, &MessageKind::PolicyNotKept, &text));
         }
         blocks
     }
@@ -231,7 +229,10 @@ impl Drive<'_> {
             let count = plan.items.len();
             let hide = round::hide_block(timeline, turn, HideReason::Ttl, plan.items)?;
             let text = format!("{count} old blocks were shortened; read one whole with react.read(path)");
-            Some(vec![hide, system_message(turn, "cache_ttl_pruned", text)])
+            Some(vec![
+                hide,
+                system_message(turn, &MessageKind::CacheTtlPruned, &text),
+            ])
         });
         self.writer.journal.append(blocks.unwrap_or_default()).await
     }
@@ -351,11 +352,7 @@ impl Drive<'_> {
     }
 }
 
-/// A `system.message` block of this kind.
-pub(crate) fn system_message(turn: &TurnId, kind: &str, text: impl Into<Arc<str>>) -> NewBlock {
-    let path = LogicalPath::system_message(turn, kind).expect("kinds are plain words");
-    let meta = Meta::EMPTY.with("kind", kind);
-    NewBlock::new(BlockKind::SystemMessage, turn, path)
-        .text("text/plain", text)
-        .meta(meta)
+/// A `system.message` block of one of our own kinds, whose words fit into a path.
+pub(crate) fn system_message(turn: &TurnId, kind: &MessageKind, text: &str) -> NewBlock {
+    opening::system_message(turn, kind, text).expect("kinds are plain words")
 }

@@ -67,6 +67,9 @@ pub enum RunError {
     /// A file of the conversation cannot be kept.
     #[error("cannot keep a file: {0}")]
     Artifact(String),
+    /// What a model was offered cannot be read again.
+    #[error("what the model was offered cannot be read: {0}")]
+    Offering(String),
     /// The id is not one.
     #[error("`{0}` is not a conversation id: use letters, digits, `-` and `_`, at most 64")]
     BadConversationId(String),
@@ -96,6 +99,9 @@ pub enum RunError {
     /// The schema of the answer is none.
     #[error("the schema of the answer cannot be used: {0}")]
     Schema(String),
+    /// What a client offers cannot be a tool, or there is no room for it.
+    #[error("the client's tools cannot be offered: {0}")]
+    ClientTools(String),
     /// The rules in force cannot be read.
     #[error(transparent)]
     Policy(#[from] crate::policy::PolicyFault),
@@ -161,12 +167,14 @@ impl RunError {
             | RunError::NothingToResume(_)
             | RunError::Attachment(_)
             | RunError::Schema(_)
+            | RunError::ClientTools(_)
             | RunError::NoSuchTool(_)
             | RunError::MayNotContribute(_) => ErrorClass::Request,
             RunError::Policy(_)
             | RunError::Log(_)
             | RunError::Fold { .. }
             | RunError::Artifact(_)
+            | RunError::Offering(_)
             | RunError::Panicked(_) => ErrorClass::Broken,
         }
     }

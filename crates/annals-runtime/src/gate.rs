@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use annals_core::block::{BlobDigest, BlockKind, CutParam};
+use annals_core::code::Code;
 use annals_core::ids::CallId;
-use annals_core::timeline::{CallText, Timeline};
-use annals_core::turn::outcome::{Notice, Outcome};
+use annals_core::timeline::{CallRecord, CallText, Timeline};
+use annals_core::turn::outcome::{GateNote, Notice, Outcome};
 use annals_core::turn::recovery;
 use annals_policy::Policy;
-use annals_tools::{Access, Effect, Tool, ToolCx, execute, reference, validate};
+use annals_tools::dispatch::Dispatched;
+use annals_tools::{Access, Effect, Tool, ToolCx, dispatch, reference, validate};
 use serde_json::{Map, Value};
 
 use crate::approval::{self, Ask, Standing, args_digest};
@@ -21,7 +23,7 @@ use crate::policy::{self, Passage};
 /// A call that was read and checked, before anybody was asked whether it may run.
 pub(crate) struct Checked {
     pub(crate) id: CallId,
-    /// The tool it names, known or not.
+    /// The tool that runs it, or the one it names, known or not.
     pub(crate) tool: String,
     pub(crate) state: State,
 }
@@ -41,12 +43,16 @@ pub(crate) struct Ready {
     pub(crate) args: Value,
     /// What was changed about them.
     pub(crate) notices: Vec<Notice>,
+    /// The calls on the way to it, each of a tool that passed it on.
+    pub(crate) passed: Vec<(Arc<dyn Tool>, Value)>,
     /// A person has said yes to these arguments, or makes the call.
     pub(crate) is_approved: bool,
     /// The rules in force.
     pub(crate) policy: Option<Arc<Policy>>,
     /// Whether what it runs is kept in a sandbox.
     pub(crate) is_isolated: bool,
+    /// The rules that let it pass.
+    pub(crate) gate: Option<Box<GateNote>>,
 }
 
 /// What the hooks say of a call.
@@ -72,7 +78,7 @@ impl Ready {
     /// never a refusal.
     pub(crate) async fn allowed(self, hooks: &dyn Hooks, cx: &HookCx) -> Allowed {
         let said = guarded("before_call", hooks.before_call(cx, self.tool.spec(), &self.args)).await;
-        let denied = |why| Allowed::Refused(recovery::failed("denied_by_policy", why));
+        let denied = |why| Allowed::Refused(recovery::failed(Code::DeniedByPolicy, why));
         match said {
             Ok(Verdict::Allow) => self.judged(cx, None),
             Ok(Verdict::Ask(ask)) => self.judged(cx, Some(ask)),
@@ -88,15 +94,29 @@ impl Ready {
     }
 
     /// What the rules say, and a hook's question if they have none.
-    fn judged(self, cx: &HookCx, asked: Option<Ask>) -> Allowed {
+    fn judged(mut self, cx: &HookCx, asked: Option<Ask>) -> Allowed {
         let judged = self.policy.as_ref().map(|policy| {
-            let call = policy::call_of(self.tool.spec(), &cx.turn, &self.args, self.is_isolated);
-            policy::judge(policy, &call)
+            let as_call = |tool: &dyn Tool, args: &Value| {
+                policy::call_of(tool.spec(), &cx.turn, args, self.is_isolated)
+            };
+            let passed: Vec<_> = self
+                .passed
+                .iter()
+                .map(|(tool, args)| as_call(&**tool, args))
+                .collect();
+            policy::judge(policy, &as_call(&*self.tool, &self.args), &passed)
         });
         let asked = match judged {
-            Some(Passage::Deny(why)) => return Allowed::Refused(recovery::failed("denied_by_policy", why)),
+            Some(Passage::Deny(why, gate)) => {
+                let denied = recovery::failed(Code::DeniedByPolicy, why);
+                return Allowed::Refused(Outcome { gate, ..denied });
+            }
             Some(Passage::Ask(ask)) => Some(ask),
-            Some(Passage::Allow) | None => asked,
+            Some(Passage::Allow(gate)) => {
+                self.gate = gate;
+                asked
+            }
+            None => asked,
         };
         match asked.filter(|_| !self.is_approved) {
             Some(ask) => Allowed::Ask(ask, args_digest(&self.args)),
@@ -121,7 +141,7 @@ impl Ready {
 
 /// Tells the model with which arguments its call ran.
 fn edited(args: &Value) -> Notice {
-    Notice::new("call_edited", "the call ran with other arguments than yours").with("params", args.clone())
+    Notice::new(Code::CallEdited, "the call ran with other arguments than yours").with("params", args.clone())
 }
 
 /// A call as the log has it.
@@ -130,7 +150,10 @@ struct LoggedCall {
     params: String,
     cut: Vec<CutParam>,
     unreadable: Option<String>,
+    /// Whether it has surely not begun.
     is_fresh: bool,
+    /// Whether a model made it, of what it was offered.
+    is_of_model: bool,
 }
 
 impl Drive<'_> {
@@ -143,15 +166,19 @@ impl Drive<'_> {
             .read(|timeline| LoggedCall::of(timeline, &id, fresh.is_some()));
         let fresh = fresh.flatten();
         let Some(call) = call else {
-            let gone = recovery::failed("interrupted", "the call block cannot be read".into());
+            let gone = recovery::failed(Code::Interrupted, "the call block cannot be read".into());
             return Ok(Checked {
                 id,
                 tool: String::new(),
                 state: State::Refused(gone),
             });
         };
-        let tool = call.tool.clone();
+        let named = call.tool.clone();
         let state = self.check_logged(&id, call, fresh).await?;
+        let tool = match &state {
+            State::Ready(ready) => ready.tool.spec().name().to_string(),
+            State::Refused(_) => named,
+        };
         Ok(Checked { id, tool, state })
     }
 
@@ -161,31 +188,35 @@ impl Drive<'_> {
         call: LoggedCall,
         fresh: Option<Map<String, Value>>,
     ) -> Result<State, RunError> {
+        let imported = self.writer.grants.imported;
         let standing = self
             .writer
             .journal
-            .read(|timeline| approval::standing(timeline, id, self.agent.world()));
+            .read(|timeline| approval::standing(timeline, id, imported, self.agent.world()));
         if let Standing::Refused(outcome) = standing {
             return Ok(State::Refused(outcome));
         }
-        let Some(tool) = self.agent.tools.get(&call.tool).cloned() else {
-            return Ok(State::Refused(execute::unknown_tool(
-                &self.agent.tools,
-                &call.tool,
-            )));
+        let tool = match self.dispatched(&call.tool, call.is_of_model).await {
+            Ok(tool) => tool,
+            Err(refused) => return Ok(State::Refused(refused)),
         };
-        if !call.is_fresh && tool.spec().effect() == Effect::Once {
-            return Ok(State::Refused(recovery::interrupted(&call.tool)));
-        }
         let raw = match (call.unreadable.clone(), fresh) {
             (Some(raw), _) => raw,
             (None, Some(params)) => Value::Object(params).to_string(),
             (None, None) => self.whole_params(id, &call).await?,
         };
-        let checked = match validate::check(tool.spec(), &raw) {
-            Ok(checked) => checked,
+        let Dispatched {
+            tool,
+            args,
+            notices,
+            passed,
+        } = match dispatch::follow(&tool, &raw) {
+            Ok(dispatched) => dispatched,
             Err(violation) => return Ok(State::Refused(violation.outcome())),
         };
+        if !call.is_fresh && tool.spec().effect() == Effect::Once {
+            return Ok(State::Refused(recovery::interrupted(tool.spec().name().as_str())));
+        }
         let cx = ToolCx::new(
             self.cx.clone(),
             self.turn.clone(),
@@ -195,7 +226,7 @@ impl Drive<'_> {
         )
         .granting(tool.spec().secrets())
         .answered(self.writer.journal.read(|timeline| input::answers(timeline, id)));
-        let args = match reference::resolve(&cx, checked.args).await {
+        let args = match reference::resolve(&cx, args).await {
             Ok(args) => args,
             Err(not_visible) => return Ok(State::Refused(not_visible.outcome())),
         };
@@ -204,9 +235,11 @@ impl Drive<'_> {
             cx,
             is_approved: self.is_person || self.granted.contains(id),
             args,
-            notices: checked.notices,
+            notices,
+            passed,
             policy: self.policy.clone(),
             is_isolated: self.agent.is_isolated(),
+            gate: None,
         };
         Ok(self.with_decision(ready, standing))
     }
@@ -221,7 +254,7 @@ impl Drive<'_> {
             None => State::Ready(ready),
             Some(args) => match ready.edited(args) {
                 Ok(ready) => State::Ready(ready),
-                Err(why) => State::Refused(recovery::failed("denied_by_person", format!("a person {why}"))),
+                Err(why) => State::Refused(recovery::failed(Code::DeniedByPerson, format!("a person {why}"))),
             },
         }
     }
@@ -262,7 +295,8 @@ impl LoggedCall {
             params: text.params.get().to_owned(),
             cut: block.meta().cut.to_vec(),
             unreadable: raw.and_then(|raw| raw.text()).map(str::to_owned),
-            is_fresh,
+            is_fresh: is_fresh || timeline.call(id).is_some_and(CallRecord::is_held),
+            is_of_model: block.meta().step.is_some_and(|step| step > 0),
         })
     }
 }

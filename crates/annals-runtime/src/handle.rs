@@ -216,6 +216,10 @@ impl ConversationHandle {
             client_key,
         } = prompt.into();
         crate::perform::check_prompt(&text, instructions.as_deref(), &attachments)?;
+        if let Some(defect) = terms.schema.as_ref().and_then(crate::structured::defect) {
+            return Err(RunError::Schema(defect));
+        }
+        self.agent.parts.on_terms(&terms)?;
         let client_key = client_key.unwrap_or_else(|| self.new_key());
         // The turn follows from the key, so that a repeated post names the same one.
         let turn = turn_of(&client_key);
@@ -243,27 +247,35 @@ impl ConversationHandle {
     /// Says something to the turn that runs. It is taken in after the results of the present answer; if the model was
     /// done, the turn goes round once more.
     pub async fn steer(&self, text: impl Into<String>) -> Result<(), RunError> {
+        self.steer_as(self.new_key(), text).await
+    }
+
+    /// Says something under the sender's own name for it, by which [`came_too_late`](Self::came_too_late) finds it.
+    pub async fn steer_as(&self, client_key: String, text: impl Into<String>) -> Result<(), RunError> {
         let unfinished = self.unfinished_turn().await?;
         if !unfinished.is_owned {
             return Err(RunError::TurnEnded(self.id.clone()));
         }
-        let Unfinished { turn, first, .. } = unfinished;
+        let turn = unfinished.turn;
         let mail = Mail::Steer {
             turn: Some(turn.clone()),
             text: text.into(),
         };
-        let client_key = self.new_key();
         self.send(&mail, client_key.clone()).await?;
-        match self.came_too_late(&turn, first, &client_key).await? {
+        match self.came_too_late(&turn, &client_key).await? {
             true => Err(RunError::TurnEnded(self.id.clone())),
             false => Ok(()),
         }
     }
 
-    /// Whether a turn had ended before this was posted. A turn does not end past a post, so one that has ended without
-    /// taking it in had ended before.
-    async fn came_too_late(&self, turn: &TurnId, first: Seq, client_key: &str) -> Result<bool, RunError> {
+    /// Whether a turn had ended before what was said under this name was posted. A turn does not end past a post, so one
+    /// that has ended without taking it in had ended before.
+    pub async fn came_too_late(&self, turn: &TurnId, client_key: &str) -> Result<bool, RunError> {
         let key = self.agent.key(&self.id);
+        let timeline = self.agent.timeline(&self.id).await?;
+        let Some(first) = timeline.turn(turn).map(Turn::first_seq) else {
+            return Ok(false);
+        };
         let mut blocks = self.agent.log().blocks(&key, first);
         let mut has_ended = false;
         while let Some(block) = blocks.try_next().await? {
@@ -387,7 +399,6 @@ impl ConversationHandle {
             let turn = timeline.current_turn().filter(|turn| turn.end.is_none())?;
             Some(Unfinished {
                 turn: turn.id.clone(),
-                first: turn.first_seq(),
                 is_owned: is_owned || timeline.waiting().next().is_some(),
             })
         };
@@ -426,7 +437,6 @@ fn status_of(timeline: &View, turn: Turn, is_owned: bool) -> TurnStatus {
 /// A turn that has not ended.
 struct Unfinished {
     turn: TurnId,
-    first: Seq,
     /// Whether somebody goes on with it.
     is_owned: bool,
 }

@@ -15,6 +15,7 @@ use annals_tools::SharedTimeline;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::durations::Durations;
 use crate::error::RunError;
 use crate::listen::{Audience, Listen, Subscribers, Update};
 use crate::membership::{Life, Membership, until_lost};
@@ -36,6 +37,8 @@ pub(crate) struct Journal {
     /// Whether the log may hold blocks that are not folded in: an append whose end nobody saw, or a lost lease.
     is_behind: bool,
     timeline: SharedTimeline,
+    /// How long appends took.
+    appended: Arc<Durations>,
     world: World,
     audience: Audience,
     redaction: Redaction,
@@ -58,6 +61,7 @@ impl Journal {
             is_behind: false,
             timeline,
             world: runtime.world.clone(),
+            appended: runtime.appended.clone(),
             audience: Audience::of(subscribers),
             redaction: Redaction::new(Arc::default()),
         }
@@ -200,7 +204,11 @@ impl Journal {
         let lease = held.lease.clone();
         // Until the answer is here, and when this future is dropped, nobody knows whether the blocks are in the log.
         self.is_behind = true;
-        if let Err(error) = self.log.append(&lease, append).await {
+        let began = self.world.now();
+        let appended = self.log.append(&lease, append).await;
+        self.appended
+            .observe(Duration::from_micros(self.world.now().micros_since(began)));
+        if let Err(error) = appended {
             match &error {
                 // Refused as it was meant to be: the lease holds, and nothing was written.
                 LogError::Conflict {

@@ -1,10 +1,13 @@
 //! Forks, detached copies and merges: conversations made from conversations, with their ancestry kept.
 
+use std::collections::HashSet;
+
 use annals_core::ids::{ConversationId, Seq};
 use annals_store::{Ancestor, BlockLogExt as _, ConversationInfo, NewConversation, Operator, StoredAnswer};
 use serde::Serialize;
 
 use crate::agent::Agent;
+use crate::approval::Imported;
 use crate::error::RunError;
 
 /// One line of an exported lineage.
@@ -107,6 +110,29 @@ impl Agent {
             .await;
         session.close().await?;
         appended.map(|()| id)
+    }
+
+    /// Which of a conversation's blocks a stranger's file brought, to it or to one that it was forked from.
+    pub(crate) async fn imported(&self, id: &ConversationId) -> Result<Imported, RunError> {
+        let info = self.parts.log().get(&self.key(id)).await?;
+        let (mut last, mut seen) = (None, HashSet::new());
+        let mut waiting: Vec<(Ancestor, Option<Seq>)> = info
+            .lineage
+            .into_iter()
+            .map(|ancestor| (ancestor, info.tail))
+            .collect();
+        while let Some((ancestor, most)) = waiting.pop() {
+            // It has no more of a parent than was there when it was made.
+            let at = ancestor.at.min(most);
+            if ancestor.operator == Operator::Import {
+                last = last.max(at);
+            } else if seen.insert(ancestor.parent.clone())
+                && let Ok(parent) = self.parts.log().get(&self.key(&ancestor.parent)).await
+            {
+                waiting.extend(parent.lineage.into_iter().map(|earlier| (earlier, at)));
+            }
+        }
+        Ok(Imported(last))
     }
 
     /// The ancestry of a conversation, itself first, as rows for JSON Lines.

@@ -44,6 +44,14 @@ pub(crate) async fn turn(
 ) -> Result<Option<Ended>, RunError> {
     writer.journal.set_listener(request.listener);
     writer.journal.ready().await?;
+    let kept = match &request.work {
+        Work::Resume => writer.journal.read(|timeline| {
+            let open = timeline.current_turn().filter(|turn| turn.end.is_none());
+            open.map(|turn| TurnTerms::of(timeline, &turn.id))
+        }),
+        _ => None,
+    };
+    let agent = &agent.on_terms(kept.as_ref().unwrap_or(&request.terms))?;
     let policy = agent.read_policy().await?;
     let mut opened = Opened {
         agent,
@@ -184,6 +192,8 @@ impl Opened<'_> {
         attachments: &[AttachedFile],
     ) -> Result<(), RunError> {
         self.close_unfinished().await?;
+        let last = self.writer.journal.read(|timeline| timeline.tools().cloned());
+        let tools = self.agent.new_table(last.as_ref()).await;
         let opening = Opening {
             turn: turn.clone(),
             prompt: prompt.to_owned(),
@@ -193,6 +203,7 @@ impl Opened<'_> {
                 None => self.instructions.clone(),
             },
             agent: format!("{} | model: {}", self.agent.name, self.agent.model.name()),
+            tools,
         };
         let mut blocks: Vec<NewBlock> = self.writer.journal.read(|timeline| {
             let resolved = clarification_resolved(timeline, turn);
@@ -246,7 +257,7 @@ impl Opened<'_> {
             unreadable: None,
             cut: self.agent.kept_cut(&**tool, &turn, &call, &args).await,
         };
-        let answer = NewAnswer {
+        let mut answer = NewAnswer {
             calls: vec![new],
             ..NewAnswer::default()
         };
@@ -257,10 +268,11 @@ impl Opened<'_> {
             .iter_mut()
             .skip(1)
             .for_each(|block| block.author = "user".into());
-        let journal = &mut self.writer.journal;
-        journal.append_consuming(blocks, Vec::new(), UNFINISHED).await?;
         let mut drive = self.drive(turn.clone());
         drive.is_person = true;
+        drive.mark_started(&mut answer.calls, &mut blocks);
+        let journal = &mut drive.writer.journal;
+        journal.append_consuming(blocks, Vec::new(), UNFINISHED).await?;
         drive.fresh.insert(call.clone(), Some(params));
         drive.run_calls(vec![call]).await?;
         let end = drive.finish(TurnEnd::Complete, None).await?;

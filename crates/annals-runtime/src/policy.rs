@@ -4,11 +4,15 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use annals_core::ids::{Scope, TurnId};
 use annals_core::path::rewrite;
-use annals_policy::{Call, Command, Decide, Judgement, KnownTool, Layer, Policy, PolicyError, Reach};
-use annals_tools::{FacetParam, ToolSpec};
+use annals_core::turn::outcome::{GateNote, GateRule};
+use annals_policy::{
+    Call, Command, DEFAULT_RULE, Decide, Deciding, Judgement, KnownTool, Layer, Policy, PolicyError, Reach,
+};
+use annals_tools::{FacetParam, Tool, ToolSpec, dispatch};
 use async_trait::async_trait;
 use serde_json::Value;
 
@@ -257,38 +261,80 @@ pub struct Judged {
 }
 
 impl Agent {
-    /// What the rules in force say of a call, were it made now in a new conversation.
+    /// What the rules in force say of a call, were it made now in a new conversation. A tool that others pass calls on to
+    /// may be named itself.
     pub async fn judge(&self, tool: &str, args: &Value) -> Result<Judged, RunError> {
         let tools = &self.parts.tools;
-        let tool = tools
-            .get_wire(tool)
-            .ok_or_else(|| RunError::NoSuchTool(tool.to_owned()))?;
+        let is_named = |known: &Arc<dyn Tool>| {
+            let name = known.spec().name();
+            name.as_str() == tool || name.wire() == tool
+        };
+        let found = tools.get_wire(tool).cloned();
+        let found = found.or_else(|| tools.reachable().find(is_named));
+        let found = found.ok_or_else(|| RunError::NoSuchTool(tool.to_owned()))?;
+        let way = dispatch::way(&found, args);
         let policy = self.parts.read_policy().await?.unwrap_or_default();
         let turn = self.world().turn_id();
-        let call = call_of(tool.spec(), &turn, args, self.parts.is_isolated());
-        let judgement = policy.judge(&call);
+        let as_call = |(tool, args): &(Arc<dyn Tool>, Value)| {
+            call_of(tool.spec(), &turn, args, self.parts.is_isolated())
+        };
+        let mut passed: Vec<Call> = way.iter().map(as_call).collect();
+        let call = passed.pop().unwrap_or_default();
+        let judgement = judge_way(&policy, &call, &passed);
         Ok(Judged { call, judgement })
     }
 }
 
 /// What a judgement means for a call that is about to run.
 pub(crate) enum Passage {
-    Allow,
-    Deny(String),
+    Allow(Option<Box<GateNote>>),
+    Deny(String, Option<Box<GateNote>>),
     Ask(Ask),
 }
 
-/// What the rules say of a call.
-pub(crate) fn judge(policy: &Policy, call: &Call) -> Passage {
-    let judgement = policy.judge(call);
+/// What the rules say of a call: of the tool that runs it, and of those that pass it on where a rule speaks of these. The
+/// strictest holds.
+fn judge_way(policy: &Policy, call: &Call, passed: &[Call]) -> Judgement {
+    let own = policy.judge(call);
+    let is_by_a_rule = |judgement: &Judgement| judgement.by.iter().any(|by| by.place.is_some());
+    let on_the_way = passed.iter().map(|call| policy.judge(call)).filter(is_by_a_rule);
+    on_the_way.fold(own, |strictest, other| match other.decide > strictest.decide {
+        true => other,
+        false => strictest,
+    })
+}
+
+/// What the rules mean for a call that is about to run.
+pub(crate) fn judge(policy: &Policy, call: &Call, passed: &[Call]) -> Passage {
+    let judgement = judge_way(policy, call, passed);
     match judgement.decide {
-        Decide::Allow => Passage::Allow,
-        Decide::Deny => Passage::Deny(format!(
-            "a policy does not allow this call: {}",
-            judgement.reason()
-        )),
+        Decide::Allow => Passage::Allow(note("allow", &judgement)),
+        Decide::Deny => {
+            let why = format!("a policy does not allow this call: {}", judgement.reason());
+            Passage::Deny(why, note("deny", &judgement))
+        }
         Decide::Ask => Passage::Ask(ask(call, judgement)),
     }
+}
+
+/// What is kept of a judgement. That the default let a call pass is not worth a note.
+fn note(decide: &str, judgement: &Judgement) -> Option<Box<GateNote>> {
+    let rule = |deciding: &Deciding| GateRule {
+        id: deciding.id.clone(),
+        place: deciding.place.map(|(layer, line)| match layer {
+            "conversation" => layer.to_owned(),
+            file => format!("{file}:{line}"),
+        }),
+        why: deciding.why.clone(),
+    };
+    let is_told = |deciding: &&Deciding| decide != "allow" || deciding.id != DEFAULT_RULE;
+    let by: Vec<GateRule> = judgement.by.iter().filter(is_told).map(rule).collect();
+    (!by.is_empty()).then(|| {
+        Box::new(GateNote {
+            decide: decide.to_owned(),
+            by,
+        })
+    })
 }
 
 fn ask(call: &Call, judgement: Judgement) -> Ask {

@@ -11,6 +11,7 @@ use annals_store::{ArtifactStore, MemoryLog, Recall, Store};
 use tempfile::TempDir;
 
 use crate::conversation::Conversation;
+use crate::durations::Durations;
 use crate::error::{BuildError, RunError};
 use crate::journal::LEASE_TTL;
 use crate::listen::{Listen, Subscribers};
@@ -34,6 +35,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) world: World,
     pub(crate) membership: Arc<Membership>,
     pub(crate) lease_ttl: Duration,
+    pub(crate) appended: Arc<Durations>,
     open: Mutex<HashMap<ConversationKey, Arc<Slot>>>,
     observer: OnceLock<Arc<dyn Listen>>,
     /// The folder of a runtime that keeps nothing, removed with it.
@@ -93,6 +95,7 @@ impl Runtime {
             workspaces,
             world,
             lease_ttl: LEASE_TTL,
+            appended: Arc::default(),
             open: Mutex::default(),
             observer: OnceLock::new(),
             _temporary: temporary,
@@ -135,6 +138,11 @@ impl Runtime {
     /// observer stays.
     pub fn observe(&self, observer: impl Listen + 'static) {
         let _ = self.parts.observer.set(Arc::new(observer));
+    }
+
+    /// How long appends to the log took.
+    pub fn append_durations(&self) -> &Durations {
+        &self.parts.appended
     }
 
     /// Whether both are one.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use annals_core::tokens;
-use annals_core::turn::{Budget, CallModel, SentPrompt, WindowTooSmall, sent, text_call};
+use annals_core::turn::{Budget, CallModel, Offering, SentPrompt, WindowTooSmall, sent, text_call};
 use annals_core::view::{Announce, Layout, Renderer, Tail, ToolSchema};
 use annals_model::{Purpose, Request, Window};
 
@@ -15,8 +15,10 @@ use crate::error::RunError;
 /// What stays the same for every request of an agent.
 #[derive(Clone)]
 pub(crate) struct Frame {
-    pub(crate) system: Arc<str>,
-    pub(crate) tools: Arc<[ToolSchema]>,
+    /// The system message without the tools that the layout may put into it.
+    instructions: Arc<str>,
+    /// The system text and the tools, with the table that names them by digest.
+    pub(crate) offering: Arc<Offering>,
     pub(crate) window: Window,
     /// What the system message and the tools take of every request.
     pub(crate) fixed_tokens: u32,
@@ -31,6 +33,7 @@ impl Frame {
         window: Window,
         max_iterations: u32,
     ) -> Result<Self, WindowTooSmall> {
+        let instructions = system.clone();
         let system_tokens = tokens::count(&system);
         // Without native calls the tools stand in the system message.
         let (system, tools_tokens) = match layout {
@@ -48,12 +51,28 @@ impl Frame {
             max_iterations,
         )?;
         Ok(Frame {
-            system,
-            tools,
+            instructions,
+            offering: Arc::new(Offering::new(system, tools)),
             window,
             fixed_tokens: system_tokens + tools_tokens,
             budget,
         })
+    }
+
+    /// The same with other tools.
+    pub(crate) fn with_tools(
+        &self,
+        tools: Arc<[ToolSchema]>,
+        layout: Layout,
+    ) -> Result<Self, WindowTooSmall> {
+        let instructions = self.instructions.clone();
+        Self::new(
+            instructions,
+            tools,
+            layout,
+            self.window,
+            self.budget.max_iterations,
+        )
     }
 
     pub(crate) fn budget(&self) -> Budget {
@@ -100,12 +119,12 @@ pub(crate) async fn request(
         let prompt = renderer.prompt(
             timeline,
             cache,
-            frame.system.clone(),
-            frame.tools.clone(),
+            frame.offering.system().clone(),
+            frame.offering.tools().clone(),
             Some(&tail),
         );
         let prompt = sent::offered(prompt, call.offer);
-        let sent = SentPrompt::of(&prompt, agent.layout, &announce, call.offer);
+        let sent = SentPrompt::of(&prompt, timeline, agent.layout, &announce, call.offer);
         let rendered = agent.model_reads_text.then(|| {
             let mut plain = Renderer::new(Layout::Timeline);
             let plain = plain.prompt(timeline, cache, "".into(), [].into(), Some(&tail));

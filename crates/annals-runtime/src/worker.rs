@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annals_core::ids::ConversationKey;
+use annals_core::ids::{ConversationKey, NodeId};
 use annals_core::limits;
 use annals_store::{Claimed, LogError, Owner};
 use async_trait::async_trait;
@@ -47,6 +47,7 @@ impl Agents for Agent {
 /// How a worker works.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
+    node: Option<NodeId>,
     address: Option<String>,
     max_turns: usize,
     poll: Duration,
@@ -55,6 +56,7 @@ pub struct WorkerOptions {
 impl Default for WorkerOptions {
     fn default() -> Self {
         WorkerOptions {
+            node: None,
             address: None,
             max_turns: 32,
             poll: Duration::from_millis(500),
@@ -63,6 +65,14 @@ impl Default for WorkerOptions {
 }
 
 impl WorkerOptions {
+    /// As which node this process takes part; a name of its own unless set. Of two processes with one name, the one that
+    /// joined last counts.
+    #[must_use]
+    pub fn node(mut self, node: NodeId) -> Self {
+        self.node = Some(node);
+        self
+    }
+
     /// Where other members reach this process.
     #[must_use]
     pub fn address(mut self, address: impl Into<String>) -> Self {
@@ -174,7 +184,11 @@ impl Crew {
 
     async fn join(&self) -> Result<(), LogError> {
         let parts = &self.runtime.parts;
-        let node = self.life().owner.node;
+        let node = self
+            .options
+            .node
+            .clone()
+            .unwrap_or_else(|| self.life().owner.node);
         let address = self.options.address.as_deref();
         let owner = parts.log.join(&node, address, parts.lease_ttl).await?;
         parts.membership.joined(owner);

@@ -12,8 +12,8 @@ use annals_core::turn::TurnEnd;
 use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{
-    Agent, ApprovalDecision, Ask, CancellationToken, ConversationHandle, Decision, HookCx, Hooks, RunError,
-    Session, TurnRequest, Verdict,
+    Agent, AgentBuilder, ApprovalDecision, Ask, CancellationToken, ConversationHandle, Decision, HookCx,
+    Hooks, PolicyFiles, RunError, Session, TurnRequest, Verdict,
 };
 use annals_store::{ArtifactStore, ManualClock, MemoryLog};
 use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
@@ -64,6 +64,15 @@ impl World {
     }
 
     async fn process(&self, steps: Value, hooks: Asks) -> Agent {
+        self.process_with(steps, hooks, |builder| builder).await
+    }
+
+    async fn process_with(
+        &self,
+        steps: Value,
+        hooks: Asks,
+        change: impl FnOnce(AgentBuilder) -> AgentBuilder,
+    ) -> Agent {
         let schema = json!({"type": "object", "properties": {"to": {"type": "string"}}});
         let sent = self.sent.clone();
         let spec = ToolSpec::builder("send").parameters(schema).effect(Effect::Once);
@@ -80,16 +89,14 @@ impl World {
             async { Ok(json!("seen")) }
         }));
         let script = Script::parse(&json!({ "steps": steps }).to_string()).unwrap();
-        Agent::builder()
+        let builder = Agent::builder()
             .model(ScriptModel::new("test", script))
             .tools([send, look])
             .hooks(hooks)
             .log(self.log.clone())
             .artifacts(ArtifactStore::open(self.home.path().join("artifacts")).unwrap())
-            .workspaces(self.home.path().join("workspace"))
-            .build()
-            .await
-            .unwrap()
+            .workspaces(self.home.path().join("workspace"));
+        change(builder).build().await.unwrap()
     }
 
     fn sent(&self) -> Vec<String> {
@@ -289,6 +296,62 @@ async fn a_decision_for_the_conversation_is_asked_for_once() {
 }
 
 #[tokio::test]
+async fn a_decision_in_an_imported_file_allows_nothing_here() {
+    let world = World::new();
+    let steps = json!([{"tool_calls": [call("a", "send", "bob")]}, {"text": "one"}]);
+    let agent = world.process(steps, Asks::default()).await;
+    let handle = agent.conversation(&conversation());
+    let session = agent.session("c").await.unwrap();
+    let (turn, ()) = tokio::join!(agent.run(session, "Go"), async {
+        let waiting = until_waiting(&handle).await;
+        let always = decision(&waiting[0].approval_id, Decision::Conversation);
+        handle.decide(always).await.unwrap();
+    });
+    turn.unwrap().into_session().close().await.unwrap();
+    let artifacts = ArtifactStore::open(world.home.path().join("artifacts")).unwrap();
+    let mut file = Vec::new();
+    let key = annals_core::ids::ConversationKey::new(Default::default(), conversation());
+    annals_store::export_conversation(&*world.log, &artifacts, &key, &mut file)
+        .await
+        .unwrap();
+
+    // Elsewhere, and in a fork of it, the same call is a question again.
+    for (id, parent) in [("imported", None), ("forked", Some("imported"))] {
+        let id = ConversationId::parse(id).unwrap();
+        let steps = json!([{"tool_calls": [call("b", "send", "carol")]}, {"text": "two"}]);
+        let agent = world.process(steps, Asks::default()).await;
+        match parent {
+            Some(parent) => {
+                let parent = ConversationId::parse(parent).unwrap();
+                agent.fork_as(&parent, None, &id, None).await.unwrap();
+            }
+            None => {
+                let import_as = annals_store::ImportAs {
+                    id: Some(id.clone()),
+                    scope: Default::default(),
+                    owner: annals_store::Owner::new(annals_core::ids::NodeId::parse("importer").unwrap(), 1),
+                };
+                let mut reader = &file[..];
+                annals_store::import_conversation(&*world.log, &artifacts, &mut reader, import_as)
+                    .await
+                    .unwrap();
+            }
+        }
+        let handle = agent.conversation(&id);
+        let session = agent.session(id.as_str()).await.unwrap();
+        let (turn, ()) = tokio::join!(agent.run(session, "Again"), async {
+            let waiting = until_waiting(&handle).await;
+            handle
+                .decide(decision(&waiting[0].approval_id, Decision::Deny))
+                .await
+                .unwrap();
+        });
+        turn.unwrap().into_session().close().await.unwrap();
+        assert_eq!(world.sent(), ["bob"], "{id}");
+    }
+}
+
+#[tokio::test]
 async fn what_nobody_decides_in_time_lapses_and_says_so() {
     let world = World::new();
     let hooks = Asks {
@@ -363,4 +426,46 @@ async fn what_waits_is_listed_over_all_conversations() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(list().await, both[1..]);
+}
+
+#[tokio::test]
+async fn a_result_keeps_which_rules_decided() {
+    let world = World::new();
+    let rules = "[[rule]]\nname = \"look-freely\"\ntool = \"look\"\ndecide = \"allow\"\nwhy = \"looking is free\"\n\n\
+        [[rule]]\nname = \"no-post\"\ntool = \"send\"\ndecide = \"deny\"\n";
+    let owner = world.home.path().join("policy.toml");
+    std::fs::write(&owner, rules).unwrap();
+    let files = PolicyFiles::new(owner, world.home.path().join("config.toml"));
+    let steps = json!([
+        {"tool_calls": [call("c1", "look", ""), call("c2", "send", "ann")]},
+        {"text": "done"},
+    ]);
+    let agent = world
+        .process_with(steps, Asks::default(), |builder| builder.policy(files))
+        .await;
+    let session = agent.session("c").await.unwrap();
+    let turn = agent.run(session, "go").await.unwrap();
+    let session = turn.session();
+    let gates: Vec<_> = session.timeline(|timeline| {
+        let results = timeline.blocks().iter();
+        let results = results.filter(|block| block.meta().result_count.is_some());
+        results.map(|block| block.meta().gate()).collect()
+    });
+    let gate = |at: usize| gates[at].clone().unwrap();
+    assert_eq!(
+        (gate(0).decide.as_str(), gate(0).by[0].id.as_str()),
+        ("allow", "look-freely")
+    );
+    assert_eq!(gate(0).by[0].place.as_deref(), Some("policy.toml:1"));
+    assert_eq!(gate(0).by[0].why.as_deref(), Some("looking is free"));
+    assert_eq!(
+        (gate(1).decide.as_str(), gate(1).by[0].id.as_str()),
+        ("deny", "no-post")
+    );
+    // It is for people: the model reads the reason of a refusal, and no more.
+    let shown = session.timeline(|timeline| agent.outline(timeline, None).to_text());
+    assert!(
+        shown.contains("no-post") && !shown.contains("look-freely"),
+        "{shown}"
+    );
 }

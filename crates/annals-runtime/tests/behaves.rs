@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use annals_core::ids::TurnId;
 use annals_core::turn::TurnEnd;
-use annals_runtime::TurnRequest;
+use annals_core::view::Layout;
+use annals_runtime::{DeltaChannel, TurnRequest, Update};
 use annals_tools::{DynamicTool, Tool, ToolResult};
 use common::{Bench, Heard, shape, texts, turn, types};
 use serde_json::{Value, json};
@@ -279,30 +280,36 @@ async fn cancelling_ends_running_tools_and_records_it() {
 }
 
 #[tokio::test]
-async fn written_content_is_seen_while_it_arrives() {
-    let bench = Bench::new();
-    let agent = bench
-        .agent(json!([write("w", "a.md", "# A long enough report to come in pieces"), {"text": "ok"}]))
-        .await;
-    let heard = Heard::default();
-    let session = agent.session("c").await.unwrap();
-    agent
-        .run(session, TurnRequest::new("Go").listen(heard.listener()))
-        .await
-        .unwrap();
-    let canvas: String = heard
-        .0
-        .lock()
-        .unwrap()
-        .iter()
-        .filter_map(|update| match update {
-            annals_runtime::Update::Delta(delta) if delta.path.as_deref() == Some("a.md") => {
-                Some(delta.text.clone())
-            }
-            _ => None,
-        })
-        .collect();
-    assert_eq!(canvas, "# A long enough report to come in pieces");
+async fn written_content_is_seen_while_it_arrives_and_no_call_among_the_words_in_both_layouts() {
+    for layout in [Layout::Chat, Layout::Timeline] {
+        let mut step = write("w", "a.md", "# A long enough report to come in pieces");
+        step["text"] = json!("Drafting it.\n\n```sh\nls\n```");
+        let bench = Bench::new();
+        let script = json!({"steps": [step, {"text": "ok"}]});
+        let agent = bench.builder(script).layout(layout).build().await.unwrap();
+        let heard = Heard::default();
+        let session = agent.session("c").await.unwrap();
+        agent
+            .run(session, TurnRequest::new("Go").listen(heard.listener()))
+            .await
+            .unwrap();
+        let told = |channel: DeltaChannel| -> String {
+            let heard = heard.0.lock().unwrap();
+            let deltas = heard.iter().filter_map(|update| match update {
+                Update::Delta(delta) if delta.channel == channel => Some(delta.text.as_str()),
+                _ => None,
+            });
+            deltas.collect()
+        };
+        assert_eq!(
+            told(DeltaChannel::Canvas),
+            "# A long enough report to come in pieces",
+            "{layout:?}"
+        );
+        let words = told(DeltaChannel::Answer);
+        let words: String = words.split_whitespace().collect();
+        assert_eq!(words, "Draftingit.```shls```ok", "{layout:?}");
+    }
 }
 
 #[tokio::test]
@@ -354,6 +361,7 @@ async fn leave_open(agent: &annals_runtime::Agent, session: &annals_runtime::Ses
         attachments: Vec::new(),
         instructions: None,
         agent: "a".into(),
+        tools: None,
     };
     let mut blocks = session.timeline(|timeline| opening.blocks(timeline));
     let call = NewCall {

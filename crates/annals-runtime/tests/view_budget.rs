@@ -4,11 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use annals_core::ids::{Seq, TurnId};
-use annals_core::settings::Settings;
+use annals_core::ids::TurnId;
 use annals_core::sources::SourceRow;
+use annals_core::turn::TurnEnd;
 use annals_core::turn::outcome::{Outcome, Output, Payload};
-use annals_core::turn::{SentPrompt, TurnEnd};
 use annals_core::view::Layout;
 use annals_runtime::{Attachment, BuildError, TurnRequest};
 use annals_tools::{Tool, ToolCx, ToolSpec};
@@ -168,43 +167,4 @@ async fn a_call_written_wrongly_in_text_is_told_and_never_becomes_the_answer() {
             .contains("```tool_call\n{\"tool\": \"<name>\"")
     );
     assert!(agent.system_message().contains("\n## react.read\n"));
-}
-
-#[tokio::test]
-async fn what_was_sent_can_be_rendered_again_and_proves_to_be_the_same() {
-    let bench = Bench::new();
-    let read = json!({"thinking": "hm", "tool_calls": [{"tool": "react.read", "params": {"paths": ["ar:turn_1.user.prompt"]}}]});
-    for layout in [Layout::Chat, Layout::Timeline] {
-        let script = json!({"steps": [read, read, read, {"text": "one"}, read, {"text": "two [[S:1]]"}]});
-        let settings = Settings {
-            max_iterations: 3,
-            ..Settings::default()
-        };
-        let builder = bench.builder(script).layout(layout).settings(settings.clone());
-        let agent = builder.build().await.unwrap();
-        let name = format!("{layout:?}").to_lowercase();
-        let session = turn(&agent, agent.session(&name).await.unwrap(), "turn_1", "Do it").await;
-        let session = turn(&agent, session, "turn_2", "Again").await;
-        let checked = session.timeline(|view| {
-            let mut checked = 0;
-            for block in view.blocks() {
-                let Some(sent) = block.meta().prompt::<SentPrompt>() else {
-                    continue;
-                };
-                let before = view.at(Seq::try_new(block.seq.get() - 1).unwrap());
-                let step = block.meta().step.unwrap();
-                let system = agent.system_message().into();
-                let prompt = sent.again(&before, step, &settings.cache, system, agent.tools().schemas());
-                assert_eq!(
-                    prompt.digest(),
-                    sent.digest,
-                    "{layout:?} before block {}",
-                    block.seq
-                );
-                checked += 1;
-            }
-            checked
-        });
-        assert_eq!(checked, 6, "{}", shape(&session));
-    }
 }

@@ -64,7 +64,7 @@ impl Turns {
         self.times[contestant].1.push(started.elapsed());
     }
 
-    /// Prints each contestant beside the first; the one that has a target may cost so many times as much.
+    /// Prints each contestant beside the first; the one that has a target may cost that many times as much.
     fn print(mut self, target: Option<(&str, f64)>) {
         let mut base = None;
         for (name, times) in &mut self.times {
@@ -75,7 +75,7 @@ impl Turns {
             println!("{name:<44} {median:>10.3?} p50 {p95:>10.3?} p95 {ratio:>7.2}x");
             Figure::new(*name, median.as_secs_f64() * 1e3, "ms").tell();
             if let Some((_, most)) = target.filter(|(judged, _)| judged == name) {
-                Figure::new(format!("{name} against the same without walls"), ratio, "×")
+                Figure::new(format!("{name} against the same without isolation"), ratio, "×")
                     .at_most(most)
                     .tell();
             }

@@ -25,6 +25,7 @@ pub struct Failure {
 /// The kinds of failure; their names are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FailureKind {
     /// It took longer than allowed, and was ended with all it started.
     Timeout,

@@ -56,3 +56,68 @@ impl Default for Limits {
         }
     }
 }
+
+/// One bound that holds in a sandbox, for people who look at it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Bound {
+    /// What is bounded.
+    pub what: String,
+    /// How much of it there may be, with its unit.
+    pub most: String,
+}
+
+impl Bound {
+    /// This much of that.
+    pub fn new(what: impl Into<String>, most: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            most: most.into(),
+        }
+    }
+}
+
+impl Limits {
+    /// The bounds that every backend keeps: those on one operation and on what it says.
+    pub fn bounds_of_operations(&self) -> Vec<Bound> {
+        vec![
+            Bound::new("time of a command", seconds(self.timeout.as_secs())),
+            Bound::new("output kept of a stream", bytes(self.output_kept_bytes as u64)),
+            Bound::new("output of a command", bytes(self.output_total_bytes)),
+            Bound::new("file that is read", bytes(self.read_bytes)),
+            Bound::new("entries of a listing", self.list_entries.to_string()),
+        ]
+    }
+
+    /// All bounds, where the backend keeps them all.
+    pub fn bounds(&self) -> Vec<Bound> {
+        let mut bounds = vec![
+            Bound::new("memory", bytes(self.memory_bytes)),
+            Bound::new("processor time of a process", seconds(self.cpu_seconds)),
+            Bound::new("processes", self.processes.to_string()),
+            Bound::new("open files of a process", self.open_files.to_string()),
+            Bound::new("one file", bytes(self.file_bytes)),
+            Bound::new("workspace", bytes(self.workspace_bytes)),
+            Bound::new("files in the workspace", self.workspace_files.to_string()),
+            Bound::new("temporary space", bytes(self.scratch_bytes)),
+        ];
+        bounds.splice(0..0, self.bounds_of_operations());
+        bounds
+    }
+}
+
+fn seconds(seconds: u64) -> String {
+    match seconds {
+        seconds if seconds >= 120 && seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    match bytes {
+        bytes if bytes >= 1024 * MIB && bytes.is_multiple_of(1024 * MIB) => {
+            format!("{} GiB", bytes / (1024 * MIB))
+        }
+        bytes => format!("{} MiB", bytes / MIB),
+    }
+}

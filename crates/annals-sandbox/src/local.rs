@@ -19,7 +19,7 @@ use crate::files::FileOps;
 use crate::host::{self, HostSandbox};
 use crate::interpreters;
 use crate::language::Language;
-use crate::limits::Limits;
+use crate::limits::{Bound, Limits};
 use crate::own_directories;
 use crate::owners::Claim;
 use crate::process::cgroup::{self, Group, Hierarchy};
@@ -68,6 +68,10 @@ impl Local {
 impl Backend for Local {
     fn name(&self) -> &str {
         "local"
+    }
+
+    fn bounds(&self, limits: &Limits) -> Vec<Bound> {
+        limits.bounds()
     }
 
     async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::ContextService;
 use crate::failure::Failure;
 use crate::language::Language;
+use crate::limits::{Bound, Limits};
 use crate::ops::{Op, OpResult};
 use crate::spec::{Layer, SandboxSpec};
 use crate::streams::Stream;
@@ -77,6 +78,11 @@ pub struct Capabilities {
 pub trait Backend: Send + Sync {
     /// The name it is registered by.
     fn name(&self) -> &str;
+
+    /// Which bounds hold in a sandbox that is opened with these limits. What the backend does not enforce it does not name.
+    fn bounds(&self, limits: &Limits) -> Vec<Bound> {
+        limits.bounds_of_operations()
+    }
 
     /// Opens a sandbox; it lives until closed or dropped.
     async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError>;

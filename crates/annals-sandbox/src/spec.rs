@@ -93,6 +93,7 @@ impl Isolation {
 /// One isolation layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Layer {
     /// Own user namespace: identities and capabilities inside mean nothing outside.
     User,

@@ -48,11 +48,6 @@ impl Target {
         self.opened.get().cloned()
     }
 
-    /// The backend's name, for people.
-    pub fn backend_name(&self) -> &str {
-        self.backend.name()
-    }
-
     /// What the session's sandbox is opened with; a call that may do less changes its copy and opens
     /// [another](Self::open_another).
     pub fn opening(&self) -> Opening {

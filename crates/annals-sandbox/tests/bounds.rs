@@ -1,5 +1,7 @@
 //! Bounds on a sandbox as a whole, kept where no cgroup keeps them: as root and as an ordinary user.
 
+mod cgroups;
+
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -105,13 +107,10 @@ fn without_cgroups(spec: &mut SandboxSpec) {
     spec.limits.scratch_bytes = 16 * MIB;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn memory_is_bounded_without_cgroups() {
-    if !met(Requirement::Python) {
-        return;
-    }
+/// Everything that holds memory is ended or refused where memory is counted.
+async fn every_holder_is_ended(change: fn(&mut SandboxSpec)) {
     for (name, code) in MEMORY {
-        let sandbox = open(&Local::new(), without_cgroups).await;
+        let sandbox = open(&Local::new(), change).await;
         let told = run(&sandbox, holding(code)).await;
         assert!(!told.contains("HELD"), "{name}: {told}");
         let is_counted =
@@ -122,6 +121,114 @@ async fn memory_is_bounded_without_cgroups() {
         assert_eq!(shell(&sandbox, "echo still here").await, "still here\n", "{name}");
         sandbox.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded_without_cgroups() {
+    if met(Requirement::Python) {
+        every_holder_is_ended(without_cgroups).await;
+    }
+}
+
+/// Which surroundings a test was started again in.
+const SURROUNDINGS: &str = "ANNALS_BOUNDS";
+
+fn is_within(surroundings: &str) -> bool {
+    std::env::var(SURROUNDINGS).is_ok_and(|within| within == surroundings)
+}
+
+/// The part of the test below that runs where no cgroup file system is mounted, with all isolation there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded_within_a_container() {
+    if is_within("container") {
+        every_holder_is_ended(|spec| {
+            without_cgroups(spec);
+            spec.isolation = Isolation::Full;
+        })
+        .await;
+    }
+}
+
+/// The part of the test below that runs as an ordinary user with a cgroup of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded_within_a_delegated_cgroup() {
+    if !is_within("delegated") {
+        return;
+    }
+    let full = |spec: &mut SandboxSpec| {
+        without_cgroups(spec);
+        spec.isolation = Isolation::Full;
+        // Where the kernel ends a child, its parent waits for it in vain.
+        spec.limits.timeout = Duration::from_secs(8);
+    };
+    for (name, code) in MEMORY {
+        let sandbox = open(&Local::new(), full).await;
+        let told = run(&sandbox, holding(code)).await;
+        assert!(!told.contains("HELD"), "{name}: {told}");
+        // The kernel keeps the bound, so nothing is refused that the bound covers.
+        assert!(
+            !told.contains("OSError") && !told.contains("the processes of the sandbox used more"),
+            "{name}: {told}"
+        );
+        sandbox.close().await;
+    }
+}
+
+#[test]
+fn a_container_without_cgroups_counts() {
+    if !met(Requirement::Root) || !met(Requirement::UtilLinux) || !met(Requirement::Python) {
+        return;
+    }
+    // A mount namespace of its own from which the cgroups are gone, as many containers have it.
+    let without = "umount -R /sys/fs/cgroup && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--", "sh", "-c", without])
+        .arg(own_program());
+    run_again(command, "container", "memory_is_bounded_within_a_container");
+}
+
+#[test]
+fn a_delegated_cgroup_bounds_an_ordinary_user() {
+    if !met(Requirement::Root) || !met(Requirement::Python) {
+        return;
+    }
+    let delegated = cgroups::Delegated::to(ORDINARY);
+    let mut command = Command::new("sh");
+    let enter = delegated.entrances().join(" ");
+    let line = format!(
+        "for procs in {enter}; do echo $$ > $procs || exit 9; done; \
+         exec setpriv --reuid={ORDINARY} --regid={ORDINARY} --clear-groups \"$0\" \"$@\""
+    );
+    command.args(["-c", &line]).arg(own_program());
+    run_again(
+        command,
+        "delegated",
+        "memory_is_bounded_within_a_delegated_cgroup",
+    );
+}
+
+fn own_program() -> std::path::PathBuf {
+    std::env::current_exe().expect("this program")
+}
+
+#[track_caller]
+fn run_again(mut command: Command, surroundings: &str, test: &str) {
+    let output = command
+        .args(["--exact", test])
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+        .env(SURROUNDINGS, surroundings)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the test runs again");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// Nothing above fails for another reason: without limits each attempt holds what it says.

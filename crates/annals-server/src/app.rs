@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use annals_core::block::BlockKind;
 use annals_core::ids::Scope;
-use annals_runtime::Agent;
+use annals_runtime::{Agent, Listen, Update};
 use annals_store::{LogError, Store, Token};
+use annals_tools::web::egress::EgressPolicy;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,11 +17,14 @@ use crate::limits::{Limits, Usage};
 use crate::metrics::Metrics;
 use crate::page::{Trees, Views};
 use crate::secrets::Signer;
+use crate::webhooks::Webhooks;
 
 /// A revoked token still opens for at most this long.
 const TOKEN_CACHED: Duration = Duration::from_secs(2);
 /// Tokens that are remembered between two requests.
 const TOKENS_CACHED_MAX: usize = 1_024;
+/// What clients leave behind is swept this often.
+const SWEPT_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What all requests share. Cheap to clone.
 #[derive(Clone)]
@@ -36,6 +41,9 @@ pub(crate) struct Parts {
     pub(crate) stopping: CancellationToken,
     /// What outlives its connection and is waited for at the stop.
     pub(crate) tasks: TaskTracker,
+    pub(crate) outside: Outside,
+    /// When the entries of each scope were last swept.
+    swept: Mutex<HashMap<Scope, Instant>>,
     /// Requests of the OpenAI-compatible API, decided one after the other where they concern one past.
     pub(crate) turnstile: Arc<crate::openai::Turnstile>,
     /// Conversations that the page looks at.
@@ -59,6 +67,15 @@ pub(crate) struct Door {
     pub(crate) public: Option<PublicUrl>,
 }
 
+/// What the server has to do with others.
+pub(crate) struct Outside {
+    pub(crate) webhooks: Webhooks,
+    /// What may be reached.
+    pub(crate) egress: EgressPolicy,
+    /// Whether tools that come with requests of the OpenAI-compatible API are offered to the model.
+    pub(crate) offers_client_tools: bool,
+}
+
 /// How people reach a server that stands behind another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PublicUrl {
@@ -69,19 +86,42 @@ pub(crate) struct PublicUrl {
     pub(crate) is_https: bool,
 }
 
+/// Sees every block that this process writes.
+struct Observer {
+    metrics: Arc<Metrics>,
+    usage: Arc<Usage>,
+}
+
+impl Listen for Observer {
+    fn on(&self, update: Update) {
+        let Update::Block(block) = &update else { return };
+        use BlockKind::{ApprovalRequest, InputRequest, ReactCompletion};
+        if matches!(block.kind, ApprovalRequest | InputRequest | ReactCompletion) {
+            self.usage.turn_rests(&block.turn);
+        }
+        self.metrics.count(block);
+    }
+}
+
 impl App {
-    pub(crate) fn new(agent: Agent, limits: Limits, signer: Signer, door: Door) -> Self {
-        let metrics = Arc::<Metrics>::default();
-        agent.runtime().observe(metrics.clone());
+    pub(crate) fn new(agent: Agent, limits: Limits, signer: Signer, door: Door, outside: Outside) -> Self {
+        let (metrics, usage) = (Arc::<Metrics>::default(), Arc::<Usage>::default());
+        let observer = Observer {
+            metrics: metrics.clone(),
+            usage: usage.clone(),
+        };
+        agent.runtime().observe(observer);
         App(Arc::new(Parts {
             agent,
             limits,
-            usage: Arc::default(),
+            usage,
             metrics,
             signer,
             door,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            outside,
+            swept: Mutex::default(),
             turnstile: Arc::default(),
             views: Views::default(),
             trees: Trees::default(),
@@ -96,6 +136,17 @@ impl App {
     /// The agent for the conversations of a scope.
     pub(crate) fn agent(&self, scope: &Scope) -> Agent {
         self.agent.in_scope(scope)
+    }
+
+    /// Whether what the OpenAI-compatible API keeps for a scope is due to be swept: once a day.
+    pub(crate) fn is_sweep_due(&self, scope: &Scope) -> bool {
+        let now = Instant::now();
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        swept.retain(|_, at| now.saturating_duration_since(*at) < SWEPT_EVERY);
+        match swept.contains_key(scope) {
+            true => false,
+            false => swept.insert(scope.clone(), now).is_none(),
+        }
     }
 
     /// The token of a digest, if the store knows it.

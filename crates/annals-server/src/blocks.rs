@@ -137,16 +137,17 @@ pub(crate) async fn render(
     Params(query): Params<RenderQuery>,
 ) -> Result<Response, Problem> {
     let (agent, id) = (app.agent(&caller.scope), place.conversation()?);
-    let timeline = at(agent.timeline(&id).await?, query.at)?;
-    Ok(Json(agent.rendered(&timeline)).into_response())
+    let whole = agent.timeline(&id).await?;
+    let at = place_in(&whole, query.at)?;
+    Ok(Json(agent.rendered(&whole, at).await?).into_response())
 }
 
-/// The timeline as it was when this block was the last one.
-pub(crate) fn at(timeline: View, number: Option<u64>) -> Result<View, Problem> {
-    let Some(number) = number else { return Ok(timeline) };
+/// The place of a block that there is.
+fn place_in(timeline: &View, number: Option<u64>) -> Result<Option<Seq>, Problem> {
+    let Some(number) = number else { return Ok(None) };
     let place = seq(number)?;
     match timeline.block(place) {
-        Some(_) => Ok(timeline.at(place)),
+        Some(_) => Ok(Some(place)),
         None => {
             let last = timeline.tail().map_or(0, Seq::get);
             let detail = format!("there is no block {number}: the last one is {last}");

@@ -17,6 +17,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
 use crate::app::App;
+use crate::openai::is_reserved;
 use crate::problem::{Code, Problem};
 use crate::secrets::{Ticket, hash_of, seconds};
 
@@ -280,7 +281,12 @@ async fn of_token(app: &App, token: &str) -> Result<Option<Caller>, Problem> {
     if is_printed {
         return Ok(Some(printed_caller(app.agent.scope().clone(), Roles::all())));
     }
-    let found = app.token(&hash).await?;
+    of_hash(app, hash).await
+}
+
+/// The caller of a token that the store knows. The server's own scopes are opened by none, whoever put one there.
+async fn of_hash(app: &App, hash: [u8; 32]) -> Result<Option<Caller>, Problem> {
+    let found = app.token(&hash).await?.filter(|token| !is_reserved(&token.scope));
     Ok(found.map(|token| Caller {
         name: format!("token {}", token.name),
         scope: token.scope,
@@ -306,13 +312,7 @@ async fn of_cookie(app: &App, cookie: &str) -> Result<Option<Caller>, Problem> {
         return Ok(Some(printed_caller(ticket.scope, ticket.roles)));
     };
     // A cookie opens no more than its token does now.
-    let found = app.token(&hash).await?;
-    Ok(found.map(|token| Caller {
-        name: format!("token {}", token.name),
-        scope: token.scope,
-        roles: token.roles,
-        token: Some(hash),
-    }))
+    of_hash(app, hash).await
 }
 
 #[derive(Deserialize)]

@@ -1,8 +1,8 @@
 //! Live events of a conversation. A subscriber is a number: blocks are read from the log after it, so that none is
 //! missed and none comes twice, whatever connection, process or reader dies in between.
 //!
-//! `block` has the block's `seq` as its id, so that a browser asks on after the last durable one. `delta`, `state` and `gap`
-//! have none: they are about this moment only.
+//! `block` has the block's `seq` as its id, so that a browser asks on after the last durable one. `delta`, `tree`, `state` and
+//! `gap` have none: they are about this moment only.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use crate::app::App;
 use crate::conversations::{seq, state_name};
 use crate::door::Caller;
 use crate::limits::StreamPermit;
+use crate::page::{Arriving, TreeEvent};
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Place};
 
@@ -37,6 +38,9 @@ const COMMENT_EVERY: Duration = Duration::from_secs(15);
 #[derive(Deserialize)]
 pub(crate) struct EventsQuery {
     after: Option<u64>,
+    /// Whether prose that is arriving is wanted as trees as well.
+    #[serde(default)]
+    trees: bool,
 }
 
 /// A piece of what the model is producing.
@@ -100,6 +104,7 @@ pub(crate) async fn events(
     let feed = Feed {
         waiting: vec![status_event(status.as_ref()).retry(RETRY)],
         subscription,
+        arriving: query.trees.then(|| Arriving::new(app.clone())),
         stopping: app.stopping.clone(),
         _permit: permit,
     };
@@ -132,6 +137,8 @@ struct Feed {
     /// Events to send before the next update, the last one first.
     waiting: Vec<Event>,
     subscription: Subscription,
+    /// For a subscriber that draws.
+    arriving: Option<Arriving>,
     stopping: CancellationToken,
     _permit: StreamPermit,
 }
@@ -147,6 +154,7 @@ impl Feed {
                 biased;
                 () = self.stopping.cancelled() => return None,
                 update = self.subscription.next() => update,
+                drawn = drawn(self.arriving.as_mut()) => return Some(event("tree", &drawn)),
             };
             match update {
                 Ok(update) => self.take(update),
@@ -159,6 +167,13 @@ impl Feed {
     }
 
     fn take(&mut self, update: Update) {
+        if let Some(arriving) = &mut self.arriving {
+            match &update {
+                Update::Delta(delta) => arriving.hear(delta),
+                Update::Block(_) | Update::Restarted { .. } => arriving.clear(),
+                _ => {}
+            }
+        }
         match update {
             Update::Block(block) => {
                 self.waiting.extend(state_of(&block));
@@ -181,6 +196,13 @@ impl Feed {
             // The end is a block.
             _ => {}
         }
+    }
+}
+
+async fn drawn(arriving: Option<&mut Arriving>) -> TreeEvent {
+    match arriving {
+        Some(arriving) => arriving.next().await,
+        None => std::future::pending().await,
     }
 }
 

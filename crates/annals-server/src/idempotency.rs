@@ -51,6 +51,13 @@ impl Once {
         Ok(Once { to, digest })
     }
 
+    /// A name for what the request posts: the same for the same request, sent under the same key.
+    pub(crate) fn client_key(&self) -> Option<String> {
+        let IdempotencyKey { scope, route, key } = self.to.as_ref()?;
+        let name = format!("{scope} {route} {key}");
+        Some(annals_core::block::BlobDigest::of(name.as_bytes()).to_string())
+    }
+
     /// Performs `effect` and answers `body`, or gives the answer of the request that came first.
     pub(crate) async fn perform<T: Serialize>(
         self,

@@ -9,7 +9,8 @@
 //! 4. [`problem`]: every error there is; [`idempotency`]: requests that may be sent again; [`request`]: bodies read;
 //! 5. one module a resource: [`conversations`], [`turns`], [`events`], [`blocks`], [`artifacts`], [`transfer`],
 //!    [`approvals`], [`search`], [`health`], [`page`];
-//! 6. [`openapi`] and [`metrics`]: what the server says of itself.
+//! 6. [`webhooks`]: what others are told; [`side_table`]: what the server keeps for itself;
+//! 7. [`openapi`] and [`metrics`]: what the server says of itself.
 
 #![forbid(unsafe_code)]
 
@@ -34,10 +35,14 @@ mod routes;
 mod search;
 pub mod secrets;
 mod server;
+mod side_table;
 mod transfer;
 mod turns;
+mod webhooks;
 
 pub use limits::Limits;
+pub use openai::is_reserved;
 pub use problem::Code;
 pub use routes::routes;
 pub use server::{Options, ServeError, Server};
+pub use webhooks::{Webhook, WebhookError, WebhookEvent};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use annals_core::ids::{Scope, TurnId};
 use tokio::time::Instant;
 
 use crate::problem::{Code, Problem};
@@ -31,6 +32,8 @@ pub struct Limits {
     pub streams_per_token: usize,
     /// Prompts that may wait in one conversation.
     pub queue_max: usize,
+    /// Turns that one scope may have under way in this process; those that wait for a person do not count.
+    pub turns_per_scope: usize,
     /// Connections at once.
     pub connections_max: usize,
 }
@@ -48,6 +51,7 @@ impl Default for Limits {
             requests_burst: 1_000,
             streams_per_token: 12_000,
             queue_max: 100,
+            turns_per_scope: 4_000,
             connections_max: 16_384,
         }
     }
@@ -57,6 +61,38 @@ impl Default for Limits {
 #[derive(Default)]
 pub(crate) struct Usage {
     callers: Mutex<HashMap<String, Used>>,
+    turns: Mutex<Turns>,
+}
+
+/// Turns under way, by scope.
+#[derive(Default)]
+struct Turns {
+    begun: HashMap<TurnId, (Scope, Instant)>,
+    counts: HashMap<Scope, usize>,
+}
+
+/// A turn that was posted here and taken up elsewhere is not heard of again; it counts no longer than this.
+const UNHEARD: Duration = Duration::from_secs(600);
+
+impl Turns {
+    fn forget(&mut self, turn: &TurnId) {
+        let Some((scope, _)) = self.begun.remove(turn) else {
+            return;
+        };
+        if let Some(count) = self.counts.get_mut(&scope) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&scope);
+            }
+        }
+    }
+
+    fn forget_unheard(&mut self, now: Instant) {
+        let unheard = |begun: &Instant| now.saturating_duration_since(*begun) >= UNHEARD;
+        let turns = self.begun.iter().filter(|(_, (_, begun))| unheard(begun));
+        let turns: Vec<TurnId> = turns.map(|(turn, _)| turn.clone()).collect();
+        turns.iter().for_each(|turn| self.forget(turn));
+    }
 }
 
 struct Used {
@@ -122,6 +158,34 @@ impl Usage {
         })
     }
 
+    /// Counts a turn that is about to be posted, until [`turn_rests`](Self::turn_rests).
+    pub(crate) fn turn(
+        &self,
+        scope: &Scope,
+        turn: &TurnId,
+        limits: &Limits,
+        now: Instant,
+    ) -> Result<(), Problem> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = |turns: &Turns| turns.counts.get(scope).copied().unwrap_or_default();
+        if count(&turns) >= limits.turns_per_scope {
+            turns.forget_unheard(now);
+        }
+        if count(&turns) >= limits.turns_per_scope {
+            let detail = format!("{} turns of `{scope}` are under way", count(&turns));
+            return Err(Problem::new(Code::TooManyTurns, detail).retry_after(5));
+        }
+        *turns.counts.entry(scope.clone()).or_default() += 1;
+        turns.begun.insert(turn.clone(), (scope.clone(), now));
+        Ok(())
+    }
+
+    /// A turn has ended, waits for somebody, or never came about.
+    pub(crate) fn turn_rests(&self, turn: &TurnId) {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.forget(turn);
+    }
+
     /// Streams that are open.
     pub(crate) fn streams(&self) -> usize {
         self.callers().values().map(|used| used.streams).sum()
@@ -178,6 +242,31 @@ mod tests {
             [10_000; 4].map(|at| takes(at, "a")),
             [true, true, true, false],
             "never more than the burst"
+        );
+    }
+
+    #[test]
+    fn a_turn_counts_for_its_scope_until_it_rests() {
+        let limits = Limits {
+            turns_per_scope: 1,
+            ..Limits::default()
+        };
+        let (usage, [one, two]) = (
+            Usage::default(),
+            ["turn_1", "turn_2"].map(|id| TurnId::parse(id).unwrap()),
+        );
+        let [mine, other] = ["a/b/c", "a/b/d"].map(|scope| Scope::parse(scope).unwrap());
+        let now = Instant::now();
+        let takes = |scope: &Scope, turn: &TurnId, now| usage.turn(scope, turn, &limits, now).is_ok();
+        assert!(takes(&mine, &one, now));
+        assert!(!takes(&mine, &two, now));
+        assert!(takes(&other, &two, now), "another scope has its own");
+        usage.turn_rests(&one);
+        usage.turn_rests(&one);
+        assert!(takes(&mine, &one, now));
+        assert!(
+            takes(&mine, &one, now + UNHEARD),
+            "one that another node ended does not count for ever"
         );
     }
 

@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use annals_core::block::payload::{CallText, TurnReport};
+use annals_core::block::payload::{CallText, HideReason, HideText, TurnReport};
 use annals_core::block::{Block, BlockKind};
 use annals_core::ids::{CallId, TurnId};
-use annals_core::turn::TurnEnd;
-use annals_runtime::{Listen, Update};
+use annals_core::time::Timestamp;
+use annals_core::turn::{SentPrompt, TurnEnd};
+use annals_runtime::{Counted, Durations};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
@@ -33,19 +35,21 @@ struct Figures {
     tool_calls: BTreeMap<(String, &'static str), u64>,
     /// Turns that have begun, or gone on, here and have not ended.
     unfinished: HashSet<TurnId>,
-    /// The tools of calls without a result.
-    calls: HashMap<(TurnId, CallId), String>,
-}
-
-impl Listen for Metrics {
-    fn on(&self, update: Update) {
-        if let Update::Block(block) = update {
-            self.figures().count(&block);
-        }
-    }
+    /// Calls without a result: their tool, and since when they run.
+    calls: HashMap<(TurnId, CallId), (String, Timestamp)>,
+    tool_seconds: BTreeMap<String, Durations>,
+    model_seconds: Durations,
+    /// Calls that wait for a person.
+    approvals: HashSet<(TurnId, CallId)>,
+    cache_breaks: BTreeMap<&'static str, u64>,
 }
 
 impl Metrics {
+    /// Counts a block that was written.
+    pub(crate) fn count(&self, block: &Block) {
+        self.figures().count(block);
+    }
+
     fn figures(&self) -> MutexGuard<'_, Figures> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,27 +58,48 @@ impl Metrics {
 impl Figures {
     fn count(&mut self, block: &Block) {
         self.blocks += 1;
-        match block.kind {
-            BlockKind::TurnHeader => {
+        if let Some(sent) = block.meta().prompt::<SentPrompt>() {
+            self.model_seconds.observe(since(sent.asked_at, block.ts));
+        }
+        if let Some(reason) = breaks_cache(block) {
+            *self.cache_breaks.entry(reason).or_default() += 1;
+        }
+        let call = block
+            .meta()
+            .call
+            .as_ref()
+            .map(|call| (block.turn.clone(), call.clone()));
+        match (&block.kind, call) {
+            (BlockKind::TurnHeader, _) => {
                 self.unfinished.insert(block.turn.clone());
             }
-            BlockKind::ReactCompletion => self.ended(block),
-            BlockKind::ToolCall => {
-                if let (Some(call), Ok(said)) = (&block.meta().call, block.payload::<CallText<'_>>()) {
+            (BlockKind::ReactCompletion, _) => self.ended(block),
+            (BlockKind::ToolCall, Some(call)) => {
+                if let Ok(said) = block.payload::<CallText<'_>>() {
                     if self.calls.len() >= CALLS_MAX {
                         self.calls.clear();
                     }
-                    self.calls
-                        .insert((block.turn.clone(), call.clone()), said.tool_id.into_owned());
+                    self.calls.insert(call, (said.tool_id.into_owned(), block.ts));
                 }
             }
-            BlockKind::ToolResult => self.returned(block),
+            (BlockKind::ApprovalRequest, Some(call)) => {
+                self.approvals.insert(call);
+            }
+            // What a call waited for somebody is not the tool's time.
+            (BlockKind::ApprovalDecision | BlockKind::InputResponse, Some(call)) => {
+                self.approvals.remove(&call);
+                if let Some((_, since)) = self.calls.get_mut(&call) {
+                    *since = block.ts;
+                }
+            }
+            (BlockKind::ToolResult, Some(call)) => self.returned(block, &call),
             _ => {}
         }
     }
 
     fn ended(&mut self, block: &Block) {
         self.unfinished.remove(&block.turn);
+        self.approvals.retain(|(turn, _)| *turn != block.turn);
         let Ok(report) = block.payload::<TurnReport>() else {
             return;
         };
@@ -96,19 +121,60 @@ impl Figures {
     }
 
     /// A call is counted at its first result.
-    fn returned(&mut self, block: &Block) {
-        let Some(call) = &block.meta().call else { return };
-        if let Some(tool) = self.calls.remove(&(block.turn.clone(), call.clone())) {
-            let outcome = if block.meta().error.is_some() {
-                "error"
-            } else {
-                "ok"
-            };
-            *self.tool_calls.entry((tool, outcome)).or_default() += 1;
-        }
+    fn returned(&mut self, block: &Block, call: &(TurnId, CallId)) {
+        self.approvals.remove(call);
+        let Some((tool, began)) = self.calls.remove(call) else {
+            return;
+        };
+        let outcome = if block.meta().error.is_some() {
+            "error"
+        } else {
+            "ok"
+        };
+        self.tool_seconds
+            .entry(tool.clone())
+            .or_default()
+            .observe(since(began, block.ts));
+        *self.tool_calls.entry((tool, outcome)).or_default() += 1;
     }
 
-    fn text(&self, model: &str, streams: usize) -> String {
+    fn text(&self, model: &str, streams: usize, appends: &Counted) -> String {
+        let mut text = String::new();
+        for (name, about, rows) in self.counters(model) {
+            family(&mut text, "counter", name, about, rows);
+        }
+        for (name, about, rows) in self.gauges(streams) {
+            family(&mut text, "gauge", name, about, rows);
+        }
+        let tools = self.tool_seconds.iter().map(|(tool, took)| {
+            let label = format!("tool=\"{}\"", escaped(tool));
+            (label, took.counted())
+        });
+        let model = format!("model=\"{}\"", escaped(model));
+        let took = [(model, self.model_seconds.counted())];
+        let appends = [(String::new(), appends.clone())];
+        histogram(
+            &mut text,
+            "annals_tool_seconds",
+            "Time of tools, from a call to its result.",
+            tools,
+        );
+        histogram(
+            &mut text,
+            "annals_model_seconds",
+            "Time of model calls, from a request to its answer.",
+            took,
+        );
+        histogram(
+            &mut text,
+            "annals_append_seconds",
+            "Time of appends to the log.",
+            appends,
+        );
+        text
+    }
+
+    fn counters(&self, model: &str) -> Vec<Family> {
         let by = |label: &str, rows: &BTreeMap<&'static str, u64>| {
             let row = |(value, count): (&&str, &u64)| (format!("{{{label}=\"{}\"}}", escaped(value)), *count);
             rows.iter().map(row).collect::<Vec<_>>()
@@ -121,7 +187,7 @@ impl Figures {
             let labels = format!("{{tool=\"{}\",outcome=\"{outcome}\"}}", escaped(tool));
             (labels, *count)
         });
-        let counters = [
+        vec![
             (
                 "annals_turns_total",
                 "Turns that ended here.",
@@ -144,8 +210,16 @@ impl Figures {
             ),
             ("annals_tool_calls_total", "Calls of tools.", tools.collect()),
             ("annals_blocks_total", "Blocks written here.", alone(self.blocks)),
-        ];
-        let gauges = [
+            (
+                "annals_cache_breaks_total",
+                "What changed the prefix that providers cache.",
+                by("reason", &self.cache_breaks),
+            ),
+        ]
+    }
+
+    fn gauges(&self, streams: usize) -> [Family; 3] {
+        [
             (
                 "annals_turns_running",
                 "Turns that run or wait here.",
@@ -156,20 +230,40 @@ impl Figures {
                 "Streams of events that are open.",
                 alone(streams as u64),
             ),
-        ];
-        let mut text = String::new();
-        for (name, about, rows) in counters {
-            family(&mut text, "counter", name, about, rows);
+            (
+                "annals_approvals_pending",
+                "Calls of turns that run or wait here about which a person is asked.",
+                alone(self.approvals.len() as u64),
+            ),
+        ]
+    }
+}
+
+fn since(began: Timestamp, now: Timestamp) -> Duration {
+    Duration::from_micros(now.micros_since(began))
+}
+
+/// Why the prefix that a provider has cached is not the beginning of the next prompt, if that is so after this block.
+fn breaks_cache(block: &Block) -> Option<&'static str> {
+    match block.kind {
+        BlockKind::RangeSummary => Some("compaction"),
+        BlockKind::TimelineHide => {
+            let HideText { reason, .. } = block.payload().ok()?;
+            Some(if reason == HideReason::Hide {
+                "hide"
+            } else {
+                "prune"
+            })
         }
-        for (name, about, rows) in gauges {
-            family(&mut text, "gauge", name, about, rows);
-        }
-        text
+        _ => None,
     }
 }
 
 /// Labels and values.
 type Rows = Vec<(String, u64)>;
+
+/// A name, what it is about, and its rows.
+type Family = (&'static str, &'static str, Rows);
 
 fn alone(value: u64) -> Rows {
     vec![(String::new(), value)]
@@ -182,6 +276,34 @@ fn family(text: &mut String, kind: &str, name: &str, about: &str, rows: Rows) {
     }
 }
 
+/// A family of durations; each of its members has a label, or none where there is one member.
+fn histogram(
+    text: &mut String,
+    name: &str,
+    about: &str,
+    members: impl IntoIterator<Item = (String, Counted)>,
+) {
+    let _ = writeln!(text, "# HELP {name} {about}\n# TYPE {name} histogram");
+    for (label, counted) in members {
+        let comma = if label.is_empty() { "" } else { "," };
+        for (bound, count) in &counted.at_most {
+            let _ = writeln!(text, "{name}_bucket{{{label}{comma}le=\"{bound}\"}} {count}");
+        }
+        let _ = writeln!(
+            text,
+            "{name}_bucket{{{label}{comma}le=\"+Inf\"}} {}",
+            counted.count
+        );
+        let braces = if label.is_empty() {
+            String::new()
+        } else {
+            format!("{{{label}}}")
+        };
+        let _ = writeln!(text, "{name}_sum{braces} {}", counted.seconds);
+        let _ = writeln!(text, "{name}_count{braces} {}", counted.count);
+    }
+}
+
 fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -190,10 +312,11 @@ fn escaped(value: &str) -> String {
 }
 
 pub(crate) async fn text(State(app): State<App>) -> Response {
+    let appends = app.agent.runtime().append_durations().counted();
     let text = app
         .metrics
         .figures()
-        .text(app.agent.model().name(), app.usage.streams());
+        .text(app.agent.model().name(), app.usage.streams(), &appends);
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
@@ -206,7 +329,7 @@ mod tests {
     fn a_label_cannot_break_its_line() {
         let mut figures = Figures::default();
         figures.tool_calls.insert(("a\"b\\c\nd".to_owned(), "ok"), 2);
-        let text = figures.text("m", 3);
+        let text = figures.text("m", 3, &Durations::default().counted());
         assert!(
             text.contains("annals_tool_calls_total{tool=\"a\\\"b\\\\c\\nd\",outcome=\"ok\"} 2\n"),
             "{text}"

@@ -61,7 +61,7 @@ codes! {
     /// A turn runs.
     TurnRunning = CONFLICT, "turn_running", "wait for the turn to end, or cancel it";
     /// The place asked for lies behind the last block.
-    BeyondEnd = CONFLICT, "beyond_end", "read the conversation again; it may have been made anew under the same id";
+    BeyondEnd = CONFLICT, "beyond_end", "read the conversation again; it may have been deleted and created again under the same id";
     /// It was decided before, or its turn has ended.
     Decided = CONFLICT, "decided", "look at the decision on the timeline";
     /// The id is taken.
@@ -84,6 +84,8 @@ codes! {
     TooManyRequests = TOO_MANY_REQUESTS, "too_many_requests", "wait as long as Retry-After says";
     /// The caller has too many streams open.
     TooManyStreams = TOO_MANY_REQUESTS, "too_many_streams", "close a stream first";
+    /// The scope has too many turns under way.
+    TooManyTurns = TOO_MANY_REQUESTS, "too_many_turns", "wait for a turn to end, or cancel one";
     /// Too many prompts wait in this conversation.
     QueueFull = TOO_MANY_REQUESTS, "queue_full", "wait for a turn to end";
     /// The program has a fault.
@@ -205,6 +207,8 @@ impl From<RunError> for Problem {
             RunError::TurnExists(_) => Code::Exists,
             RunError::Attachment(_) => Code::AttachmentRefused,
             RunError::PromptEmpty
+            | RunError::Schema(_)
+            | RunError::ClientTools(_)
             | RunError::NoSuchTool(_)
             | RunError::MayNotContribute(_)
             | RunError::InputMisfit { .. } => Code::Unprocessable,

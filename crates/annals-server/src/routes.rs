@@ -195,10 +195,13 @@ fn of_content() -> Vec<Route> {
     vec![
         Route::get("/v1/conversations/{c}/events", events::events)
             .about("Live events: blocks without gap or repetition, deltas, states.")
-            .query(&[(
-                "after",
-                "the last block that is known; the header Last-Event-ID wins over it",
-            )])
+            .query(&[
+                (
+                    "after",
+                    "the last block that is known; the header Last-Event-ID wins over it",
+                ),
+                ("trees", "`true`: prose that is arriving comes as trees as well"),
+            ])
             .gives_bytes("text/event-stream"),
         Route::get("/v1/conversations/{c}/blocks", blocks::list)
             .about("Blocks as they are stored.")
@@ -242,9 +245,14 @@ fn of_moments() -> Vec<Route> {
             .about("One block with its files, sources, plan and sandbox, as of that block."),
         Route::new(M::GET, "/v1/conversations/{c}/view", USE, page::model_view)
             .about("What the model saw at a block, part by part, with what was read from the cache."),
+        Route::new(M::GET, "/v1/conversations/{c}/proposal", USE, page::proposal)
+            .about("What a call that waits for a person would do."),
+        Route::new(M::GET, "/v1/conversations/{c}/pdf", USE, page::pdf_page)
+            .about("A page of a PDF as a picture.")
+            .gives_bytes("image/png"),
         Route::new(M::GET, "/v1/conversations/{c}/preview", USE, page::preview)
             .about("A version of a file, as a tree where it is text."),
-        Route::new(M::GET, "/v1/conversations/{c}/difference", USE, page::difference)
+        Route::new(M::GET, "/v1/conversations/{c}/diff", USE, page::difference)
             .about("What changed between two versions of a file."),
     ]
 }

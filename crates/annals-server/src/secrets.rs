@@ -107,6 +107,7 @@ impl Signer {
 
 /// Why the keys cannot be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SignerError {
     /// The store failed.
     #[error(transparent)]

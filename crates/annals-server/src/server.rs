@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_core::ids::ConversationKey;
+use annals_core::ids::{ConversationKey, NodeId};
 use annals_runtime::{Agent, Agents, RunError, Worker, WorkerOptions};
+use annals_tools::web::egress::{EgressPolicy, Opened};
 use async_trait::async_trait;
 use axum::Router;
 use hyper::body::Incoming;
@@ -16,10 +17,12 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::app::{App, Door, PublicUrl};
+use crate::app::{App, Door, Outside, PublicUrl};
 use crate::limits::Limits;
+use crate::openai::is_reserved;
 use crate::routes;
 use crate::secrets::{Signer, SignerError, hash_of, new_token};
+use crate::webhooks::{Webhook, Webhooks};
 
 /// How a server is run.
 #[derive(Clone, Debug)]
@@ -34,6 +37,15 @@ pub struct Options {
     pub limits: Limits,
     /// At the stop, answers under way have this long.
     pub grace: Duration,
+    /// As which node the process takes part in what is shared; a name of its own unless set.
+    pub node: Option<NodeId>,
+    /// Who is told of turns that end and of calls that wait for a person.
+    pub webhooks: Vec<Webhook>,
+    /// Places that are reached although they are not public: for webhooks and for pictures that clients name by address.
+    pub opened: Vec<Opened>,
+    /// Whether tools that come with requests of the OpenAI-compatible API are offered to the model, and their calls handed
+    /// to the client. A request may say otherwise. By itself an agent uses its own tools.
+    pub offers_client_tools: bool,
 }
 
 impl Default for Options {
@@ -44,6 +56,10 @@ impl Default for Options {
             public_url: None,
             limits: Limits::default(),
             grace: Duration::from_secs(5),
+            node: None,
+            webhooks: Vec::new(),
+            opened: Vec::new(),
+            offers_client_tools: false,
         }
     }
 }
@@ -69,6 +85,9 @@ pub enum ServeError {
     /// The process cannot become a member of those that share the store.
     #[error("cannot take up work: {0}")]
     Join(RunError),
+    /// Nothing outside could be reached.
+    #[error("no connection to other servers can be made: {0}")]
+    Egress(String),
     /// The keys cannot be had.
     #[error(transparent)]
     Keys(#[from] SignerError),
@@ -90,7 +109,7 @@ struct EveryScope(Agent);
 #[async_trait]
 impl Agents for EveryScope {
     async fn agent(&self, key: &ConversationKey) -> Option<Agent> {
-        Some(self.0.in_scope(&key.scope))
+        (!is_reserved(&key.scope)).then(|| self.0.in_scope(&key.scope))
     }
 }
 
@@ -103,6 +122,10 @@ impl Server {
             public_url,
             limits,
             grace,
+            node,
+            webhooks,
+            opened,
+            offers_client_tools,
         } = options;
         if !needs_token && !listen.ip().is_loopback() {
             return Err(ServeError::OpenToOthers(listen));
@@ -126,13 +149,23 @@ impl Server {
             is_loopback: listen.ip().is_loopback(),
             public,
         };
+        let egress = EgressPolicy::new(opened).map_err(|error| ServeError::Egress(error.to_string()))?;
+        let outside = Outside {
+            webhooks: Webhooks::new(webhooks, &egress),
+            egress,
+            offers_client_tools,
+        };
         let reached = WorkerOptions::default().address(format!("http://{address}"));
+        let reached = match node {
+            Some(node) => reached.node(node),
+            None => reached,
+        };
         let worker = agent.runtime().worker(EveryScope(agent.clone()), reached).await;
         Ok(Server {
             listener,
             address,
             worker: worker.map_err(ServeError::Join)?,
-            app: App::new(agent, limits, signer, door),
+            app: App::new(agent, limits, signer, door, outside),
             grace,
             token,
         })
@@ -173,6 +206,9 @@ impl Server {
             ..
         } = self;
         let router = routes::router(&app);
+        let webhooks = app.outside.webhooks.clone();
+        app.tasks
+            .spawn(webhooks.deliver(app.agent.clone(), app.stopping.clone()));
         let places = Arc::new(Semaphore::new(app.limits.connections_max));
         loop {
             let accepted = tokio::select! {

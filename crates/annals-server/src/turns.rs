@@ -5,7 +5,7 @@ use annals_core::ids::{ConversationId, TurnId};
 use annals_core::limits::ATTACHMENT_MAX_BYTES;
 use annals_core::path::LogicalPath;
 use annals_core::turn::TurnReport;
-use annals_runtime::{Agent, Attachment, ConversationHandle, Prompt};
+use annals_runtime::{Agent, Attachment, ConversationHandle, Prompt, RunError};
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::response::Response;
 use axum::{Json, RequestExt as _};
@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::conversations::Turn;
@@ -171,8 +172,11 @@ pub(crate) async fn start(
         return Ok(known);
     }
     check(&app, &agent, &id, &attachments).await?;
-    let client_key = format!("{:016x}{:016x}", agent.world().random(), agent.world().random());
+    let client_key = new_key(&agent);
     let turn = ConversationHandle::turn_of_key(&client_key);
+    app.usage
+        .turn(agent.scope(), &turn, &app.limits, Instant::now())?;
+    app.outside.webhooks.owe(&agent, &id, &turn).await?;
     let started = Started {
         turn_id: turn.to_string(),
     };
@@ -182,15 +186,22 @@ pub(crate) async fn start(
         client_key: Some(client_key),
         ..Prompt::default()
     };
-    once.perform(&app, StatusCode::ACCEPTED, &started, async |answer| {
-        agent
-            .conversation(&id)
-            .answering(answer)
-            .post(prompt)
-            .await
-            .map(drop)
-    })
-    .await
+    let mut is_posted = false;
+    let performed = once
+        .perform(&app, StatusCode::ACCEPTED, &started, async |answer| {
+            let posted = agent.conversation(&id).answering(answer).post(prompt).await;
+            is_posted = posted.is_ok();
+            posted.map(drop)
+        })
+        .await;
+    if !is_posted {
+        app.usage.turn_rests(&turn);
+    }
+    performed
+}
+
+pub(crate) fn new_key(agent: &Agent) -> String {
+    format!("{:016x}{:016x}", agent.world().random(), agent.world().random())
 }
 
 /// What would only be found out after the answer.
@@ -304,8 +315,13 @@ pub(crate) async fn steer(
         return Err(Problem::new(Code::Unprocessable, "there is nothing to say"));
     }
     let handle = agent.conversation(&id).of_turn(turn.clone());
+    let client_key = once.client_key().unwrap_or_else(|| new_key(&agent));
+    // What was posted too late is kept with the answer of a success, in the commit that could not know yet.
+    if once.known(&app).await?.is_some() && handle.came_too_late(&turn, &client_key).await? {
+        return Err(RunError::TurnEnded(id).into());
+    }
     once.perform(&app, StatusCode::ACCEPTED, &Taken::of(&turn), async |answer| {
-        handle.answering(answer).steer(value.text).await
+        handle.answering(answer).steer_as(client_key, value.text).await
     })
     .await
 }

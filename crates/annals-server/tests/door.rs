@@ -108,7 +108,10 @@ async fn another_scope_finds_nothing_on_any_route() {
             _ => json!({}),
         };
         let address = match path.rsplit('/').next() {
-            Some("preview" | "difference") => format!("{path}?path=fi:{turn}.files%2Fa.md&seq=1&from=1&to=2"),
+            Some("preview" | "diff" | "pdf") => {
+                format!("{path}?path=fi:{turn}.files%2Fa.md&seq=1&from=1&to=2")
+            }
+            Some("proposal") => format!("{path}?call=c1"),
             _ => path.clone(),
         };
         let request = server

@@ -1,12 +1,16 @@
-//! Subscribers that come, go and come back at any moment, while turns run and owners change: each reads every block
+//! Subscribers that come, go and come back at any moment, while turns run and processes are killed: each reads every block
 //! once, in order, and a text that is being produced is never read wrongly.
 
 mod common;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use annals_runtime::{Agent, Update};
+use annals_core::block::{Block, BlockKind};
+use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq, TurnId};
+use annals_runtime::{Agent, Delta, Prompt, Update, Worker, WorkerOptions};
+use annals_store::{ArtifactStore, BlockLogExt as _, ManualClock, MemoryLog};
 use common::{Running, options, script, seqs};
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -25,6 +29,7 @@ impl Dice {
 }
 
 const TURNS: usize = 3;
+const LEASE: Duration = Duration::from_secs(60);
 const WORDS: &str = "one two three four five six seven eight nine ten";
 
 fn steps() -> Value {
@@ -38,83 +43,248 @@ fn steps() -> Value {
     Value::Array((0..TURNS).flat_map(turn).collect())
 }
 
-/// One subscriber of a runtime: reads a few updates, leaves, comes back after the last block it has, until the end.
-async fn follow(agent: Agent, id: annals_core::ids::ConversationId, mut dice: Dice, ends: usize) -> Vec<u64> {
-    let (mut seen, mut ended, mut last) = (Vec::new(), 0, None);
-    while ended < ends {
-        let mut subscription = agent.subscribe(&id, last).await.unwrap();
-        let mut texts: std::collections::HashMap<(String, u32, String), String> = Default::default();
-        let stays = 1 + dice.roll(40);
-        for _ in 0..stays {
-            match subscription.next().await.unwrap() {
-                Update::Block(block) => {
-                    seen.push(block.seq.get());
-                    last = Some(block.seq);
-                    if block.kind == annals_core::block::BlockKind::ReactCompletion {
-                        ended += 1;
-                        if ended == ends {
-                            return seen;
-                        }
-                    }
+/// One subscriber, whatever process it is connected to: all that it keeps is what it has seen.
+#[derive(Default)]
+struct Client {
+    seen: Mutex<Vec<u64>>,
+}
+
+impl Client {
+    fn last(&self) -> Option<Seq> {
+        let seen = self.seen.lock().unwrap();
+        seen.last().map(|seq| Seq::try_new(*seq).unwrap())
+    }
+
+    /// Reads a few updates, reloads, goes on after the last block it has, for as long as the process lives.
+    async fn follow(self: Arc<Self>, agent: Agent, id: ConversationId, mut dice: Dice) {
+        loop {
+            let Ok(mut subscription) = agent.subscribe(&id, self.last()).await else {
+                return;
+            };
+            let mut texts = HashMap::new();
+            for _ in 0..1 + dice.roll(40) {
+                match subscription.next().await {
+                    Ok(Update::Block(block)) => self.seen.lock().unwrap().push(block.seq.get()),
+                    Ok(Update::Delta(delta)) => check_delta(&mut texts, &delta),
+                    Ok(_) => {}
+                    Err(_) => return,
                 }
-                Update::Delta(delta) => {
-                    let place = (
-                        delta.turn.to_string(),
-                        delta.step,
-                        format!("{:?}{:?}", delta.channel, delta.path),
-                    );
-                    let text = texts.entry(place).or_default();
-                    if delta.from == 0 {
-                        text.clear();
-                    }
-                    assert_eq!(text.len(), delta.from, "a piece is where it says");
-                    text.push_str(&delta.text);
-                    assert!(
-                        WORDS.starts_with(text.as_str())
-                            || text.starts_with("Noting")
-                            || text.starts_with("Answer"),
-                        "never a text from its middle: {text}"
-                    );
+                if dice.roll(4) == 0 {
+                    tokio::task::yield_now().await;
                 }
-                _ => {}
-            }
-            if dice.roll(4) == 0 {
-                tokio::task::yield_now().await;
             }
         }
     }
-    seen
 }
 
-/// A thousand schedules: each with its own seed, subscribers and moments.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_thousand_schedules_nobody_misses_or_repeats_a_block() {
-    const SCHEDULES: u64 = 1_000;
-    for seed in 0..SCHEDULES {
+type Texts = HashMap<(String, u32, String), String>;
+
+/// A piece of a text is where it says, and no text begins in its middle.
+fn check_delta(texts: &mut Texts, delta: &Delta) {
+    let place = (
+        delta.turn.to_string(),
+        delta.step,
+        format!("{:?}{:?}", delta.channel, delta.path),
+    );
+    let text = texts.entry(place).or_default();
+    if delta.from == 0 {
+        text.clear();
+    }
+    assert_eq!(text.len(), delta.from, "a piece is where it says");
+    text.push_str(&delta.text);
+    let is_from_its_start = WORDS.starts_with(text.as_str())
+        || "Noting".starts_with(first_word(text))
+        || "Answer".starts_with(first_word(text));
+    assert!(is_from_its_start, "never a text from its middle: {text}");
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(' ').next().unwrap_or_default()
+}
+
+/// What outlives every process.
+struct World {
+    clock: Arc<ManualClock>,
+    log: Arc<MemoryLog>,
+    artifacts: ArtifactStore,
+    workspaces: std::path::PathBuf,
+    key: ConversationKey,
+}
+
+/// One process: everything it does ends when its executor does.
+struct Process {
+    executor: tokio::runtime::Runtime,
+    agent: Agent,
+    worker: Option<Worker>,
+}
+
+impl World {
+    fn blocks(&self, executor: &tokio::runtime::Runtime) -> Vec<Block> {
+        // There is no conversation before the first process.
+        executor
+            .block_on(self.log.read_all(&self.key))
+            .unwrap_or_default()
+    }
+
+    /// A process whose model goes on where the log says that the last one came to.
+    fn start(&self) -> Process {
+        let executor = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let mut asked = BTreeMap::<TurnId, u32>::new();
+        for block in self.blocks(&executor) {
+            let step = asked.entry(block.turn.clone()).or_default();
+            *step = (*step).max(block.meta().step.unwrap_or_default());
+        }
+        let asked: u32 = asked.values().sum();
+        let rest = steps().as_array().unwrap()[asked as usize..].to_vec();
         let builder = Agent::builder()
-            .model(script(steps()))
-            .tools(annals_tools::react::all());
-        let agent = builder.in_memory().build().await.unwrap();
-        let session = agent.new_session(None).await.unwrap();
-        let id = session.id().clone();
-        let mut dice = Dice(seed);
-        let followers: Vec<_> = (0..1 + dice.roll(4))
-            .map(|n| tokio::spawn(follow(agent.clone(), id.clone(), Dice(seed * 31 + n), TURNS)))
-            .collect();
+            .model(script(Value::Array(rest)))
+            .tools(annals_tools::react::all())
+            .log(self.log.clone())
+            .artifacts(self.artifacts.clone())
+            .workspaces(&self.workspaces)
+            .lease_ttl(LEASE);
+        let agent = executor.block_on(builder.build()).unwrap();
+        Process {
+            executor,
+            agent,
+            worker: None,
+        }
+    }
+
+    /// Ends a process without a word: nothing is released, and others find out when its lease is over.
+    fn kill(&self, process: Process) {
+        let Process { executor, worker, .. } = process;
+        executor.shutdown_timeout(Duration::from_secs(30));
+        // Only now: dropped while its executor lives, it would say that it leaves.
+        drop(worker);
+        self.clock.advance(LEASE * 2);
+    }
+}
+
+impl Process {
+    /// Takes up what another left, posts what a client that heard nothing would post again, serves subscribers.
+    fn work(&mut self, id: &ConversationId, clients: &[Arc<Client>], dice: &mut Dice) {
+        let options = WorkerOptions::default().poll(Duration::from_millis(1));
+        let runtime = self.agent.runtime();
+        let worker = self
+            .executor
+            .block_on(runtime.worker(self.agent.clone(), options));
+        self.worker = Some(worker.unwrap());
+        for client in clients {
+            let seed = Dice(dice.roll(u64::MAX >> 33));
+            let following = client.clone().follow(self.agent.clone(), id.clone(), seed);
+            self.executor.spawn(following);
+        }
         for n in 0..TURNS {
-            agent.run_in(&session, format!("Go {n}")).await.unwrap();
-            if dice.roll(3) == 0 {
-                tokio::task::yield_now().await;
+            let prompt = Prompt {
+                client_key: Some(format!("prompt {n}")),
+                ..Prompt::from(format!("Go {n}"))
+            };
+            let handle = self.agent.conversation(id);
+            // Killed in the middle of it, the client does not know, and posts it again.
+            self.executor.spawn(async move { handle.post(prompt).await });
+            if dice.roll(2) == 0 {
+                std::thread::yield_now();
             }
         }
-        let tail = session.timeline(|timeline| timeline.tail().unwrap().get());
-        for follower in followers {
-            let waited = tokio::time::timeout(Duration::from_secs(30), follower).await;
-            let seen = waited
-                .unwrap_or_else(|_| panic!("seed {seed}: a subscriber waits for ever"))
-                .unwrap();
-            assert_eq!(seen, (1..=tail).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
+
+/// Waits for a condition of the log or of its subscribers.
+fn wait_until(seed: u64, what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(
+            began.elapsed() < Duration::from_secs(120),
+            "seed {seed}: {what} never came"
+        );
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Random schedules, each with its own subscribers, reloads and moments at which the process is killed and another takes
+/// its place: every subscriber reads every block once and in order, and every turn ends once.
+#[test]
+fn in_schedules_of_reloads_and_kills_nothing_is_lost_or_repeated() {
+    const SCHEDULES: u64 = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let mut kills = 0;
+    for seed in 0..SCHEDULES {
+        let mut dice = Dice(seed);
+        let clock = Arc::new(ManualClock::default());
+        let world = World {
+            log: Arc::new(MemoryLog::with_clock(clock.clone())),
+            clock,
+            artifacts: ArtifactStore::open(folder.path().join("artifacts")).unwrap(),
+            workspaces: folder.path().join("workspace"),
+            key: ConversationKey::new(
+                Scope::default(),
+                ConversationId::parse(&format!("c{seed}")).unwrap(),
+            ),
+        };
+        let id = world.key.id.clone();
+        let clients: Vec<Arc<Client>> = (0..1 + dice.roll(4)).map(|_| Arc::default()).collect();
+        let mut process = world.start();
+        process
+            .executor
+            .block_on(process.agent.create_conversation(&id, None, None))
+            .unwrap();
+        process.work(&id, &clients, &mut dice);
+        let count = |process: &Process| world.blocks(&process.executor).len() as u64;
+        for _ in 0..dice.roll(3) {
+            let goal = count(&process) + 1 + dice.roll(14);
+            wait_until(seed, "the next block", || {
+                let blocks = world.blocks(&process.executor);
+                blocks.len() as u64 >= goal || ends(&blocks) == TURNS
+            });
+            world.kill(process);
+            kills += 1;
+            process = world.start();
+            process.work(&id, &clients, &mut dice);
         }
+        wait_until(seed, "the end of all turns", || {
+            ends(&world.blocks(&process.executor)) == TURNS
+        });
+        let tail = count(&process);
+        for client in &clients {
+            wait_until(seed, "the last block", || {
+                client.last().is_some_and(|last| last.get() >= tail)
+            });
+            assert_eq!(
+                *client.seen.lock().unwrap(),
+                (1..=tail).collect::<Vec<_>>(),
+                "seed {seed}"
+            );
+        }
+        check_turns(seed, &world.blocks(&process.executor));
+        world.kill(process);
+    }
+    assert!(kills > SCHEDULES / 2, "only {kills} processes were killed");
+}
+
+fn ends(blocks: &[Block]) -> usize {
+    let ends = blocks
+        .iter()
+        .filter(|block| block.kind == BlockKind::ReactCompletion);
+    ends.count()
+}
+
+/// Each prompt is there once, and its turn ended once, with its answer.
+fn check_turns(seed: u64, blocks: &[Block]) {
+    let texts = |kind: BlockKind| -> BTreeSet<&str> {
+        let of_kind = blocks.iter().filter(|block| block.kind == kind);
+        let texts: Vec<&str> = of_kind.map(|block| block.text().unwrap()).collect();
+        assert_eq!(texts.len(), TURNS, "seed {seed}: {kind:?} {texts:?}");
+        texts.into_iter().collect()
+    };
+    assert_eq!(texts(BlockKind::UserPrompt).len(), TURNS, "seed {seed}");
+    assert_eq!(texts(BlockKind::AssistantCompletion).len(), TURNS, "seed {seed}");
+    for report in texts(BlockKind::ReactCompletion) {
+        assert!(report.contains("\"complete\""), "seed {seed}: {report}");
     }
 }
 

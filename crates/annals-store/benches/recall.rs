@@ -19,7 +19,7 @@ use annals_store::testing::{after, at, conversation, new_conversation, owner};
 use annals_store::{BlockLog, BlockLogExt as _, Recall as _, SqliteLog, SqliteOptions};
 
 const CONVERSATIONS: usize = 100;
-/// Appends are timed in so many parts.
+/// Appends are timed in this many parts.
 const PARTS: usize = 10;
 /// Blocks of one append, as a round of a turn has.
 const APPEND_BLOCKS: usize = 4;
@@ -158,13 +158,13 @@ async fn run(folder: &Path, passages: usize) {
     searches_after_appends(&log, passages).await;
     let began = Instant::now();
     let made = log.recall().expect("memory").reindex(|_| true).await;
-    let blocks = made.expect("made anew").blocks;
+    let blocks = made.expect("rebuilt").blocks;
     let each = began.elapsed().as_secs_f64() * 1e6 / blocks as f64;
-    Figure::new("making the index of memory search anew, a block", each, "µs")
+    Figure::new("rebuilding the index of memory search, a block", each, "µs")
         .at_most(100.0)
         .tell();
     row(
-        "making the index anew, a block",
+        "rebuilding the index, a block",
         format!("{each:.1} µs"),
         "100 µs",
         Some(each <= 100.0),
@@ -418,7 +418,7 @@ async fn searches(log: &SqliteLog, passages: usize) {
     }
 }
 
-/// Half of these, and 95 of 100, took at most so many milliseconds.
+/// The median and the 95th percentile, in milliseconds.
 fn shares(mut times: Vec<Duration>) -> [f64; 2] {
     times.sort_unstable();
     [50, 95].map(|share| times[times.len() * share / 100].as_secs_f64() * 1e3)

@@ -9,7 +9,7 @@ use annals_core::block::{Blob, BlobDigest, Block, Meta};
 use annals_core::ids::{CallId, TurnId};
 use annals_core::path::LogicalPath;
 
-use crate::log::digests_in;
+use crate::log::named_with;
 
 const FAMILY_BYTES: usize = "tc:".len();
 const DIGEST_BYTES: usize = 32;
@@ -112,7 +112,5 @@ pub fn blob_of(bytes: &[u8]) -> Option<Blob> {
 
 /// The digests that a block names, given its metadata as [`further`] writes it.
 pub fn named(block: &Block, further: Option<&str>) -> Vec<BlobDigest> {
-    let mut named: Vec<BlobDigest> = block.blob().map(|blob| blob.digest).into_iter().collect();
-    digests_in(further.unwrap_or_default(), &mut named);
-    named
+    named_with(block, further.unwrap_or_default())
 }

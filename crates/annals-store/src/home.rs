@@ -10,7 +10,6 @@ use crate::disk;
 use crate::log::LogError;
 #[cfg(feature = "sqlite")]
 use crate::sqlite::{SqliteLog, SqliteOptions};
-use crate::workspace::{Workspace, WorkspaceError};
 
 /// A folder with `annals.db`, `artifacts/` and `workspace/<conversation>/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +52,6 @@ impl Home {
     /// Opens the artifact store.
     pub fn open_artifacts(&self) -> Result<ArtifactStore, ArtifactError> {
         ArtifactStore::open(self.artifacts_path())
-    }
-
-    /// Opens OUT_DIR of a conversation.
-    pub fn open_workspace(&self, key: &ConversationKey) -> Result<Workspace, WorkspaceError> {
-        Workspace::open(self.workspace_path(key))
     }
 }
 

@@ -174,7 +174,7 @@ async fn a_deleted_workspace_is_rebuilt_from_the_store() {
     let stored = artifacts.put(&b"report"[..]).await.unwrap();
     let file = path("turn_1/files/a/b/report.md");
     let bring = async |digest: &BlobDigest| {
-        let workspace = home.open_workspace(&id).unwrap();
+        let workspace = Workspace::open(home.workspace_path(&id)).unwrap();
         let done = workspace.materialise(&file, digest, &artifacts).await.unwrap();
         (done, workspace.read(&file, MAX_BYTES).unwrap())
     };
@@ -188,7 +188,7 @@ async fn a_deleted_workspace_is_rebuilt_from_the_store() {
     );
     std::fs::remove_dir_all(home.workspace_path(&id)).unwrap();
     assert_eq!(bring(&stored.blob.digest).await.0, Materialised::Rehosted);
-    home.open_workspace(&id)
+    Workspace::open(home.workspace_path(&id))
         .unwrap()
         .write(&file, b"changed")
         .unwrap();

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use annals_core::ids::{Scope, Seq};
 use annals_embed::{EmbedError, Embedder, StaticTable, Vector};
-use annals_store::recall::{Found, Query, Shortfall, Target, Within};
+use annals_store::recall::{Query, RecallHits, Shortfall, Target, Within};
 use annals_store::testing::{at, conversation};
 use annals_store::{BlockLog, BlockLogExt as _, LogError, Operator, Recall};
 use async_trait::async_trait;
 use proptest::prelude::*;
 use stage::{Stage, answer, attachment, dump, file, key, prompt, scope};
 
-fn texts(found: &Found) -> Vec<&str> {
+fn texts(found: &RecallHits) -> Vec<&str> {
     found.hits.iter().map(|hit| hit.text.as_str()).collect()
 }
 

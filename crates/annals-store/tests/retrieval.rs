@@ -17,7 +17,7 @@ use stage::{Stage, answer, prompt};
 const CORPUS: &str = include_str!("retrieval/corpus.tsv");
 const QUERIES: &str = include_str!("retrieval/queries.tsv");
 
-/// Passages are spread over so many conversations.
+/// Passages are spread over this many conversations.
 const CONVERSATIONS: usize = 6;
 /// A hit that comes later does not count.
 const DEPTH: usize = 10;

@@ -1,5 +1,7 @@
 //! A conversation as one file: it comes back exactly, or not at all.
 
+mod tampered;
+
 use std::io::Cursor;
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use annals_tools::{ConversationCx, Tool, ToolCx, exec, execute};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// An isolated call may take so many times the bare interpreter's start, and so much on top.
+/// An isolated call may take this multiple of the bare interpreter's start, plus this constant.
 const TARGET_RATIO: f64 = 1.5;
 const TARGET_EXTRA_MS: f64 = 10.0;
 

@@ -47,6 +47,7 @@ impl Uses {
 
 /// One thing that a call uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Resource {
     /// The whole working tree.
     Workspace,

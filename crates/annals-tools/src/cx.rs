@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use annals_core::block::payload::InputResponse;
+use annals_core::code::Code;
 use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::redact::Secrets;
@@ -279,21 +280,21 @@ impl ToolCx {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => {
-                    return Err(ToolFailure::new("cancelled", "the turn was cancelled before the tool used the sandbox"));
+                    return Err(ToolFailure::new(Code::Cancelled, "the turn was cancelled before the tool used the sandbox"));
                 }
                 () = place.wait_for_workspace() => {}
             }
         }
         let target = self.shared.sandbox.as_ref().ok_or_else(|| {
             ToolFailure::new(
-                "sandbox_not_configured",
+                Code::SandboxNotConfigured,
                 "this session has no sandbox, and nothing runs without one: start it with a sandbox target",
             )
         })?;
         target
             .sandbox()
             .await
-            .map_err(|error| ToolFailure::new("sandbox_not_available", error.to_string()))
+            .map_err(|error| ToolFailure::new(Code::SandboxNotAvailable, error.to_string()))
     }
 
     /// The target of this session, to look at without opening it.

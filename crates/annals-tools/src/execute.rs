@@ -7,6 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annals_core::code::Code;
 use annals_core::turn::outcome::{Notice, Outcome};
 use serde_json::Value;
 use tokio::task::{JoinError, JoinHandle};
@@ -61,12 +62,12 @@ impl Drop for Task {
 }
 
 fn cancelled() -> ToolFailure {
-    ToolFailure::new("cancelled", "the turn was cancelled while the tool ran")
+    ToolFailure::new(Code::Cancelled, "the turn was cancelled while the tool ran")
 }
 
 fn timed_out(limit: Duration) -> ToolFailure {
     ToolFailure::new(
-        "timeout",
+        Code::Timeout,
         format!(
             "the tool did not end within {} s and was stopped",
             limit.as_secs_f64()
@@ -79,11 +80,11 @@ fn ended(spec: &ToolSpec, done: Result<Outcome, JoinError>) -> Outcome {
         Ok(outcome) => outcome,
         Err(error) if error.is_panic() => {
             let message = format!("the tool panicked: {}", panic_text(&*error.into_panic()));
-            not_run(spec, &ToolFailure::new("tool_execution_exception", message))
+            not_run(spec, &ToolFailure::new(Code::ToolExecutionException, message))
         }
         Err(_) => not_run(
             spec,
-            &ToolFailure::new("tool_execution_exception", "the tool was stopped"),
+            &ToolFailure::new(Code::ToolExecutionException, "the tool was stopped"),
         ),
     }
 }
@@ -116,7 +117,7 @@ fn combined(spec: &ToolSpec, stopped: &ToolFailure, mut outcome: Outcome) -> Out
 /// `tool_call_error`; exec tools say everything in their report.
 fn call_error(spec: &ToolSpec, failure: &ToolFailure) -> Option<Notice> {
     (spec.family() != Family::Exec).then(|| {
-        Notice::new("tool_call_error", failure.message.clone())
+        Notice::new(Code::ToolCallError, failure.message.clone())
             .with("error", failure.kind.clone())
             .with("tool_id", spec.name().as_str())
     })
@@ -130,9 +131,8 @@ pub fn unknown_tool(table: &ToolTable, name: &str) -> Outcome {
         Some(near) => message.push_str(&format!(": did you mean `{near}`?")),
         None => message.push_str(": call one of the tools you were offered"),
     }
-    let failure = ToolFailure::new("unknown_tool", message);
-    let notice =
-        Notice::new("protocol_violation.unknown_tool", failure.message.clone()).with("tool_id", shown);
+    let failure = ToolFailure::new(Code::UnknownTool, message);
+    let notice = Notice::new(Code::ViolationUnknownTool, failure.message.clone()).with("tool_id", shown);
     Outcome {
         notices: vec![notice],
         ..serialise::failed(&failure)

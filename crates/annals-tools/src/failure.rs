@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use annals_core::block::ShownError;
+use annals_core::code::Code;
 
 /// A failure that the model can act on: a stable word and a sentence. Any error's text becomes the message of one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,9 +44,6 @@ pub type ToolError = Box<dyn Error + Send + Sync>;
 /// ```
 pub type ToolResult<T = Value> = Result<T, ToolError>;
 
-/// The kind of a failure that says nothing more precise.
-pub(crate) const TOOL_ERROR: &str = "tool_error";
-
 impl ToolFailure {
     /// A failure of this kind.
     pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
@@ -79,7 +77,7 @@ impl ToolFailure {
         }
         match error.downcast_ref::<annals_sandbox::Failure>() {
             Some(failure) => crate::serialise::sandbox_failure(failure),
-            None => ToolFailure::new(TOOL_ERROR, text(error)),
+            None => ToolFailure::new(Code::ToolError, text(error)),
         }
     }
 }
@@ -101,7 +99,7 @@ fn text(error: &dyn Error) -> String {
 // As `anyhow::Error` does: without `Error` itself, so that `?` can take every other error.
 impl<E: Error> From<E> for ToolFailure {
     fn from(error: E) -> Self {
-        ToolFailure::new(TOOL_ERROR, text(&error))
+        ToolFailure::new(Code::ToolError, text(&error))
     }
 }
 
@@ -166,13 +164,13 @@ impl IntoFailure for annals_sandbox::Failure {
 
 impl IntoFailure for String {
     fn into_failure(self) -> ToolFailure {
-        ToolFailure::new(TOOL_ERROR, self)
+        ToolFailure::new(Code::ToolError, self)
     }
 }
 
 impl IntoFailure for &str {
     fn into_failure(self) -> ToolFailure {
-        ToolFailure::new(TOOL_ERROR, self)
+        ToolFailure::new(Code::ToolError, self)
     }
 }
 
@@ -202,7 +200,7 @@ mod tests {
             boxed?;
             Ok(())
         }
-        let tool_error = |message: &str| (TOOL_ERROR.to_owned(), message.to_owned());
+        let tool_error = |message: &str| (Code::ToolError.into(), message.to_owned());
         assert_eq!(
             kind_and_message(number()),
             tool_error("invalid digit found in string")

@@ -7,6 +7,7 @@
 use annals_core::block::{
     ArtifactKind, Blob, BlobDigest, Channel, FileMeta, SafeDigest, ShownError, Visibility,
 };
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::path::{LogicalPath, PhysicalPath};
 use annals_core::sources::{SourceRow, SourceType, citation};
@@ -163,9 +164,9 @@ pub fn absent(
 
 fn empty(mut digest: SafeDigest, file: FileMeta) -> Recorded {
     let message = format!("`{}` is empty: write its content", digest.artifact_path);
-    let error = ShownError::new("file_empty", message);
+    let error = ShownError::new(Code::FileEmpty, message);
     digest.error = Some(Box::new(error.clone()));
-    let notice = Notice::new("tool_result_error", error.message.clone())
+    let notice = Notice::new(Code::ToolResultError, error.message.clone())
         .with("error", error.code.clone())
         .with("artifact_path", digest.artifact_path.as_str());
     Recorded {

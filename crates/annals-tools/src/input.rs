@@ -8,7 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use annals_core::block::payload::{InputAction, InputResponse};
+use annals_core::code::Code;
 use annals_core::turn::outcome::Outcome;
+use annals_policy::Reach;
 use async_trait::async_trait;
 use serde_json::Value;
 
@@ -17,9 +19,6 @@ use crate::failure::ToolFailure;
 use crate::serialise;
 use crate::spec::{Effect, SpecError, ToolSpec};
 use crate::tool::Tool;
-
-/// The code of a call that ended because it asks; only the runtime sees it.
-const REQUIRED: &str = "input_required";
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +29,8 @@ pub struct InputAsk {
     pub schema: Option<Value>,
     /// After this time the question lapses, and the turn ends.
     pub expires_in: Option<Duration>,
+    /// Whether a program answers it, namely the client that the turn belongs to: then it is asked also where no person is.
+    pub is_for_client: bool,
 }
 
 impl InputAsk {
@@ -39,6 +40,7 @@ impl InputAsk {
             message: message.into(),
             schema: None,
             expires_in: None,
+            is_for_client: false,
         }
     }
 
@@ -78,7 +80,7 @@ impl Inputs {
         match self.answers.get(at) {
             Some(answer) => Ok(answer.clone()),
             None => {
-                let failure = ToolFailure::new(REQUIRED, ask.message.clone());
+                let failure = ToolFailure::new(Code::InputRequired, ask.message.clone());
                 self.open
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -90,11 +92,17 @@ impl Inputs {
 
     /// What a call asks that came to this outcome. One that went on without an answer asks nothing.
     pub(crate) fn open(&self, outcome: &Outcome) -> Option<InputAsk> {
-        let is_asking = outcome.error.as_ref().is_some_and(|error| error.code == REQUIRED);
+        let is_asking = outcome
+            .error
+            .as_ref()
+            .is_some_and(|error| error.code == Code::InputRequired);
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         open.filter(|_| is_asking)
     }
 }
+
+/// A client that has not given a result by then has gone away, and its turn ends.
+const CLIENT_ANSWERS_IN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A tool that the conversation's client performs: each call waits until the client has given its result.
 pub struct ClientTool(ToolSpec);
@@ -107,6 +115,8 @@ impl ClientTool {
             .parameters(schema)
             // What happens, happens at the client; here its result is read from the timeline, any number of times.
             .effect(Effect::Replayable)
+            // The client offered it and does it, so nothing leaves the sandbox on this side.
+            .reaches([Reach::Read])
             .independent();
         spec.build().map(ClientTool)
     }
@@ -120,14 +130,16 @@ impl Tool for ClientTool {
 
     async fn run(&self, cx: &ToolCx, _: Value) -> Outcome {
         let name = self.0.name();
-        let answer = match cx.ask(InputAsk::new(format!("the client performs `{name}`"))) {
+        let mut ask = InputAsk::new(format!("the client performs `{name}`")).expires_in(CLIENT_ANSWERS_IN);
+        ask.is_for_client = true;
+        let answer = match cx.ask(ask) {
             Ok(answer) => answer,
             Err(asks) => return serialise::failed(&asks),
         };
         let result = match answer.action {
             InputAction::Accept => Ok(answer.content.unwrap_or(Value::Null)),
             _ => Err(ToolFailure::new(
-                "client_declined",
+                Code::ClientDeclined,
                 format!("the client did not perform `{name}`"),
             )),
         };

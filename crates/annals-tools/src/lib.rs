@@ -4,7 +4,7 @@
 //!
 //! 1. [`tool`], [`spec`], [`access`], [`cx`]: what a tool is, what it declares, which calls conflict, what it may touch;
 //! 2. [`table`]: the tools of one agent;
-//! 3. [`validate`], [`reference`](mod@reference), [`execute`], [`serialise`]: one call, from raw arguments to an outcome;
+//! 3. [`validate`], [`dispatch`], [`reference`](mod@reference), [`execute`], [`serialise`]: one call, from raw arguments to an outcome;
 //! 4. [`content`], [`file`](mod@file), [`mentioned`], [`skills`]: what tools read and write;
 //! 5. [`react`], [`system`], [`exec`], `web` (feature `web`), `rendering` (feature `documents`): the tools themselves, one file each;
 //!    [`patch`] is the diff engine of `react.patch`.
@@ -16,8 +16,10 @@ pub mod access;
 pub mod arguments;
 pub mod cx;
 mod failure;
+pub mod foreign;
 mod name;
 mod output;
+mod proposal;
 pub mod spec;
 mod state;
 pub mod tool;
@@ -27,6 +29,7 @@ mod dynamic;
 mod input;
 pub mod table;
 
+pub mod dispatch;
 pub mod execute;
 pub mod reference;
 pub mod serialise;
@@ -57,6 +60,7 @@ pub use failure::{IntoFailure, ToolError, ToolFailure, ToolResult};
 pub use input::{ClientTool, InputAsk};
 pub use name::{ToolName, ToolNameError};
 pub use output::{IntoOutcome, Json, ToolOutput};
+pub use proposal::Proposal;
 pub use spec::{
     BodyParam, Effect, FacetParam, Family, Listing, Produces, SpecError, ToolSpec, ToolSpecBuilder,
 };
@@ -81,7 +85,7 @@ pub mod __private {
     pub fn typed<T: serde::de::DeserializeOwned>(args: Value) -> Result<T, ToolFailure> {
         serde_json::from_value(args).map_err(|error| {
             ToolFailure::new(
-                "invalid_tool_arguments",
+                annals_core::code::Code::InvalidToolArguments,
                 format!("the arguments do not fit: {error}"),
             )
         })

@@ -19,8 +19,8 @@ pub struct ToolName(Arc<str>);
 pub struct ToolNameError(String);
 
 /// What stands for the dot of a namespace where providers allow none.
-const WIRE_DOT: &str = "__";
-const WIRE_MAX_BYTES: usize = 64;
+pub(crate) const WIRE_DOT: &str = "__";
+pub(crate) const WIRE_MAX_BYTES: usize = 64;
 
 impl ToolName {
     /// Reads a tool's name.

@@ -6,6 +6,7 @@
 use std::error::Error;
 
 use annals_core::block::{ArtifactKind, ShownError, Visibility};
+use annals_core::code::Code;
 use annals_core::sources::citation;
 use annals_core::turn::opening::answer_block;
 use annals_core::turn::outcome::{Notice, Outcome, Output};
@@ -177,7 +178,7 @@ impl NewFile {
         outcome.notices.extend(target.notice.clone());
         if let Err(error) = disk::write(cx.workspace(), &target.path, self.bytes.as_slice()).await {
             let message = format!("`{}` was not written: {error}", target.logical());
-            let error = ShownError::new("write_failed", message);
+            let error = ShownError::new(Code::WriteFailed, message);
             return self.refuse(spec, outcome, error);
         }
         let produced = Produced {
@@ -196,7 +197,7 @@ impl NewFile {
 
     fn refuse(&self, spec: &ToolSpec, outcome: &mut Outcome, error: ShownError) {
         outcome.notices.push(
-            Notice::new("tool_result_error", error.message.clone())
+            Notice::new(Code::ToolResultError, error.message.clone())
                 .with("error", error.code.clone())
                 .with("tool_id", spec.name().as_str())
                 .with("path", self.path.clone()),

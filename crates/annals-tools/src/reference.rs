@@ -1,8 +1,8 @@
 //! `ref:<logical path>` parameters: a string that stands for an artifact's content.
 
+use annals_core::code::Code;
 use annals_core::path::LogicalPath;
 use annals_core::turn::outcome::{Notice, Outcome};
-use annals_core::turn::protocol;
 use serde_json::{Value, json};
 
 use crate::content;
@@ -27,9 +27,9 @@ pub struct NotVisible {
 impl NotVisible {
     /// What the call gets instead of a run.
     pub fn outcome(&self) -> Outcome {
-        let failure = ToolFailure::new("param_ref_not_visible", self.message.clone())
+        let failure = ToolFailure::new(Code::ParamRefNotVisible, self.message.clone())
             .detail(json!({"path": self.param, "ref": self.reference}));
-        let notice = Notice::new(protocol::PARAM_REF_NOT_VISIBLE, self.message.clone())
+        let notice = Notice::new(Code::ViolationParamRefNotVisible, self.message.clone())
             .with("path", self.param.clone())
             .with("ref", self.reference.clone());
         Outcome {

@@ -19,6 +19,7 @@ use crate::name::{ToolName, ToolNameError};
 
 /// Which rules a tool's calls and returns follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Family {
     /// `react.*`: exists only inside the loop.
     React,
@@ -34,6 +35,7 @@ pub enum Family {
 
 /// What a call does to the world, and so what happens when a crash leaves it without its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Effect {
     /// Nothing: it reads or computes. It is run again.
     None,

@@ -135,6 +135,20 @@ impl ToolTable {
         self.tools.values()
     }
 
+    /// The table with more tools, unless one of them wants a name that is taken.
+    pub fn with(&self, more: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<ToolTable, ToolTableError> {
+        Self::builder()
+            .add_all(self.iter().cloned())
+            .add_all(more)
+            .build()
+    }
+
+    /// Every tool that a call can end at: those of [`iter`](Self::iter), and those that they pass calls on to.
+    pub fn reachable(&self) -> impl Iterator<Item = Arc<dyn Tool>> {
+        let behind = self.tools.values().flat_map(|tool| tool.behind());
+        self.tools.values().cloned().chain(behind)
+    }
+
     /// The table of those tools that `allow` lets through. A call to any other is a call to an unknown tool.
     #[must_use]
     pub fn allowed(&self, allow: impl Fn(&ToolSpec) -> bool) -> ToolTable {

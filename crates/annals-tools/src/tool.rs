@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::access::Access;
 use crate::cx::ToolCx;
+use crate::proposal::Proposal;
 use crate::spec::{BodyParam, ToolSpec};
 
 /// Something a model can call.
@@ -42,6 +43,25 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// What the call would make of a file, without doing it. A person who is asked about the call looks at it; a tool that
+    /// changes no single file has nothing to say.
+    async fn proposes(&self, cx: &ToolCx, args: &Value) -> Option<Proposal> {
+        let _ = (cx, args);
+        None
+    }
+
+    /// The tool that a call with these arguments is passed on to, and what it gets: of a tool that stands for others. The
+    /// rules, hooks and people are asked about that one, and it runs in place of this one.
+    fn passes_on(&self, args: &Value) -> Option<(Arc<dyn Tool>, Value)> {
+        let _ = args;
+        None
+    }
+
+    /// The tools that calls may be passed on to, so that rules can name them.
+    fn behind(&self) -> Vec<Arc<dyn Tool>> {
+        Vec::new()
+    }
+
     /// Does it.
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome;
 }
@@ -59,6 +79,18 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn body_path(&self, turn: &TurnId, call: &CallId, args: &Value) -> Option<LogicalPath> {
         (**self).body_path(turn, call, args)
+    }
+
+    async fn proposes(&self, cx: &ToolCx, args: &Value) -> Option<Proposal> {
+        (**self).proposes(cx, args).await
+    }
+
+    fn passes_on(&self, args: &Value) -> Option<(Arc<dyn Tool>, Value)> {
+        (**self).passes_on(args)
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Tool>> {
+        (**self).behind()
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {

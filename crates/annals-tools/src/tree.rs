@@ -10,6 +10,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use annals_core::block::{Blob, BlobDigest, Block, Body, WorkspaceChange};
+use annals_core::code::Code;
 use annals_core::ids::{Seq, TurnId};
 use annals_core::path::RelPath;
 use annals_core::timeline::Timeline;
@@ -64,7 +65,7 @@ pub(crate) async fn restore(cx: &ToolCx) -> Option<Notice> {
     let why = missing.first().map(|(_, reason)| reason.clone())?;
     let names = named(missing.iter().map(|(path, _)| path.as_str()));
     let message = format!("files of this conversation could not be brought back ({why}): {names}");
-    Some(Notice::new("workspace_incomplete", message))
+    Some(Notice::new(Code::WorkspaceIncomplete, message))
 }
 
 /// The files of the tree in the order in which history says something of them, the latest word of each.
@@ -168,7 +169,7 @@ async fn write(
 fn replaced() -> Notice {
     let message = "the sandbox was lost and a new one has taken its place: files of the workspace are as this \
                    conversation has them; processes, installed packages and files elsewhere are gone";
-    Notice::new("sandbox_replaced", message)
+    Notice::new(Code::SandboxReplaced, message)
 }
 
 /// One use of a sandbox: the tree is in it, and what it changes will be known.
@@ -243,7 +244,7 @@ impl Visit {
                 "these files are in the workspace but are not kept with the conversation, because they are too many or \
                  too large: {names}"
             );
-            outcome.notices.push(Notice::new("workspace_not_kept", message));
+            outcome.notices.push(Notice::new(Code::WorkspaceNotKept, message));
         }
         outcome.notices.extend(self.notices);
     }

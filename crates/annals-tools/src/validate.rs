@@ -3,6 +3,7 @@
 //! One place reads raw arguments: parses, bounds, drops what the tool does not know, and checks the rest against
 //! the schema. What it refuses or changes, it says in words the model can act on. It must not run anything.
 
+use annals_core::code::Code;
 use annals_core::turn::outcome::{Notice, Outcome};
 use annals_core::view::cut;
 use jsonschema::ValidationError;
@@ -10,14 +11,15 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value, json};
 
 use crate::failure::ToolFailure;
+use crate::name::ToolName;
 use crate::serialise;
 use crate::spec::{Family, ToolSpec};
 
 /// Arguments nest at most so deep. Far above any honest call, far below what exhausts a stack.
 const DEPTH_MAX: usize = 64;
-/// So many schema errors are named; more would not help the model.
+/// This many schema errors are named; more would not help the model.
 const SHOWN_ERRORS_MAX: usize = 5;
-/// A value inside an error message is cut to so many characters.
+/// A value inside an error message is cut to this many characters.
 const SHOWN_VALUE_MAX_CHARS: usize = 200;
 
 /// Arguments that satisfy the schema, in the order they came.
@@ -34,7 +36,7 @@ pub struct Checked {
 #[error("{message}")]
 pub struct Violation {
     /// `invalid_tool_arguments` or `tool_signature_red`.
-    pub code: &'static str,
+    pub code: Code,
     /// What is wrong, and where.
     pub message: String,
     /// The place as a JSON pointer, empty for the whole.
@@ -44,15 +46,25 @@ pub struct Violation {
 impl Violation {
     fn unreadable(message: String) -> Self {
         Violation {
-            code: "invalid_tool_arguments",
+            code: Code::InvalidToolArguments,
             message,
             path: String::new(),
         }
     }
 
+    pub(crate) fn endless(tool: &ToolName) -> Self {
+        Self::unreadable(format!(
+            "the call was passed on again and again, last by `{tool}`: name the tool itself"
+        ))
+    }
+
     /// The notice that counts as a protocol violation.
     pub fn notice(&self) -> Notice {
-        let notice = Notice::new(format!("protocol_violation.{}", self.code), self.message.clone());
+        let code = match self.code {
+            Code::ToolSignatureRed => Code::ViolationToolSignatureRed,
+            _ => Code::ViolationInvalidToolArguments,
+        };
+        let notice = Notice::new(code, self.message.clone());
         if self.path.is_empty() {
             notice
         } else {
@@ -62,7 +74,7 @@ impl Violation {
 
     /// What the call gets instead of a run.
     pub fn outcome(&self) -> Outcome {
-        let mut failure = ToolFailure::new("invalid_tool_arguments", self.message.clone());
+        let mut failure = ToolFailure::new(Code::InvalidToolArguments, self.message.clone());
         if !self.path.is_empty() {
             failure = failure.detail(json!({"path": self.path}));
         }
@@ -167,7 +179,7 @@ fn drop_unknown(spec: &ToolSpec, args: &mut Map<String, Value>) -> Option<Notice
             quoted(known.keys())
         }
     );
-    Some(Notice::new("protocol_violation.tool_signature_validation", message).with("dropped", dropped))
+    Some(Notice::new(Code::ViolationToolSignatureValidation, message).with("dropped", dropped))
 }
 
 /// Parameters of built-in tools must come in the order of the schema, because some are streamed while they arrive. A
@@ -196,7 +208,7 @@ fn order_notice(spec: &ToolSpec, args: &Map<String, Value>) -> Option<Notice> {
         quoted(&expected)
     );
     Some(
-        Notice::new("protocol_violation.param_order", message)
+        Notice::new(Code::ViolationParamOrder, message)
             .with("expected", expected)
             .with("received", received),
     )
@@ -228,7 +240,7 @@ fn signature(spec: &ToolSpec, args: &Value) -> Result<(), Violation> {
         message.push_str(&format!("; and {more} more"));
     }
     Err(Violation {
-        code: "tool_signature_red",
+        code: Code::ToolSignatureRed,
         message,
         path,
     })

@@ -43,7 +43,8 @@
 //! 4. [`tools`]: all built-in tools in one call, and what a tool is made of;
 //! 5. [`runtime`]: agent, session, listeners, hooks;
 //! 6. [`core`], [`embed`], [`store`], [`sandbox`], [`content`], `render` (feature `documents`): the parts below;
-//! 7. `mcp` (feature `mcp`): tools of MCP servers; `opensandbox` (feature `opensandbox`): sandboxes on a server.
+//! 7. `mcp` (feature `mcp`): tools of MCP servers; `opensandbox` and `e2b` (features of the same names): sandboxes on a
+//!    server.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -55,6 +56,9 @@ pub mod tools;
 
 pub use annals_content as content;
 pub use annals_core as core;
+#[cfg(feature = "e2b")]
+#[cfg_attr(docsrs, doc(cfg(feature = "e2b")))]
+pub use annals_e2b as e2b;
 pub use annals_embed as embed;
 #[cfg(feature = "mcp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mcp")))]
@@ -90,3 +94,13 @@ pub use tokio_util::sync::CancellationToken;
 // What the `#[tool]` macro's output names. Not for people.
 #[doc(hidden)]
 pub use annals_tools::__private;
+
+/// The programs of the README and of the library guide compile, and the guide's run.
+#[cfg(all(doctest, feature = "openai", feature = "sqlite"))]
+mod guides {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../../docs/library.md")]
+    struct Library;
+}

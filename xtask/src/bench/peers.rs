@@ -21,7 +21,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Uses the environment that is there, if it holds what `requirements.txt` asks for; else makes it anew.
+    /// Uses the environment that is there, if it holds what `requirements.txt` asks for; else makes a new one.
     pub(crate) fn install(target: &Path) -> anyhow::Result<Peers> {
         let folder = root().join("bench/peers");
         let wanted = folder.join("requirements.txt");

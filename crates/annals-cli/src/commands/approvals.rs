@@ -28,7 +28,7 @@ pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure
             styled(BOLD, &waits.request.tool),
             styled(DIM, format!("asked {}", waits.asked))
         ))?;
-        paint::print(approval::described(&waits.request, None))?;
+        paint::print(approval::described(&waits.request, None, None))?;
         paint::print(shown!(
             "  annals approve {} {}\n\n",
             waits.conversation.as_str(),

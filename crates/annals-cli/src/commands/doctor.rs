@@ -7,6 +7,7 @@ use annals::core::redact::SafeUrl;
 use annals::embed::StaticTable;
 use annals::model::{ANTHROPIC_API_KEY, ModelName, OPENAI_API_KEY, Provider};
 use annals::s3::Bucket;
+use annals::sandbox::Language;
 use annals::sandbox::facts::Facts;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use crate::args::JsonArgs;
 use crate::config::{BUILT_IN, Config, Resolved};
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BAD, BOLD, DIM, GOOD, WARN, styled};
+use crate::sandboxes::{self, SandboxServer};
 use crate::screen_text::ScreenText;
 use crate::{setup, shown};
 
@@ -67,7 +69,7 @@ struct Report {
 
 pub(crate) async fn run(args: JsonArgs, config: Config) -> Result<Ended, Failure> {
     let (renderers, sandbox) = (renderers().await, sandbox(&config).await);
-    let stores = stores(&config).await.into_iter().chain([sandbox]).collect();
+    let stores = stores(&config).await.into_iter().chain(sandbox).collect();
     let report = tokio::task::spawn_blocking(move || examine(&config, renderers, stores))
         .await
         .map_err(Failure::environment)?;
@@ -111,7 +113,7 @@ fn isolation() -> (Vec<Finding>, Vec<Finding>) {
         };
         Finding::new(fact.layer.as_str(), state, detail)
     });
-    let interpreters = annals::sandbox::Language::ALL.into_iter().map(|language| {
+    let interpreters = Language::ALL.into_iter().map(|language| {
         let found = facts
             .interpreters
             .iter()
@@ -167,7 +169,7 @@ fn model(config: &Config) -> Finding {
     let variable = match name.provider {
         Provider::OpenAi => Some(OPENAI_API_KEY),
         Provider::Anthropic => Some(ANTHROPIC_API_KEY),
-        Provider::Ollama | Provider::Script => None,
+        _ => None,
     };
     let has_key = variable.is_none_or(|variable| std::env::var(variable).is_ok_and(|key| !key.is_empty()));
     let place = config
@@ -254,35 +256,74 @@ async fn bucket(url: &str) -> Option<Finding> {
 
 /// How long a server of sandboxes is waited for.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a sandbox on trial may take; an image may have to be fetched first.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-async fn sandbox(config: &Config) -> Finding {
+/// The sandbox that is configured: of a server what it says, and what a sandbox of it can do.
+async fn sandbox(config: &Config) -> Vec<Finding> {
     let name = SafeUrl(&config.sandbox.value).to_string();
-    let server = match setup::opensandbox(config) {
+    let broken = |failure: Failure| vec![Finding::new("sandbox", State::Broken, failure.message())];
+    let server = match SandboxServer::configured(config) {
         Ok(Some(server)) => server,
         Ok(None) => {
-            return match setup::backend(config) {
-                Ok(_) => Finding::new("sandbox", State::Ok, name),
-                Err(failure) => Finding::new("sandbox", State::Broken, failure.message()),
+            return match sandboxes::backend(config) {
+                Ok(_) => vec![Finding::new("sandbox", State::Ok, name)],
+                Err(failure) => broken(failure),
             };
         }
-        Err(failure) => return Finding::new("sandbox", State::Broken, failure.message()),
+        Err(failure) => return broken(failure),
     };
-    match server.facts(SERVER_TIMEOUT).await {
-        Ok(facts) => {
-            let options = &config.opensandbox;
-            let detail = format!(
-                "{name}, version {}; image `{}`; {} sandboxes of this installation are there",
-                facts.version, options.image, facts.sandboxes
-            );
-            Finding::new("sandbox", State::Ok, detail)
-        }
+    let facts = match server.facts(SERVER_TIMEOUT).await {
+        Ok(facts) => facts,
         Err(error) => {
-            let hint = match std::env::var_os("OPEN_SANDBOX_API_KEY") {
-                Some(_) => "check the address and the key in `OPEN_SANDBOX_API_KEY`",
-                None => "check the address; no key is set in `OPEN_SANDBOX_API_KEY`",
+            let variable = server.key_variable();
+            let hint = match std::env::var_os(variable) {
+                Some(_) => format!("check the address and the key in `{variable}`"),
+                None => format!("check the address; no key is set in `{variable}`"),
             };
-            Finding::new("sandbox", State::Broken, format!("{name}: {error}; {hint}"))
+            let detail = format!("{name}: {error}; {hint}");
+            return vec![Finding::new("sandbox", State::Broken, detail)];
         }
+    };
+    let version = facts.version.map(|version| format!(", version {version}"));
+    let detail = format!(
+        "{name}{}; {} sandboxes of this installation are there",
+        version.unwrap_or_default(),
+        facts.sandboxes
+    );
+    vec![
+        Finding::new("sandbox", State::Ok, detail),
+        trial(config, &server).await,
+    ]
+}
+
+/// What a sandbox of the server offers, and what it lacks.
+async fn trial(config: &Config, server: &SandboxServer) -> Finding {
+    let name = "sandbox on trial";
+    let origin = server.origin(config);
+    let offered = match tokio::time::timeout(TRIAL_TIMEOUT, server.trial()).await {
+        Ok(Ok(capabilities)) => capabilities.languages,
+        Ok(Err(error)) => return Finding::new(name, State::Broken, format!("{origin}: {error}")),
+        Err(_) => {
+            let seconds = TRIAL_TIMEOUT.as_secs();
+            let detail = format!("{origin}: no sandbox was ready after {seconds} s");
+            return Finding::new(name, State::Broken, detail);
+        }
+    };
+    let (has, lacks): (Vec<Language>, Vec<Language>) = Language::ALL
+        .into_iter()
+        .partition(|language| offered.contains(language));
+    let listed = |languages: &[Language]| {
+        let names: Vec<&str> = languages.iter().map(|language| language.as_str()).collect();
+        names.join(", ")
+    };
+    match lacks.is_empty() {
+        true => Finding::new(name, State::Ok, format!("{origin}: {}", listed(&has))),
+        false => Finding::new(
+            name,
+            State::Missing,
+            format!("{origin}: {}; no programs for {}", listed(&has), listed(&lacks)),
+        ),
     }
 }
 

@@ -180,7 +180,7 @@ fn described(config: &ServerConfig, offered: &Pins) -> ScreenText {
         styled(DIM, reached_by(config))
     );
     let names = name::tool_names(
-        &config.namespace,
+        Some(&config.namespace),
         offered.tools.iter().map(|tool| tool.name.as_str()),
     );
     for tool in &offered.tools {

@@ -47,6 +47,7 @@ pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure>
     let request = request.terms(TurnTerms {
         unattended: approvals == ApprovalsArg::Deny,
         schema,
+        ..TurnTerms::default()
     });
     let ended = turn::perform(&setup, &session, request, Form::of(args.json), approvals).await;
     let ended = ended.and_then(|end| turn::judge(&setup, &session, end));

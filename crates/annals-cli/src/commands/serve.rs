@@ -1,7 +1,8 @@
 //! `annals serve`: the HTTP API, live events and the web page, until Ctrl-C or SIGTERM.
 
 use annals::CancellationToken;
-use annals_server::{Options, ServeError, Server};
+use annals::tools::web::egress::Opened;
+use annals_server::{Options, ServeError, Server, Webhook, WebhookError, WebhookEvent};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::ServeArgs;
@@ -11,14 +12,39 @@ use crate::paint;
 use crate::setup::{Needs, Setup};
 
 pub(crate) async fn run(args: ServeArgs, config: Config) -> Result<Ended, Failure> {
-    let setup = Setup::open(config, Needs::Model).await?;
     let options = Options {
         listen: args.listen,
         needs_token: !args.no_token,
         public_url: args.public_url,
+        offers_client_tools: args.client_tools,
+        node: args.node,
+        grace: std::time::Duration::from_secs(args.grace),
+        webhooks: webhooks(&config)?,
+        opened: opened(&config)?,
         ..Options::default()
     };
+    let setup = Setup::open(config, Needs::Model).await?;
     until_stopped(&setup, options, "").await
+}
+
+/// Who is told of turns that end and of calls that wait.
+fn webhooks(config: &Config) -> Result<Vec<Webhook>, Failure> {
+    let webhooks = config.webhooks.iter().map(|webhook| {
+        let made = Webhook::new(&webhook.url, webhook.secret.as_deref().unwrap_or_default())?;
+        if webhook.events.is_empty() {
+            return Ok(made);
+        }
+        let events = webhook.events.iter().map(|event| WebhookEvent::parse(event));
+        Ok(made.only(events.collect::<Result<Vec<_>, _>>()?))
+    });
+    let webhooks: Result<_, WebhookError> = webhooks.collect();
+    webhooks.map_err(Failure::usage)
+}
+
+/// Places of the machine's own network that may be reached.
+fn opened(config: &Config) -> Result<Vec<Opened>, Failure> {
+    let allowed = config.web.allow.as_ref().map(|allow| allow.value.as_str());
+    Opened::parse_list(allowed.unwrap_or_default()).map_err(Failure::usage)
 }
 
 /// Serves until a signal comes. The printed address leads to this place of the page, if one is named.

@@ -10,7 +10,7 @@ use crate::failure::{Ended, Failure};
 use crate::paint::{self, BAD, DIM, GOOD, NAME, WARN, styled};
 use crate::screen_text::ScreenText;
 use crate::shown;
-use crate::skills::{self, Found};
+use crate::skills::{self, SkillFolder};
 
 pub(crate) fn run(command: SkillCommand, config: &Config) -> Result<Ended, Failure> {
     match command {
@@ -27,7 +27,7 @@ fn list(args: &JsonArgs, folder: &Path) -> Result<Ended, Failure> {
             .filter_map(|found| Some((found, found.skill.as_ref().ok()?)))
     };
     if args.json {
-        let row = |(found, skill): (&Found, &annals::core::skill::Skill)| {
+        let row = |(found, skill): (&SkillFolder, &annals::core::skill::Skill)| {
             json!({
                 "name": skill.name, "description": skill.description, "path": skill.path(),
                 "folder": folder.join(&found.folder), "files": found.files,

@@ -30,7 +30,15 @@ pub(crate) async fn run(command: TimelineCommand, config: Config) -> Result<Ende
 
 /// The timeline as it was when this block was the last one.
 fn at(timeline: View, seq: Option<u64>) -> Result<View, Failure> {
-    let Some(seq) = seq else { return Ok(timeline) };
+    Ok(match place(&timeline, seq)? {
+        Some(seq) => timeline.at(seq),
+        None => timeline,
+    })
+}
+
+/// The place of a block that there is.
+fn place(timeline: &View, seq: Option<u64>) -> Result<Option<Seq>, Failure> {
+    let Some(seq) = seq else { return Ok(None) };
     let seq = Seq::try_new(seq).map_err(Failure::usage)?;
     if timeline.block(seq).is_none() {
         let last = timeline.tail().map_or(0, Seq::get);
@@ -38,7 +46,7 @@ fn at(timeline: View, seq: Option<u64>) -> Result<View, Failure> {
             "there is no block {seq}: the last one is {last}"
         )));
     }
-    Ok(timeline.at(seq))
+    Ok(Some(seq))
 }
 
 /// The turn of this name.

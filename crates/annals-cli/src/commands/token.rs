@@ -29,6 +29,12 @@ pub(crate) async fn run(command: TokenCommand, config: Config) -> Result<Ended, 
 async fn create(args: TokenCreateArgs, setup: &Setup) -> Result<Ended, Failure> {
     let agent = &setup.agent;
     let now = agent.world().now();
+    if annals_server::is_reserved(agent.scope()) {
+        return Err(Failure::usage(format!(
+            "the scope `{}` is the server's own: name another with `--scope TENANT/PROJECT/USER`",
+            agent.scope()
+        )));
+    }
     let name = match args.name {
         Some(name) => checked_name(name)?,
         None => format!("token-{:08x}", agent.world().random() >> 32),

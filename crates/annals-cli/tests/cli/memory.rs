@@ -119,7 +119,7 @@ fn a_reindex_finds_the_same_again() {
         insta::assert_snapshot!(ran.shown(), @r"
         exit 0
         --- stdout
-        12 blocks indexed with static:all-MiniLM-L6-v2:model2vec:256:1
+        14 blocks indexed with static:all-MiniLM-L6-v2:model2vec:256:1
         --- stderr
         ");
     });
@@ -263,7 +263,7 @@ fn an_interrupted_reindex_leaves_an_index_that_the_next_search_or_reindex_comple
     annals.run(&["memory", "reindex"]).good();
     assert_eq!(search(), before);
 
-    // At any other moment: before anything was made anew, between two steps, or when all is done.
+    // At any other moment: before anything was rebuilt, between two steps, or when all is done.
     for _ in 0..3 {
         let child = annals.spawn(&["memory", "reindex"]);
         interrupt(&child);

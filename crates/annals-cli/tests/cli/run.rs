@@ -46,6 +46,7 @@ fn the_prompt_may_come_from_standard_input_and_the_turn_id_from_the_caller() {
     turn.header
     user.prompt
     agent.log.header
+    tools.table
     assistant.completion
     react.completion
     ");
@@ -151,6 +152,7 @@ fn the_documented_script_plays_step_by_step() {
     turn.header
     user.prompt
     agent.log.header
+    tools.table
     react.thinking
     react.notes
     react.tool.call

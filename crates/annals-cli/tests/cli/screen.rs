@@ -77,6 +77,14 @@ fn assert_harmless(what: &str, screen: &str, attacks: &[String], is_whole: bool)
 }
 
 #[test]
+fn the_corpus_is_listed_and_its_mechanisms_are_distinct() {
+    let lines = mechanisms()
+        .into_iter()
+        .map(|(name, raw)| format!("{name}: {}", visible(raw)));
+    annals_requirements::assert_listed("terminal", 100, lines);
+}
+
+#[test]
 fn the_attacks_are_real_where_nothing_stands_between() {
     let (annals, attacks) = (Annals::new(), attacks());
     let file = annals.file("raw.txt", attacks.join("\n"));

@@ -118,7 +118,7 @@ fn the_view_as_json_has_the_parts_of_the_text() {
     let text = annals.run(&["timeline", "render", "c1"]).good().stdout;
     let json = annals.run(&["timeline", "render", "c1", "--json"]).good().json();
     let names: Vec<&String> = json.as_object().unwrap().keys().collect();
-    assert_eq!(names, ["system", "parts", "cache_points", "tokens"]);
+    assert_eq!(names, ["system", "parts", "cache_points", "tokens", "tools"]);
     for part in json["parts"].as_array().unwrap() {
         assert_eq!(part["type"], "text");
         assert!(text.contains(part["text"].as_str().unwrap()));
@@ -256,8 +256,8 @@ fn conversations_are_listed_newest_first_and_only_of_the_own_scope() {
     let shown = annals.run(&["conversations"]).good().stdout;
     filters().bind(|| {
         insta::assert_snapshot!(shown, @r"
-    [CONV]  [TIME]  5 blocks  Another thing
-    c1  [TIME]  14 blocks
+    [CONV]  [TIME]  6 blocks  Another thing
+    c1  [TIME]  15 blocks
     ")
     });
 }
@@ -280,4 +280,66 @@ fn a_file_is_written_where_it_is_asked_for() {
         std::fs::read_to_string(out).unwrap(),
         "# Report\n\nAll is well.\nIt is written."
     );
+}
+
+#[test]
+fn what_a_broken_prefix_cost_is_told_in_money() {
+    let annals = Annals::new();
+    let write = |id: &str| {
+        json!({"tool_calls": [{"id": id, "tool": "react.write", "params": {"path": format!("{id}.md"),
+            "channel": "canvas", "content": "words to read again ".repeat(60), "kind": "file"}}],
+            "usage": {"input_tokens": 4_000, "cache_read_tokens": 3_000, "cache_write_tokens": 900, "output_tokens": 100}})
+    };
+    let hide = json!({"tool_calls": [{"id": "h", "tool": "react.hide", "params": {
+        "path": "fi:turn_1.files/d.md", "replacement": "the words"}}],
+        "usage": {"input_tokens": 5_000, "output_tokens": 10}});
+    let answer = json!({"text": "Hidden.", "usage": {"input_tokens": 5_000, "output_tokens": 10}});
+    let mut steps: Vec<serde_json::Value> = ["a", "b", "c", "d", "e"].map(write).into();
+    steps.extend([hide, answer]);
+    let model = annals.script(&json!({ "steps": steps }));
+    annals
+        .run(&[
+            "run",
+            "Go",
+            "--model",
+            &model,
+            "--conversation",
+            "c1",
+            "--turn-id",
+            "turn_1",
+        ])
+        .good();
+    let why = ["timeline", "render", "c1", "--why"];
+    let unpriced = annals.run(&why).good().stdout;
+    assert!(
+        unpriced.ends_with("no price is known of the model: name one in `catalog.toml`\n"),
+        "{unpriced}"
+    );
+
+    let catalog = "[[model]]\nprefix = \"script\"\nas_of = \"2026-10-21\"\nsource = \"a test\"\n\
+                   window = { context_tokens = 128000, max_output_tokens = 8192 }\n\
+                   price = { input_nanousd = 3000, cache_read_nanousd = 300, cache_write_nanousd = 3750, \
+                   output_nanousd = 15000 }\n";
+    std::fs::write(annals.in_home("catalog.toml"), catalog).unwrap();
+    let reports = annals.run(&[&why[..], &["--json"]].concat()).good().json();
+    let last = &reports[6];
+    let again = last["broke"]["again_tokens"].as_u64().unwrap();
+    assert!(again > 400, "the file behind it is read again: {last}");
+    assert_eq!(last["break_cost_nanousd"], again * (3_750 - 300));
+    assert_eq!(last["cost_nanousd"], 5_000 * 3_000 + 10 * 15_000);
+    let told = annals.run(&why).good().stdout;
+    let tail: Vec<&str> = told.lines().skip(4).collect();
+    insta::with_settings!({filters => vec![
+        (r"\d+ tokens kept, \d+ new", "[N] tokens kept, [N] new"),
+        (r"byte \d+", "byte [N]"),
+        (r"\d+ tokens were cached in vain, \d+ of", "[N] tokens were cached in vain, [N] of"),
+        (r"cost \$0\.00\d+ more", "cost $[N] more"),
+        (r"of which \$0\.00\d+", "of which $[N]"),
+    ]}, { insta::assert_snapshot!(tail.join("\n"), @r"
+    turn_1 step 5 after block 16: [N] tokens kept, [N] new; the provider counted 4000 in, 3000 of them from its cache; $0.006075
+    turn_1 step 6 after block 19: [N] tokens kept, [N] new; the provider counted 5000 in, 0 of them from its cache; $0.015150
+    turn_1 step 7 after block 22: [N] tokens kept, [N] new; the provider counted 5000 in, 0 of them from its cache; $0.015150
+      broke at byte [N] in block 14: block 22 hid it, as the model asked; [N] tokens were cached in vain, [N] of them were read again, which cost $[N] more than the cache
+    7 of 7 requests cost $0.060675, of which $[N] for a prefix that broke
+    ") });
 }

@@ -2,23 +2,27 @@
 
 import os
 import pathlib
+import re
+import types
 
 from playwright.sync_api import Browser, Page, expect
 
-from server import Server
-
-expect.set_options(timeout=20_000)
+# Generous: a busy machine must not fail a test, and a condition that holds does not wait.
+expect.set_options(timeout=60_000)
 
 # While somebody works on the page, its files come from this folder instead of the program.
 ASSETS = os.environ.get("ANNALS_PAGE_ASSETS", "")
+# Where pictures of what the scenarios see go, for somebody who wants to look at them.
+SHOTS = os.environ.get("ANNALS_PAGE_SHOTS", "")
 
 
 class Tab:
     """One tab. It notes whatever ran, failed or left the origin."""
 
-    def __init__(self, browser: Browser, server: Server, width: int = 1440, height: int = 900, scheme: str = "light", axe: str = ""):
+    def __init__(self, browser: Browser, server, width: int = 1440, height: int = 900, scheme: str = "light", axe: str = ""):
         self.server = server
         self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce")
+        self.context.set_default_timeout(60_000)
         self.page: Page = self.context.new_page()
         if ASSETS:
             self.context.route(server.origin + "/**/*.{js,css}", self.from_folder)
@@ -32,6 +36,24 @@ class Tab:
         self.page.on("request", self.requested)
         self.page.on("dialog", self.asked)
         self.page.goto(server.url)
+
+    @classmethod
+    def at(cls, browser: Browser, address: str) -> "Tab":
+        """At an address that some program printed."""
+        origin = re.match(r"http://[^/]+", address).group(0)
+        return cls(browser, types.SimpleNamespace(origin=origin, url=address))
+
+    def shot(self, name: str):
+        if SHOTS:
+            self.page.screenshot(path=pathlib.Path(SHOTS) / f"{name}.png")
+
+    def scroll_on(self) -> bool:
+        """Scrolls by most of a screen and waits until what is there is drawn; whether there was more."""
+        by = "() => { const v = document.querySelector('.viewport'); const before = v.scrollTop; v.scrollTop += v.clientHeight * 0.9; return v.scrollTop > before + 1; }"
+        moved = self.page.evaluate(by)
+        self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        expect(self.page.locator("article.pending")).to_have_count(0)
+        return moved
 
     def from_folder(self, route):
         route.fulfill(path=pathlib.Path(ASSETS) / route.request.url.removeprefix(self.server.origin + "/"))
@@ -83,9 +105,19 @@ class Tab:
         assert self.foreign == [], self.foreign
         assert self.dialogs == [], self.dialogs
 
-    def axe(self, where: str):
-        """Fails on any rule of axe that the page breaks."""
-        found = self.page.evaluate("() => window.axe.run(document, { resultTypes: ['violations'] })")
+    def look(self, at: int, tab: str):
+        """Moves the position and opens a side of the inspector; waits until it is drawn."""
+        self.page.evaluate("place => { location.hash = place; }", self.page.evaluate("() => location.hash.split('@')[0]") + f"@{at}")
+        self.tab(tab)
+        self.page.wait_for_selector(f".panel[data-at='{at}']", state="attached")
+
+    def seqs(self) -> list[int]:
+        """The blocks that have a row now."""
+        return self.page.evaluate("() => [...document.querySelectorAll('article[data-seq]')].map(row => Number(row.dataset.seq))")
+
+    def axe(self, where: str, within: str = "html"):
+        """Fails on any rule of axe that the page, or a part of it, breaks."""
+        found = self.page.evaluate("within => window.axe.run(within === 'html' ? document : within, { resultTypes: ['violations'] })", within)
         broken = [
             f"{rule['id']}: {rule['help']}: {node['target']} {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
             for rule in found["violations"]

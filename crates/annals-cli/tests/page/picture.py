@@ -1,32 +1,34 @@
 """The picture of the page in the README, from a real run of the demo: `picture.py ANNALS OUT`."""
 
 import pathlib
-import shutil
 import sys
 import tempfile
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
-import scenarios
-from main import BROWSERS
-
-# Where the demo's last step has just found its prefix changed.
-BLOCK = 42
+from everybody import BLOCK
+from main import chromium
+from world import Shared, World
 
 
 def main() -> None:
     annals, out = sys.argv[1:]
-    program = next(filter(None, map(shutil.which, BROWSERS)))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        world = scenarios.World(browser, annals, "", pathlib.Path(folder))
-        server, conversation = scenarios.demo(world)
-        tab = world.tab(server, width=1440, height=860)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        shared = Shared(annals, "", pathlib.Path(folder) / "work")
+        shared.folder.mkdir()
+        world = World(browser, shared)
+        server, conversation = world.demo()
+        tab = world.tab(server, width=1360, height=800)
         tab.open(conversation, BLOCK)
-        tab.page.wait_for_selector("[data-first-changed-byte]")
-        tab.page.wait_for_timeout(500)
+        tab.page.wait_for_selector(f".panel[data-at='{BLOCK}'] [data-first-changed-byte]")
+        # What led to the answer is above it.
+        tab.page.locator(".viewport").evaluate("viewport => { viewport.scrollTop -= 190; }")
+        tab.page.wait_for_load_state("networkidle")
+        expect(tab.page.locator("article.pending")).to_have_count(0)
         tab.page.screenshot(path=out)
         world.end()
+        shared.end()
         browser.close()
 
 

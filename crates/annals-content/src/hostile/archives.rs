@@ -123,7 +123,7 @@ pub(super) const ALL: &[Mechanism] = &[
     }),
 ];
 
-struct Entry {
+pub(super) struct Entry {
     name: String,
     data: Vec<u8>,
     unpacked_bytes: u32,
@@ -133,7 +133,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn stored(name: &str, data: &[u8]) -> Self {
+    pub(super) fn stored(name: &str, data: &[u8]) -> Self {
         Self {
             name: name.to_owned(),
             data: data.to_vec(),
@@ -144,7 +144,7 @@ impl Entry {
     }
 
     /// Zeros, in units of 64 KiB.
-    fn bomb(name: &str, units: usize) -> Self {
+    pub(super) fn bomb(name: &str, units: usize) -> Self {
         Self {
             data: deflated(&[0; 1 << 16], units),
             unpacked_bytes: (units << 16) as u32,
@@ -165,7 +165,7 @@ impl Entry {
     }
 }
 
-fn zip(entries: &[Entry]) -> Vec<u8> {
+pub(super) fn zip(entries: &[Entry]) -> Vec<u8> {
     let (mut file, mut places) = (Vec::new(), Vec::new());
     for entry in entries {
         places.push(file.len() as u32);

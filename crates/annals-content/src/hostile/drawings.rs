@@ -193,6 +193,183 @@ pub(super) const ALL: &[Mechanism] = &[
     mechanism("svg-cut-off", SVG, Aim::Trust, || {
         b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'><rect".to_vec()
     }),
+    mechanism("svg-nested-definitions", SVG, Aim::Stack, || {
+        nested("<defs><g>", "</g></defs>", 4_000)
+    }),
+    mechanism("svg-nested-symbols", SVG, Aim::Stack, || {
+        nested("<symbol>", "</symbol>", 4_000)
+    }),
+    mechanism("svg-nested-text-paths", SVG, Aim::Stack, || {
+        svg(&format!(
+            "<text>{}x{}</text>",
+            times("<textPath href='#p'>", 2_000),
+            times("</textPath>", 2_000)
+        ))
+    }),
+    mechanism("svg-nested-unknown-elements", SVG, Aim::Stack, || {
+        nested("<x>", "</x>", 20_000)
+    }),
+    mechanism("svg-nested-opacity", SVG, Aim::Memory, || {
+        nested("<g opacity='.99' style='isolation:isolate'>", "</g>", 800)
+    }),
+    mechanism("svg-nested-blend-modes", SVG, Aim::Memory, || {
+        nested("<g style='mix-blend-mode:multiply'>", "</g>", 800)
+    }),
+    mechanism("svg-nested-clips", SVG, Aim::Memory, || {
+        format!("<svg xmlns='http://www.w3.org/2000/svg' width='999' height='999'><clipPath id='c'><rect width='999' height='999'/></clipPath>{}<rect width='9' height='9'/>{}</svg>", times("<g clip-path='url(#c)'>", 800), times("</g>", 800)).into_bytes()
+    }),
+    mechanism("svg-nested-masks-of-one", SVG, Aim::Memory, || {
+        format!("<svg xmlns='http://www.w3.org/2000/svg' width='999' height='999'><mask id='c'><rect width='999' height='999' fill='#fff'/></mask>{}<rect width='9' height='9'/>{}</svg>", times("<g mask='url(#c)'>", 400), times("</g>", 400)).into_bytes()
+    }),
+    mechanism("svg-filters-doubling", SVG, Aim::Memory, || {
+        layered(
+            "filter",
+            "<feImage href='#m{n}'/><feImage href='#m{n}'/>",
+            "filter='url(#m0)'",
+        )
+    }),
+    mechanism("svg-gradients-in-a-chain", SVG, Aim::Stack, || {
+        svg(&format!(
+            "{}<rect width='9' height='9' fill='url(#g0)'/>",
+            each(20_000, |n| format!(
+                "<linearGradient id='g{n}' href='#g{}'/>",
+                n + 1
+            ))
+        ))
+    }),
+    mechanism("svg-pattern-of-itself", SVG, Aim::Trust, || {
+        svg(
+            "<pattern id='a' width='1' height='1'><rect width='9' height='9' fill='url(#a)'/></pattern><rect width='99' height='99' fill='url(#a)'/>",
+        )
+    }),
+    mechanism("svg-clip-of-itself", SVG, Aim::Trust, || {
+        svg(
+            "<clipPath id='a' clip-path='url(#a)'><rect width='9' height='9'/></clipPath><rect width='9' height='9' clip-path='url(#a)'/>",
+        )
+    }),
+    mechanism("svg-marker-of-itself", SVG, Aim::Trust, || {
+        svg(
+            "<marker id='a'><path d='M0 0l1 1l2 2' marker-mid='url(#a)'/></marker><path d='M0 0l1 1l2 2' marker-mid='url(#a)'/>",
+        )
+    }),
+    mechanism("svg-filter-image-of-itself", SVG, Aim::Trust, || {
+        svg(
+            "<filter id='a'><feImage href='#b'/></filter><rect id='b' width='9' height='9' filter='url(#a)'/>",
+        )
+    }),
+    mechanism("svg-pattern-of-small-tiles", SVG, Aim::Time, || {
+        svg(
+            "<pattern id='a' width='.00001' height='.00001' patternUnits='userSpaceOnUse'><rect width='1' height='1'/></pattern><rect width='9999999' height='9999999' fill='url(#a)'/>",
+        )
+    }),
+    mechanism("svg-stroke-joins", SVG, Aim::Time, || {
+        svg(&format!(
+            "<path d='M0 0{}' stroke='red' stroke-width='1000000' stroke-linejoin='round' fill='none'/>",
+            times("l9 9l-9 8", 40_000)
+        ))
+    }),
+    mechanism("svg-curves", SVG, Aim::Time, || {
+        svg(&format!(
+            "<path d='M0 0{}' stroke='red'/>",
+            times("c9 9 1 1 1000000 -1000000", 40_000)
+        ))
+    }),
+    mechanism("svg-lighting", SVG, Aim::Time, || {
+        svg(
+            "<filter id='f' width='9999999' height='9999999'><feDiffuseLighting surfaceScale='9'><fePointLight x='1' y='1' z='1'/></feDiffuseLighting></filter><rect width='99' height='99' filter='url(#f)'/>",
+        )
+    }),
+    mechanism("svg-displacement", SVG, Aim::Time, || {
+        svg(
+            "<filter id='f'><feTurbulence/><feDisplacementMap in='SourceGraphic' scale='99999999'/></filter><rect width='99' height='99' filter='url(#f)'/>",
+        )
+    }),
+    mechanism("svg-tiles-of-a-filter", SVG, Aim::Memory, || {
+        svg(
+            "<filter id='f' width='99999999' height='99999999'><feFlood width='.001' height='.001'/><feTile/></filter><rect width='99' height='99' filter='url(#f)'/>",
+        )
+    }),
+    mechanism("svg-merge-of-many", SVG, Aim::Memory, || {
+        svg(&format!(
+            "<filter id='f'><feMerge>{}</feMerge></filter><rect width='99' height='99' filter='url(#f)'/>",
+            times("<feMergeNode in='SourceGraphic'/>", 20_000)
+        ))
+    }),
+    mechanism("svg-table-of-a-transfer", SVG, Aim::Memory, || {
+        svg(&format!(
+            "<filter id='f'><feComponentTransfer><feFuncR type='table' tableValues='{}'/></feComponentTransfer></filter><rect width='9' height='9' filter='url(#f)'/>",
+            times("1 ", 500_000)
+        ))
+    }),
+    mechanism("svg-polygon-of-points", SVG, Aim::Memory, || {
+        svg(&format!("<polygon points='{}'/>", times("1,2 ", 500_000)))
+    }),
+    mechanism("svg-transforms-without-end", SVG, Aim::Time, || {
+        svg(&format!(
+            "<rect width='9' height='9' transform='{}'/>",
+            times("rotate(1) ", 100_000)
+        ))
+    }),
+    mechanism("svg-selectors-without-end", SVG, Aim::Time, || {
+        svg(&format!(
+            "<style>{} rect {{fill:red}}</style>{}",
+            times("g > ", 5_000),
+            times("<rect width='1' height='1'/>", 2_000)
+        ))
+    }),
+    mechanism("svg-imports-of-styles", SVG, Aim::Reach, || {
+        svg(
+            "<style>@import url(file:///etc/passwd); @import 'http://127.0.0.1:1/';</style><rect width='9' height='9'/>",
+        )
+    }),
+    mechanism("svg-use-of-a-file", SVG, Aim::Reach, || {
+        svg("<use href='file:///etc/passwd#x'/><use href='../../../../etc/passwd#x'/>")
+    }),
+    mechanism("svg-picture-of-the-network", SVG, Aim::Reach, || {
+        svg("<image href='http://127.0.0.1:1/x.png' width='9' height='9'/>")
+    }),
+    mechanism("svg-script", SVG, Aim::Reach, || {
+        svg("<script>fetch('http://127.0.0.1:1/')</script><rect width='9' height='9' onload='x()'/>")
+    }),
+    mechanism("svg-foreign-html", SVG, Aim::Reach, || {
+        svg(
+            "<foreignObject width='9' height='9'><iframe xmlns='http://www.w3.org/1999/xhtml' src='file:///etc/passwd'/></foreignObject>",
+        )
+    }),
+    mechanism("svg-included-xml", SVG, Aim::Reach, || {
+        svg("<xi:include xmlns:xi='http://www.w3.org/2001/XInclude' href='file:///etc/passwd'/>")
+    }),
+    mechanism("svg-processing-instructions", SVG, Aim::Time, || {
+        [times("<?x y?>", 200_000).into_bytes(), svg("")].concat()
+    }),
+    mechanism("svg-comments", SVG, Aim::Time, || {
+        svg(&times("<!--x-->", 150_000))
+    }),
+    mechanism("svg-cdata", SVG, Aim::Time, || {
+        svg(&format!("<text y='9'>{}</text>", times("<![CDATA[x]]>", 50_000)))
+    }),
+    mechanism("svg-character-references", SVG, Aim::Memory, || {
+        svg(&format!("<text y='9'>{}</text>", times("&#x1F600;", 60_000)))
+    }),
+    mechanism("svg-name-without-end", SVG, Aim::Memory, || {
+        format!(
+            "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'><{0}></{0}></svg>",
+            times("n", 900_000)
+        )
+        .into_bytes()
+    }),
+    mechanism("svg-two-roots", SVG, Aim::Trust, || {
+        [svg("<rect/>"), svg("<rect/>")].concat()
+    }),
+    mechanism("svg-sixteen-bit-text", SVG, Aim::Trust, || {
+        String::from_utf8_lossy(&svg("<rect width='9' height='9'/>"))
+            .encode_utf16()
+            .flat_map(u16::to_be_bytes)
+            .collect()
+    }),
+    mechanism("svg-view-box-of-nothing", SVG, Aim::Trust, || {
+        b"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 0 0' width='1000000%' height='1000000%'><rect width='9' height='9'/></svg>".to_vec()
+    }),
 ];
 
 fn svg(inside: &str) -> Vec<u8> {

@@ -97,6 +97,62 @@ pub(super) const ALL: &[Mechanism] = &[
         text(times("<frameset><frame>", 1_000) + "<noframes>x")
     }),
     mechanism("page-of-nothing", PAGE, Aim::Trust, || text("\0".to_owned())),
+    mechanism("page-headings", PAGE, Aim::Time, || text(times("<h1>x", 60_000))),
+    mechanism("page-noscript-in-noscript", PAGE, Aim::Stack, || {
+        text(times("<noscript>", 3_000))
+    }),
+    mechanism("page-articles-in-articles", PAGE, Aim::Stack, || {
+        text(times("<article><section>", 1_900) + &times("word ", 500))
+    }),
+    mechanism("page-definition-lists", PAGE, Aim::Stack, || {
+        text(times("<dl><dt>a<dd>", 1_900))
+    }),
+    mechanism("page-images-without-end", PAGE, Aim::Memory, || {
+        text(times("<img src=x.png alt=y>", 60_000))
+    }),
+    mechanism("page-link-addresses-without-end", PAGE, Aim::Memory, || {
+        text(format!("<a href='{}'>x</a>", times("../", 400_000)))
+    }),
+    mechanism("page-data-addresses", PAGE, Aim::Memory, || {
+        text(format!(
+            "<img src='data:image/png;base64,{}'>",
+            times("A", 1_500_000)
+        ))
+    }),
+    mechanism("page-hidden-text", PAGE, Aim::Time, || {
+        text(times("<p hidden style='display:none'>x", 60_000))
+    }),
+    mechanism("page-commas-that-score", PAGE, Aim::Time, || {
+        text(times("<div><p>a,b,c,d,e,f", 20_000))
+    }),
+    mechanism("page-json-in-a-script", PAGE, Aim::Stack, || {
+        text(format!(
+            "<script type='application/ld+json'>{}</script><p>x",
+            times("{\"a\":[", 50_000)
+        ))
+    }),
+    mechanism("page-metadata-without-end", PAGE, Aim::Time, || {
+        text(times("<meta property='og:title' content='x'>", 60_000))
+    }),
+    mechanism("page-titles-without-end", PAGE, Aim::Memory, || {
+        text(format!("<title>{}</title><p>x", times("t ", 600_000)))
+    }),
+    mechanism("page-characters-outside", PAGE, Aim::Trust, || {
+        text(times("&#x110000;&#xD800;&#0;&#xFFFFFFFF;", 20_000))
+    }),
+    mechanism("page-processing-instructions", PAGE, Aim::Time, || {
+        text(times("<?php x ?>", 80_000))
+    }),
+    mechanism("page-unknown-elements", PAGE, Aim::Time, || {
+        text(each(60_000, |n| format!("<x-{n}>")))
+    }),
+    mechanism("page-slashes-in-tags", PAGE, Aim::Time, || {
+        text(times("<p / / / / / / / / / / / /", 40_000))
+    }),
+    mechanism("page-breaks", PAGE, Aim::Memory, || text(times("<br>", 300_000))),
+    mechanism("page-details-in-details", PAGE, Aim::Stack, || {
+        text(times("<details><summary>x", 1_900))
+    }),
 ];
 
 fn text(text: String) -> Vec<u8> {

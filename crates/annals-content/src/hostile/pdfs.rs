@@ -156,6 +156,127 @@ pub(super) const ALL: &[Mechanism] = &[
         file.extend(page(&packed(b"BT (x) Tj ET", 1), ""));
         file
     }),
+    mechanism("pdf-run-lengths", PDF, Aim::Memory, || {
+        page(&b"\x81x".repeat(200_000), "/Filter/RunLengthDecode")
+    }),
+    mechanism("pdf-hexadecimal-without-end", PDF, Aim::Time, || {
+        page(&b"20".repeat(400_000), "/Filter/ASCIIHexDecode")
+    }),
+    mechanism("pdf-base-85-without-end", PDF, Aim::Memory, || {
+        page(&b"z".repeat(900_000), "/Filter/ASCII85Decode")
+    }),
+    mechanism("pdf-lzw-codes-that-lie", PDF, Aim::Trust, || {
+        page(&[0xff; 4_000], "/Filter/LZWDecode")
+    }),
+    mechanism("pdf-same-filter-a-thousand-times", PDF, Aim::Time, || {
+        page(
+            &packed(&[b' '; 64], 1),
+            &format!("/Filter[{}]", times("/FlateDecode", 1_000)),
+        )
+    }),
+    mechanism("pdf-forms-of-themselves", PDF, Aim::Trust, || {
+        file(&[
+            b"<</Type/Catalog/Pages 2 0 R>>".to_vec(),
+            b"<</Type/Pages/Count 1/Kids[3 0 R]>>".to_vec(),
+            b"<</Type/Page/Parent 2 0 R/Contents 4 0 R/Resources<</XObject<</X 4 0 R>>>>>>".to_vec(),
+            stream(
+                "/Type/XObject/Subtype/Form/Resources<</XObject<</X 4 0 R>>>>",
+                b"/X Do /X Do",
+            ),
+        ])
+    }),
+    mechanism("pdf-names-in-a-circle", PDF, Aim::Trust, || {
+        file(&[
+            b"<</Type/Catalog/Pages 2 0 R/Names 3 0 R/Outlines 4 0 R>>".to_vec(),
+            b"<</Type/Pages/Count 0/Kids[]>>".to_vec(),
+            b"<</Kids[3 0 R 3 0 R]>>".to_vec(),
+            b"<</First 4 0 R/Next 4 0 R/Parent 4 0 R>>".to_vec(),
+        ])
+    }),
+    mechanism("pdf-title-in-a-circle", PDF, Aim::Trust, || {
+        b"%PDF-1.5\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Count 0/Kids[]>>endobj\n3 0 obj<</Title 3 0 R>>endobj\ntrailer<</Root 1 0 R/Info 3 0 R>>\nstartxref\n0\n%%EOF".to_vec()
+    }),
+    mechanism("pdf-contents-shared-by-all-pages", PDF, Aim::Memory, || {
+        let mut objects = vec![
+            b"<</Type/Catalog/Pages 2 0 R>>".to_vec(),
+            format!(
+                "<</Type/Pages/Count 400/Kids[{}]>>",
+                each(400, |n| format!("{} 0 R ", n + 4))
+            )
+            .into_bytes(),
+            stream(
+                "/Filter/FlateDecode",
+                &packed(&b"BT (x) Tj ET ".repeat(1 << 10), 20),
+            ),
+        ];
+        objects.extend((0..400).map(|_| b"<</Type/Page/Parent 2 0 R/Contents 3 0 R>>".to_vec()));
+        file(&objects)
+    }),
+    mechanism("pdf-contents-listed-without-end", PDF, Aim::Memory, || {
+        file(&[
+            b"<</Type/Catalog/Pages 2 0 R>>".to_vec(),
+            b"<</Type/Pages/Count 1/Kids[3 0 R]>>".to_vec(),
+            format!(
+                "<</Type/Page/Parent 2 0 R/Contents[{}]>>",
+                times("4 0 R ", 60_000)
+            )
+            .into_bytes(),
+            stream("/Filter/FlateDecode", &packed(&[b' '; 1 << 12], 4)),
+        ])
+    }),
+    mechanism("pdf-font-map-of-long-texts", PDF, Aim::Memory, || {
+        with_font(
+            "/ToUnicode 6 0 R",
+            &format!(
+                "beginbfchar {} endbfchar",
+                each(2_000, |n| format!("<{n:04x}> <{}>\n", times("0041", 200)))
+            ),
+        )
+    }),
+    mechanism("pdf-font-map-never-ended", PDF, Aim::Trust, || {
+        with_font("/ToUnicode 6 0 R", &times("beginbfrange <0000> ", 40_000))
+    }),
+    mechanism("pdf-map-of-itself", PDF, Aim::Trust, || {
+        with_font("/ToUnicode 5 0 R/DescendantFonts[5 0 R]/Encoding 5 0 R", "")
+    }),
+    mechanism("pdf-numbers-beyond-all", PDF, Aim::Trust, || {
+        page(
+            b"99999999999999999999999999 -1e999 Td 4294967296 TL BT (x) Tj ET",
+            "/Filter[]",
+        )
+    }),
+    mechanism("pdf-strings-never-closed", PDF, Aim::Time, || {
+        page(&packed(&b"(\\".repeat(1 << 14), 40), "")
+    }),
+    mechanism("pdf-inline-pictures", PDF, Aim::Time, || {
+        page(&packed(&b"BI /W 9 /H 9 ID ".repeat(1 << 12), 40), "")
+    }),
+    mechanism("pdf-marked-content-in-marked-content", PDF, Aim::Stack, || {
+        page(&packed(&b"/a <</b".repeat(1 << 12), 40), "")
+    }),
+    mechanism("pdf-object-numbers-beyond-all", PDF, Aim::Trust, || {
+        b"%PDF-1.5\n4294967295 65535 obj<<>>endobj 99999999999999999999 0 obj<<>>endobj\ntrailer<</Root 4294967295 65535 R>>\nstartxref\n-1\n%%EOF".to_vec()
+    }),
+    mechanism("pdf-same-object-many-times", PDF, Aim::Memory, || {
+        raw(&times("1 0 obj<</Type/Page>>endobj ", 60_000))
+    }),
+    mechanism("pdf-trailers-without-end", PDF, Aim::Time, || {
+        raw(&times("trailer<</Prev 9>> ", 60_000))
+    }),
+    mechanism("pdf-starts-late", PDF, Aim::Trust, || {
+        [vec![b' '; 1_000_000], tree("<</Type/Pages/Count 0/Kids[]>>")].concat()
+    }),
+    mechanism("pdf-scripts-and-launches", PDF, Aim::Reach, || {
+        file(&[b"<</Type/Catalog/Pages 2 0 R/OpenAction<</S/Launch/F(/bin/sh)>>/AA<</O<</S/JavaScript/JS(x)>>>>/URI<</Base(file:///etc/)>>>>".to_vec(), b"<</Type/Pages/Count 0/Kids[]>>".to_vec()])
+    }),
+    mechanism("pdf-stream-in-another-file", PDF, Aim::Reach, || {
+        file(&[
+            b"<</Type/Catalog/Pages 2 0 R>>".to_vec(),
+            b"<</Type/Pages/Count 1/Kids[3 0 R]>>".to_vec(),
+            b"<</Type/Page/Parent 2 0 R/Contents 4 0 R>>".to_vec(),
+            stream("/F(/etc/passwd)/FFilter/FlateDecode", b""),
+        ])
+    }),
 ];
 
 fn raw(body: &str) -> Vec<u8> {

@@ -81,6 +81,172 @@ pub(super) const ALL: &[Mechanism] = &[
         body.extend([0x2f, 0xff, 0xff, 0xff, 0x0f, 0]);
         riff(&body)
     }),
+    mechanism("png-compressed-international-text", PNG, Aim::Memory, || {
+        let mut text = b"x\0\x01\0\0\0".to_vec();
+        text.extend(packed(&[b'x'; 1 << 16], 4_000));
+        png_with(&[(*b"iTXt", text)])
+    }),
+    mechanism("png-two-headers", PNG, Aim::Trust, || {
+        png_with(&[(*b"IHDR", header(65_535, 65_535, 6))])
+    }),
+    mechanism("png-two-palettes", PNG, Aim::Trust, || {
+        png_with(&[(*b"PLTE", vec![1; 999_999]), (*b"PLTE", vec![2; 3])])
+    }),
+    mechanism("png-palette-of-half-a-colour", PNG, Aim::Trust, || {
+        png_with(&[(*b"PLTE", vec![1; 4]), (*b"tRNS", vec![0; 900])])
+    }),
+    mechanism("png-interlaced-large", PNG, Aim::Memory, || {
+        let mut file = SIGNATURE.to_vec();
+        let mut head = header(20_000, 20_000, 6);
+        head[12] = 1;
+        chunk(&mut file, *b"IHDR", &head);
+        chunk(&mut file, *b"IDAT", &packed(&[0; 1 << 16], 2_000));
+        chunk(&mut file, *b"IEND", &[]);
+        file
+    }),
+    mechanism("png-sixteen-bits-large", PNG, Aim::Memory, || {
+        let mut file = SIGNATURE.to_vec();
+        let mut head = header(12_000, 12_000, 6);
+        head[8] = 16;
+        chunk(&mut file, *b"IHDR", &head);
+        chunk(&mut file, *b"IDAT", &packed(&[0; 1 << 16], 2_000));
+        chunk(&mut file, *b"IEND", &[]);
+        file
+    }),
+    mechanism("png-animation-of-many-frames", PNG, Aim::Memory, || {
+        let mut control = 1_000_000_u32.to_be_bytes().to_vec();
+        control.extend([0; 4]);
+        png_with(&[(*b"acTL", control)])
+    }),
+    mechanism("png-impossible-depth", PNG, Aim::Trust, || {
+        let mut file = SIGNATURE.to_vec();
+        let mut head = header(9, 9, 6);
+        head[8] = 200;
+        chunk(&mut file, *b"IHDR", &head);
+        chunk(&mut file, *b"IEND", &[]);
+        file
+    }),
+    mechanism("png-filter-that-does-not-exist", PNG, Aim::Trust, || {
+        png(99, 99, 6, &packed(&[200; 397], 99))
+    }),
+    mechanism("png-data-in-tiny-chunks", PNG, Aim::Time, || {
+        let data = packed(&[0; 40_000], 10);
+        let mut file = SIGNATURE.to_vec();
+        chunk(&mut file, *b"IHDR", &header(999, 99, 6));
+        data.iter().for_each(|byte| chunk(&mut file, *b"IDAT", &[*byte]));
+        (0..100_000).for_each(|_| chunk(&mut file, *b"IDAT", &[]));
+        chunk(&mut file, *b"IEND", &[]);
+        file
+    }),
+    mechanism("png-exif-of-offsets", PNG, Aim::Trust, || {
+        png_with(&[(*b"eXIf", b"II*\0\xff\xff\xff\xff".repeat(1_000))])
+    }),
+    mechanism("png-checksum-that-lies", PNG, Aim::Trust, || {
+        let mut file = png(9, 9, 6, &packed(&[0; 37], 9));
+        let at = file.len() / 2;
+        file[at] ^= 0xff;
+        file
+    }),
+    mechanism("gif-frames-outside-the-screen", GIF, Aim::Trust, || {
+        let mut file = gif(9, 9, 1);
+        let at = file.len() - 16;
+        file[at..at + 4].copy_from_slice(&[0xff; 4]);
+        file
+    }),
+    mechanism("gif-codes-beyond-the-table", GIF, Aim::Trust, || {
+        let mut file = gif(99, 99, 1);
+        file.pop();
+        file.extend([0x2c, 0, 0, 0, 0, 99, 0, 99, 0, 0, 8, 255]);
+        file.extend([0xff; 255]);
+        file.extend([0, 0x3b]);
+        file
+    }),
+    mechanism("gif-extensions-without-end", GIF, Aim::Time, || {
+        let mut file = gif(9, 9, 0);
+        file.pop();
+        (0..300_000).for_each(|_| file.extend([0x21, 0xfe, 1, b'x', 0]));
+        file.push(0x3b);
+        file
+    }),
+    mechanism("gif-screen-of-nothing", GIF, Aim::Trust, || gif(0, 0, 1)),
+    mechanism("gif-cut-off", GIF, Aim::Trust, || gif(9, 9, 1)[..20].to_vec()),
+    mechanism("gif-global-table-missing", GIF, Aim::Trust, || {
+        b"GIF89a\xff\xff\xff\xff\xf7\0\0".to_vec()
+    }),
+    mechanism("jpeg-segment-longer-than-the-file", JPEG, Aim::Trust, || {
+        vec![0xff, 0xd8, 0xff, 0xe0, 0xff, 0xff, 1]
+    }),
+    mechanism("jpeg-of-nothing", JPEG, Aim::Trust, || jpeg(0, 0, 1)),
+    mechanism("jpeg-tables-without-end", JPEG, Aim::Time, || {
+        let mut file = vec![0xff, 0xd8];
+        (0..30_000).for_each(|_| {
+            file.extend([0xff, 0xdb, 0, 67, 0]);
+            file.extend([1; 64]);
+        });
+        file
+    }),
+    mechanism("jpeg-restarts-without-end", JPEG, Aim::Time, || {
+        let mut file = jpeg(9_000, 9_000, 1);
+        file.truncate(file.len() - 2);
+        file.extend([0xff, 0xd0].repeat(400_000));
+        file
+    }),
+    mechanism("jpeg-profile-in-many-parts", JPEG, Aim::Memory, || {
+        let mut file = vec![0xff, 0xd8];
+        (0..255_u8).for_each(|n| {
+            file.extend([0xff, 0xe2, 0x10, 0x10]);
+            file.extend(b"ICC_PROFILE\0");
+            file.extend([n, 255]);
+            file.extend([0; 4096]);
+        });
+        file
+    }),
+    mechanism("jpeg-sampling-that-multiplies", JPEG, Aim::Memory, || {
+        let mut file = jpeg(60_000, 60_000, 1);
+        if let Some(at) = file.windows(3).position(|w| w == [1, 0x11, 0]) {
+            file[at + 1] = 0xff;
+        }
+        file
+    }),
+    mechanism("jpeg-cut-off", JPEG, Aim::Trust, || {
+        jpeg(900, 900, 1)[..60].to_vec()
+    }),
+    mechanism("webp-size-that-lies", WEBP, Aim::Trust, || {
+        let mut file = riff(b"WEBPVP8L");
+        file[4..8].copy_from_slice(&[0xff; 4]);
+        file
+    }),
+    mechanism("webp-chunks-without-end", WEBP, Aim::Time, || {
+        let mut body = b"WEBPVP8X".to_vec();
+        body.extend(10_u32.to_le_bytes());
+        body.extend([0; 10]);
+        (0..100_000).for_each(|_| body.extend(b"EXIF\0\0\0\0"));
+        riff(&body)
+    }),
+    mechanism("webp-animation-of-many-frames", WEBP, Aim::Memory, || {
+        let mut body = b"WEBPVP8X".to_vec();
+        body.extend(10_u32.to_le_bytes());
+        body.extend([2, 0, 0, 0, 0xff, 0x3f, 0, 0xff, 0x3f, 0]);
+        (0..20_000).for_each(|_| {
+            body.extend(b"ANMF");
+            body.extend(16_u32.to_le_bytes());
+            body.extend([0xff; 16]);
+        });
+        riff(&body)
+    }),
+    mechanism("webp-codes-that-lie", WEBP, Aim::Trust, || {
+        let mut body = b"WEBPVP8L".to_vec();
+        body.extend(64_u32.to_le_bytes());
+        body.push(0x2f);
+        body.extend([0xff; 63]);
+        riff(&body)
+    }),
+    mechanism("picture-that-is-text", PNG, Aim::Trust, || {
+        b"<script>x</script>".to_vec()
+    }),
+    mechanism("picture-of-another-kind", JPEG, Aim::Trust, || {
+        png(9, 9, 6, &packed(&[0; 37], 9))
+    }),
 ];
 
 const SIGNATURE: [u8; 8] = [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a];

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::payload::TurnUsage;
+use super::payload::{GateNote, TurnUsage};
 use super::{Channel, Meta};
 use crate::path::LogicalPath;
 
 const ATTACHMENT_PATH: &str = "attachment_path";
 const CHANNEL: &str = "channel";
+const GATE: &str = "gate";
 const HIDDEN: &str = "hidden";
 const KIND: &str = "kind";
 const PROMPT: &str = "prompt";
@@ -26,6 +27,8 @@ pub enum MessageKind {
     CacheTtlPruned,
     /// The provider refused a prompt for its length.
     ContextLimit,
+    /// A rule that a person wanted kept could not be.
+    PolicyNotKept,
     /// A host's own.
     Other(Arc<str>),
 }
@@ -36,6 +39,7 @@ impl MessageKind {
         match self {
             MessageKind::CacheTtlPruned => "cache_ttl_pruned",
             MessageKind::ContextLimit => "context_limit",
+            MessageKind::PolicyNotKept => "policy_not_kept",
             MessageKind::Other(kind) => kind,
         }
     }
@@ -45,6 +49,7 @@ impl MessageKind {
         match word {
             "cache_ttl_pruned" => MessageKind::CacheTtlPruned,
             "context_limit" => MessageKind::ContextLimit,
+            "policy_not_kept" => MessageKind::PolicyNotKept,
             other => MessageKind::Other(other.into()),
         }
     }
@@ -94,6 +99,16 @@ impl Meta {
     /// With what the prompt that this block answers first was made from.
     pub fn with_prompt(self, sent: &impl Serialize) -> Self {
         self.with(PROMPT, super::meta::to_value(sent))
+    }
+
+    /// On the first result block of a call: the rules that decided about it.
+    pub fn gate(&self) -> Option<GateNote> {
+        self.field(GATE)
+    }
+
+    /// With the rules that decided about the call.
+    pub fn with_gate(self, note: &GateNote) -> Self {
+        self.with(GATE, super::meta::to_value(note))
     }
 
     /// Where the text of a note appears.

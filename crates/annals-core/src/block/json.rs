@@ -49,6 +49,7 @@ pub struct BlockJson {
 
 /// Why a JSON block cannot become a block.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BlockJsonError {
     /// `base64` is not base64.
     #[error("block {seq}: `base64` cannot be decoded: {reason}")]
@@ -57,6 +58,12 @@ pub enum BlockJsonError {
         seq: u64,
         /// What the decoder said.
         reason: String,
+    },
+    /// A body is a text or bytes.
+    #[error("block {seq}: it has a text and bytes too; a block has one of them")]
+    TwoBodies {
+        /// The block.
+        seq: u64,
     },
     /// The bytes do not hash to the digest beside them.
     #[error("block {seq}: the bytes hash to `{actual}`, but the block names `{expected}`")]
@@ -111,6 +118,9 @@ impl BlockJson {
                     },
                 )?),
             };
+        if self.text.is_some() && (bytes.is_some() || self.blob.is_some()) {
+            return Err(BlockJsonError::TwoBodies { seq: self.seq.get() });
+        }
         let actual = bytes.as_deref().map(Blob::of);
         if let (Some(expected), Some(actual)) = (self.blob, actual)
             && expected.digest != actual.digest

@@ -75,6 +75,8 @@ kinds! {
     ToolCode = "react.tool.code" by "assistant";
     /// A tool call.
     ToolCall = "react.tool.call" by "assistant";
+    /// A call that was held begins now.
+    ToolStarted = "react.tool.started" by "system";
     /// What went wrong with a call, or was changed for it.
     Notice = "react.notice" by "system";
     /// What a call returned: metadata, content, or both in turn.

@@ -27,6 +27,9 @@ pub struct Meta {
     /// On the first result block of a call: how many result blocks the call wrote (`result_count`), so that a
     /// reader knows when they are all there.
     pub result_count: Option<u32>,
+    /// On a call of a tool that must not run twice (`started`): true when it begins as soon as it is written, false when
+    /// something is decided about it first. Then a `react.tool.started` block says that it begins.
+    pub started: Option<bool>,
     /// True on a meta result block: its text is a safe digest (`digest_of_artifact`).
     pub is_digest: bool,
     /// On the first result block of a call: why the call failed (`error`).
@@ -128,6 +131,7 @@ impl Meta {
         call: None,
         step: None,
         result_count: None,
+        started: None,
         is_digest: false,
         error: None,
         file: None,
@@ -198,6 +202,7 @@ impl Meta {
                 "tool_call_id" => read_some(raw, &mut meta.call),
                 "step" => read_some(raw, &mut meta.step),
                 "result_count" => read_some(raw, &mut meta.result_count),
+                "started" => read_some(raw, &mut meta.started),
                 "digest_of_artifact" => read(raw, &mut meta.is_digest),
                 "error" => read_some(raw, &mut meta.error),
                 "sources_used" => read(raw, &mut meta.sources_used),
@@ -301,6 +306,9 @@ impl Serialize for Meta {
         }
         if let Some(count) = &self.result_count {
             map.serialize_entry("result_count", count)?;
+        }
+        if let Some(started) = &self.started {
+            map.serialize_entry("started", started)?;
         }
         if self.is_digest {
             map.serialize_entry("digest_of_artifact", &true)?;

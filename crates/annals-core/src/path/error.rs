@@ -1,9 +1,11 @@
 //! Why a text is not a path, in words the model can act on.
 
+use crate::code::Code;
 use crate::ids::{IdError, shown};
 
 /// Why a text is not the path that was wanted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PathError {
     /// The text begins like none of the families.
     #[error(
@@ -45,6 +47,7 @@ pub enum PathError {
 
 /// The rule of a safe relative path that was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UnsafePath {
     /// Nothing is left to name a file.
     #[error("it is empty")]
@@ -82,8 +85,8 @@ impl PathError {
     /// The stable code a tool result carries: `unsafe_path` or `invalid_path`.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Unsafe { .. } => "unsafe_path",
-            _ => "invalid_path",
+            Self::Unsafe { .. } => Code::UnsafePath.as_str(),
+            _ => Code::InvalidPath.as_str(),
         }
     }
 

@@ -56,6 +56,11 @@ impl LogicalPath {
         Self::build_named(turn, format_args!("tools.table.{n}"))
     }
 
+    /// `ar:<turn>.react.tool.started.<call>`.
+    pub fn tool_started(turn: &TurnId, call: &CallId) -> Self {
+        Self::build_named(turn, format_args!("react.tool.started.{call}"))
+    }
+
     /// `ar:<turn>.approval.request.<call>`.
     pub fn approval_request(turn: &TurnId, call: &CallId) -> Self {
         Self::build_named(turn, format_args!("approval.request.{call}"))

@@ -10,6 +10,7 @@ use crate::limits;
 
 /// Why a text is not a selection of sources.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SidSetError {
     /// An item is not `n`, `n-m` or `n:m`.
     #[error("`{given}` is not a selection of sources: expected numbers from 1 such as `1,3-5`")]
@@ -56,11 +57,6 @@ impl SidSet {
     /// The set of these ids.
     pub fn try_from_sids(sids: impl IntoIterator<Item = Sid>) -> Result<Self, SidSetError> {
         Self::fold(sids.into_iter().map(|sid| (sid.get(), sid.get())).collect())
-    }
-
-    /// All ids from `first` to `last`, both included, in either order.
-    pub fn try_range(first: Sid, last: Sid) -> Result<Self, SidSetError> {
-        Self::fold(vec![(first.min(last).get(), first.max(last).get())])
     }
 
     /// Everything that is in either.

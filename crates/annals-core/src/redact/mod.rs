@@ -131,7 +131,7 @@ enum End {
 }
 
 /// What stands at a place in a text.
-enum Found {
+enum SecretAt {
     /// Nothing secret.
     Nothing,
     /// These bytes from the place on, and what takes their place.
@@ -204,13 +204,13 @@ impl Redactor {
                 None => before,
             };
             match self.look(text, at, previous, end) {
-                Found::Nothing => at += 1,
-                Found::Secret { range, marker } => {
+                SecretAt::Nothing => at += 1,
+                SecretAt::Secret { range, marker } => {
                     out.push_str(&text[copied..range.start]);
                     out.push_str(&marker);
                     (at, copied) = (range.end, range.end);
                 }
-                Found::NeedsMore => {
+                SecretAt::NeedsMore => {
                     out.push_str(&text[copied..at]);
                     return at;
                 }
@@ -223,18 +223,18 @@ impl Redactor {
         copied
     }
 
-    fn look(&self, text: &str, at: usize, previous: Option<u8>, end: End) -> Found {
+    fn look(&self, text: &str, at: usize, previous: Option<u8>, end: End) -> SecretAt {
         let rest = &text.as_bytes()[at..];
         for spelling in &self.spellings {
             let wanted = spelling.text.as_bytes();
             if rest.starts_with(wanted) {
-                return Found::Secret {
+                return SecretAt::Secret {
                     range: at..at + wanted.len(),
                     marker: spelling.marker.clone(),
                 };
             }
             if end == End::Open && wanted.starts_with(rest) {
-                return Found::NeedsMore;
+                return SecretAt::NeedsMore;
             }
         }
         shapes::look(text, at, previous, end)

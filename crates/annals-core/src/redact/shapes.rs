@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::{End, Found, marker};
+use super::{End, SecretAt, marker};
 
 /// The shape of a vendor's key.
 struct Shape {
@@ -128,7 +128,7 @@ pub(super) fn first_bytes() -> [bool; 256] {
 }
 
 /// Whether a key begins here.
-pub(super) fn look(text: &str, at: usize, previous: Option<u8>, end: End) -> Found {
+pub(super) fn look(text: &str, at: usize, previous: Option<u8>, end: End) -> SecretAt {
     let bytes = text.as_bytes();
     match bytes[at] {
         b':' => return url_password(bytes, at, end),
@@ -137,29 +137,29 @@ pub(super) fn look(text: &str, at: usize, previous: Option<u8>, end: End) -> Fou
     }
     // A key is a word: `task-` does not begin with `sk-`.
     if previous.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-        return Found::Nothing;
+        return SecretAt::Nothing;
     }
     let rest = &bytes[at..];
     for (shape, marker) in SHAPES.iter().zip(MARKERS.iter()) {
         let prefix = shape.prefix.as_bytes();
         if end == End::Open && rest.len() < prefix.len() && prefix.starts_with(rest) {
-            return Found::NeedsMore;
+            return SecretAt::NeedsMore;
         }
         let Some(body) = rest.strip_prefix(prefix) else {
             continue;
         };
         match shape.body(body, end) {
             Body::Key(length) => {
-                return Found::Secret {
+                return SecretAt::Secret {
                     range: at..at + prefix.len() + length,
                     marker: marker.clone(),
                 };
             }
-            Body::NeedsMore => return Found::NeedsMore,
+            Body::NeedsMore => return SecretAt::NeedsMore,
             Body::None => {}
         }
     }
-    Found::Nothing
+    SecretAt::Nothing
 }
 
 enum Body {
@@ -195,30 +195,30 @@ impl Shape {
 }
 
 /// `-----BEGIN … PRIVATE KEY-----` up to its end, or as far as it looks like one.
-fn private_key(text: &str, at: usize, end: End) -> Found {
+fn private_key(text: &str, at: usize, end: End) -> SecretAt {
     let rest = &text[at..];
     if rest.len() < PEM_BEGIN.len() {
         let may_begin = end == End::Open && PEM_BEGIN.starts_with(rest);
         return if may_begin {
-            Found::NeedsMore
+            SecretAt::NeedsMore
         } else {
-            Found::Nothing
+            SecretAt::Nothing
         };
     }
     let Some(label) = rest.strip_prefix(PEM_BEGIN) else {
-        return Found::Nothing;
+        return SecretAt::Nothing;
     };
     let head = &label.as_bytes()[..label.len().min(64)];
     let Some(dashes) = head.windows(5).position(|five| five == b"-----") else {
         let may_follow = end == End::Open && label.len() < 64;
         return if may_follow {
-            Found::NeedsMore
+            SecretAt::NeedsMore
         } else {
-            Found::Nothing
+            SecretAt::Nothing
         };
     };
     if !label.as_bytes()[..dashes].ends_with(PEM_KEY.as_bytes()) {
-        return Found::Nothing;
+        return SecretAt::Nothing;
     }
     let body_at = PEM_BEGIN.len() + dashes + 5;
     let body = &rest.as_bytes()[body_at..rest.len().min(body_at + PEM_MAX_BYTES)];
@@ -230,8 +230,8 @@ fn private_key(text: &str, at: usize, end: End) -> Found {
         Some(after + find(&part[after..], b"-----")? + 5)
     });
     match tail {
-        None if stop.is_none() && end == End::Open && body.len() < PEM_MAX_BYTES => Found::NeedsMore,
-        tail => Found::Secret {
+        None if stop.is_none() && end == End::Open && body.len() < PEM_MAX_BYTES => SecretAt::NeedsMore,
+        tail => SecretAt::Secret {
             range: at..at + body_at + tail.unwrap_or(part.len()),
             marker: marker(PRIVATE_KEY).into(),
         },
@@ -243,18 +243,18 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 /// User and password of `scheme://user:password@host`.
-fn url_password(bytes: &[u8], at: usize, end: End) -> Found {
+fn url_password(bytes: &[u8], at: usize, end: End) -> SecretAt {
     let rest = &bytes[at..];
     if rest.len() < 3 {
         let may_begin = end == End::Open && b"://".starts_with(rest);
         return if may_begin {
-            Found::NeedsMore
+            SecretAt::NeedsMore
         } else {
-            Found::Nothing
+            SecretAt::Nothing
         };
     }
     let Some(authority) = rest.strip_prefix(b"://") else {
-        return Found::Nothing;
+        return SecretAt::Nothing;
     };
     let window = &authority[..authority.len().min(USER_MAX_BYTES)];
     let is_end = |byte: &u8| {
@@ -262,19 +262,19 @@ fn url_password(bytes: &[u8], at: usize, end: End) -> Found {
     };
     let length = window.iter().position(is_end).unwrap_or(window.len());
     if length == authority.len() && end == End::Open {
-        return Found::NeedsMore;
+        return SecretAt::NeedsMore;
     }
     let authority = &window[..length];
     let Some(sign) = authority.iter().rposition(|byte| *byte == b'@') else {
-        return Found::Nothing;
+        return SecretAt::Nothing;
     };
     match authority[..sign].iter().position(|byte| *byte == b':') {
         // All of it, so that nothing between here and there escapes being looked at.
-        Some(colon) if colon + 1 < sign => Found::Secret {
+        Some(colon) if colon + 1 < sign => SecretAt::Secret {
             range: at + 3..at + 3 + sign,
             marker: marker(URL_PASSWORD).into(),
         },
-        _ => Found::Nothing,
+        _ => SecretAt::Nothing,
     }
 }
 

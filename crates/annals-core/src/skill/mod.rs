@@ -15,6 +15,7 @@ pub use yaml::YamlError;
 
 /// Why a folder's texts are not a skill.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SkillError {
     /// `SKILL.md` does not begin with front matter.
     #[error("`SKILL.md` has no front matter: begin it with `---`, `name: …`, `description: …`, `---`")]
@@ -250,12 +251,12 @@ mod tests {
         `SKILL.md` has no front matter: begin it with `---`, `name: …`, `description: …`, `---`
         the front matter of `SKILL.md` has no `description`: add it
         skill name `../x` is not valid: expected 1 to 64 of `A-Z a-z 0-9 _ - .`, not starting with a dot
-        the front matter of `SKILL.md` cannot be read: line 1: expected `name: value`
+        the front matter of `SKILL.md` has no `name`: add it
         `sources.yaml` must be a list of `sid`, `title`, `url`, `text`: it is not a list
         `sources.yaml` must be a list of `sid`, `title`, `url`, `text`: entry 1 has neither title, url nor text
         `sources.yaml` must be a list of `sid`, `title`, `url`, `text`: entry 1 source id 0 does not exist: they count from 1
         `sources.yaml` must be a list of `sid`, `title`, `url`, `text`: entry 2 repeats sid 1
-        `sources.yaml` cannot be read: line 1: this quoted text does not end on its line
+        `sources.yaml` cannot be read: line 1: while scanning a quoted scalar, found unexpected end of stream
         ");
     }
 

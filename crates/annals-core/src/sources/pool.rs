@@ -2,7 +2,8 @@
 //!
 //! Rules: a source that is already there keeps its SID; a new one takes the next; none is ever reused or
 //! removed. A file is recognised by its place below OUT_DIR, any other source by its normalised address, and one
-//! that has neither by its title and text.
+//! that has neither by its title and text. A page that was reached by a redirect is also known by the address at the
+//! redirect's end; numbers that were given before that was known stay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use crate::path::{PhysicalPath, SidSet};
 pub struct SourcesPool {
     rows: BTreeMap<Sid, SourceRow>,
     by_identity: HashMap<Identity, Sid>,
+    /// Normalised addresses under which a row is known beside its own.
+    by_other_address: HashMap<String, Sid>,
 }
 
 /// What rows would become in the pool. Nothing has changed yet: the caller writes `changed` into a block, and
@@ -110,11 +113,29 @@ impl SourcesPool {
     fn put(&mut self, sid: Sid, mut row: SourceRow) {
         row.sid = Some(sid);
         self.by_identity.insert(Identity::of(&row), sid);
+        let others = row.other_addresses().filter(|_| row.file_path().is_none());
+        for address in others {
+            self.by_other_address
+                .entry(url::normalised(address))
+                .or_insert(sid);
+        }
         self.rows.insert(sid, row);
     }
 
     fn find(&self, row: &SourceRow) -> Option<Sid> {
         self.by_identity.get(&Identity::of(row)).copied()
+    }
+
+    /// The row that is the same page under another address.
+    fn find_elsewhere(&self, row: &SourceRow) -> Option<Sid> {
+        let mut addresses = std::iter::once(&*row.url)
+            .chain(row.other_addresses())
+            .filter(|address| !address.trim().is_empty() && row.file_path().is_none())
+            .map(url::normalised);
+        addresses.find_map(|address| {
+            let elsewhere = self.by_other_address.get(&address).copied();
+            elsewhere.or_else(|| self.by_identity.get(&Identity::Address(address)).copied())
+        })
     }
 
     fn last_sid(&self) -> Option<Sid> {
@@ -124,11 +145,6 @@ impl SourcesPool {
     /// The row with this SID.
     pub fn get(&self, sid: Sid) -> Option<&SourceRow> {
         self.rows.get(&sid)
-    }
-
-    /// The row of the file that lies there.
-    pub fn of_file(&self, path: &PhysicalPath) -> Option<&SourceRow> {
-        self.get(*self.by_identity.get(&Identity::File(path.clone()))?)
     }
 
     /// The row with this address.
@@ -174,7 +190,12 @@ struct Draft<'a> {
 
 impl Draft<'_> {
     fn take(&mut self, mut row: SourceRow) -> Sid {
-        let Some(sid) = self.changed.find(&row).or_else(|| self.pool.find(&row)) else {
+        let pools = [&self.changed, self.pool];
+        let known = pools
+            .iter()
+            .find_map(|pool| pool.find(&row))
+            .or_else(|| pools.iter().find_map(|pool| pool.find_elsewhere(&row)));
+        let Some(sid) = known else {
             let sid = self.next_sid();
             row.sid = Some(sid);
             self.changed.put(sid, row);
@@ -204,6 +225,9 @@ fn enriched(known: &SourceRow, newer: &SourceRow) -> Option<SourceRow> {
     row.physical_path = row.physical_path.or_else(|| newer.physical_path.clone());
     for (name, value) in &newer.extra {
         row.extra.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+    if row.file_path().is_none() && url::normalised(&row.url) != url::normalised(&newer.url) {
+        row.add_other_address(&newer.url);
     }
     let fuller = match (&row.content, &newer.content) {
         (Some(old), Some(new)) => new.len() > old.len(),
@@ -286,18 +310,68 @@ mod tests {
         ");
     }
 
+    /// A page as a fetch of `asked` gives it that a redirect led to `reached`.
+    fn redirected(asked: &str, reached: &str) -> SourceRow {
+        let mut row = SourceRow::web(asked, "", "");
+        row.content = Some("the page".into());
+        row.set_reached(reached);
+        row
+    }
+
+    #[test]
+    fn a_page_reached_by_a_redirect_is_one_source_under_both_addresses() {
+        let mut pool = SourcesPool::new();
+        let page = redirected("https://a.org/old", "https://a.org/new");
+        assert_eq!(pool.merge([page.clone()]), [sid(1)]);
+        let later = [
+            SourceRow::web("https://a.org/new/#top", "found later", ""),
+            redirected("https://short.org/x", "https://a.org/new"),
+            SourceRow::web("https://short.org/x", "", ""),
+            SourceRow::web("https://b.org", "B", ""),
+        ];
+        assert_eq!(pool.merge(later), [sid(1), sid(1), sid(1), sid(2)]);
+
+        let mut found_first = SourcesPool::new();
+        found_first.merge([SourceRow::web("https://a.org/new", "A", "")]);
+        assert_eq!(
+            found_first.merge([page, SourceRow::web("https://a.org/old", "", "")]),
+            [sid(1), sid(1)]
+        );
+        let row = found_first.get(sid(1)).unwrap();
+        assert_eq!(
+            (&*row.url, row.content.as_deref()),
+            ("https://a.org/new", Some("the page"))
+        );
+    }
+
+    #[test]
+    fn numbers_that_two_addresses_of_a_page_already_have_stay() {
+        let mut stored = redirected("https://a.org/old", "https://a.org/new");
+        stored.sid = Some(sid(1));
+        let mut other = SourceRow::web("https://a.org/new", "", "");
+        other.sid = Some(sid(2));
+        let mut pool = SourcesPool::new();
+        pool.restore(&[stored, other]);
+        assert_eq!(pool.len(), 2);
+        let again = [
+            SourceRow::web("https://a.org/new", "", ""),
+            SourceRow::web("https://a.org/old", "", ""),
+        ];
+        assert_eq!(pool.merge(again), [sid(2), sid(1)]);
+    }
+
     #[test]
     fn a_file_is_one_source_by_its_place_whatever_names_it() {
         let path = PhysicalPath::parse("turn_1/files/report.pdf").unwrap();
         let mut pool = SourcesPool::new();
-        let by_physical = SourceRow::file(SourceType::File, path.clone(), "application/pdf");
+        let by_physical = SourceRow::file(SourceType::File, path, "application/pdf");
         let by_logical = SourceRow {
             physical_path: None,
             size_bytes: Some(9),
             ..by_physical.clone()
         };
         assert_eq!(pool.merge([by_physical, by_logical]), [sid(1), sid(1)]);
-        assert_eq!(pool.of_file(&path).and_then(|row| row.size_bytes), Some(9));
+        assert_eq!(pool.get(sid(1)).and_then(|row| row.size_bytes), Some(9));
     }
 
     #[test]

@@ -11,9 +11,16 @@ use crate::ids::Sid;
 use crate::path::{LogicalPath, PhysicalPath};
 use crate::time::Timestamp;
 
+/// The field with the address at which the redirects of a fetch ended.
+const FINAL_URL: &str = "final_url";
+/// The field with further addresses that led to the same page.
+const OTHER_URLS: &str = "other_urls";
+const OTHER_URLS_MAX: usize = 8;
+
 /// What kind of thing a source is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SourceType {
     /// A page of the web.
     #[default]
@@ -128,6 +135,41 @@ impl SourceRow {
             physical_path: Some(path),
             mime: Some(Arc::from(mime)),
             ..Self::default()
+        }
+    }
+
+    /// Notes the address at which redirects ended, if it is another than the one asked for.
+    pub fn set_reached(&mut self, address: &str) {
+        if address.trim_end_matches('/') != self.url.trim_end_matches('/') {
+            self.extra.insert(FINAL_URL.into(), address.into());
+        }
+    }
+
+    /// Addresses of the same page beside its own.
+    pub(super) fn other_addresses(&self) -> impl Iterator<Item = &str> {
+        let reached = self.extra.get(FINAL_URL).and_then(Value::as_str);
+        let others = self.extra.get(OTHER_URLS).and_then(Value::as_array);
+        let others = others.into_iter().flatten().filter_map(Value::as_str);
+        reached.into_iter().chain(others)
+    }
+
+    /// Notes an address of the same page, as long as there are few.
+    pub(super) fn add_other_address(&mut self, address: &str) {
+        if address.trim().is_empty()
+            || self.url.is_empty()
+            || self.other_addresses().any(|own| own == address)
+        {
+            return;
+        }
+        let others = self
+            .extra
+            .entry(OTHER_URLS)
+            .or_insert_with(|| Value::Array(Vec::new()));
+        if let Some(others) = others
+            .as_array_mut()
+            .filter(|others| others.len() < OTHER_URLS_MAX)
+        {
+            others.push(address.into());
         }
     }
 

@@ -33,14 +33,16 @@ pub struct CallRecord {
     pub(crate) group: Ix,
     /// Result blocks of that group still to come.
     missing: u32,
+    /// Whether it has begun; `None` where the log does not say.
+    pub(crate) started: Option<bool>,
     /// The block after which the call was no longer open.
     pub(crate) settled: Ix,
 }
 
 impl CallRecord {
-    /// Whether the call has all its results.
-    pub fn is_complete(&self) -> bool {
-        self.group != NONE && self.missing == 0
+    /// Whether the log shows that it has not begun: then it did nothing, whatever became of its process.
+    pub fn is_held(&self) -> bool {
+        self.started == Some(false)
     }
 
     /// Whether its turn ended without any result.
@@ -92,6 +94,7 @@ impl Calls {
             BlockKind::DecisionRaw => self.raw = Some((call.clone(), ix)),
             BlockKind::ToolCall => self.push_call(call, block, ix),
             BlockKind::ToolResult => self.push_result(call, block, ix),
+            BlockKind::ToolStarted => self.push_started(call),
             _ => {}
         }
     }
@@ -111,12 +114,19 @@ impl Calls {
             raw: waiting(&mut self.raw),
             group: NONE,
             missing: 0,
+            started: block.meta().started,
             settled: NONE,
         };
         let at = self.records.len() as u32;
         push_tightly(&mut self.records, record);
         self.open.push(at);
         self.name(at);
+    }
+
+    fn push_started(&mut self, call: &CallId) {
+        if let Some(at) = self.find(call) {
+            self.records[at as usize].started = Some(true);
+        }
     }
 
     fn push_result(&mut self, call: &CallId, block: &Block, ix: Ix) {

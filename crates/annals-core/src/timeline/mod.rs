@@ -55,6 +55,7 @@ pub(crate) fn ix_of(seq: Seq) -> Ix {
 
 /// Why a block cannot follow the ones before it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FoldError {
     /// A gap or a repetition in the numbering.
     #[error("block {found} cannot follow block {tail}: `seq` counts from 1 without gaps")]

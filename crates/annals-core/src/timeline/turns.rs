@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::Ix;
 use super::calls::Calls;
-use crate::block::payload::{PayloadError, TurnEnd, TurnReport, protocol};
+use crate::block::payload::{Notice, PayloadError, TurnEnd, TurnReport};
 use crate::block::{Block, BlockKind, MessageKind};
+use crate::code::Code;
 use crate::ids::{Seq, TurnId};
 use crate::time::Timestamp;
 
@@ -48,7 +49,7 @@ pub struct Turn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streak {
     /// The notice's code.
-    pub code: String,
+    pub code: Code,
     /// The tool whose call committed it; none when the answer had no call.
     pub tool: Option<Arc<str>>,
     /// The last model call that committed it.
@@ -154,7 +155,11 @@ impl Turn {
     }
 
     fn push_notice(&mut self, block: &Block, calls: &Calls) {
-        let Some(code) = block.text().and_then(protocol::violation_of) else {
+        let notice = block.payload::<Notice>().ok();
+        let Some(code) = notice
+            .and_then(|notice| Code::of(&notice.code))
+            .filter(|code| code.is_refusal())
+        else {
             return;
         };
         let call = block.meta().call.as_ref().and_then(|call| calls.get(call));

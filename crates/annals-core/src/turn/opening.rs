@@ -1,6 +1,6 @@
 //! The blocks that begin and end a turn.
 
-use crate::block::payload::TurnReport;
+use crate::block::payload::{ToolsTable, TurnReport};
 use crate::block::{BlockKind, Body, FileMeta, MessageKind, Meta, NewBlock, SafeDigest};
 use crate::content;
 use crate::ids::{Sid, TurnId};
@@ -36,10 +36,12 @@ pub struct Opening {
     pub instructions: Option<String>,
     /// Agent name and model, on one line.
     pub agent: String,
+    /// What the model is offered, when that is not what the conversation's last table says.
+    pub tools: Option<ToolsTable>,
 }
 
 impl Opening {
-    /// Header, prompt, attachments (metadata, then content), and who answers. Attachments enter the sources pool.
+    /// Header, prompt, attachments (metadata, then content), who answers, and with which tools. Attachments enter the sources pool.
     pub fn blocks(self, timeline: &Timeline) -> Vec<NewBlock> {
         let turn = &self.turn;
         let mut blocks = vec![
@@ -81,6 +83,7 @@ impl Opening {
             LogicalPath::agent_log_header(turn),
         );
         blocks.push(header.text("text/plain", self.agent));
+        blocks.extend(self.tools.map(|table| table.block(turn, 1)));
         blocks
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub use crate::block::payload::{HideItem, Notice};
+pub use crate::block::payload::{GateNote, GateRule, HideItem, Notice};
 use crate::block::{Blob, FileMeta, NewBlock, SafeDigest, ShownError, WorkspaceChange};
 use crate::sources::SourceRow;
 
@@ -25,6 +25,8 @@ pub struct Outcome {
     pub workspace: Vec<WorkspaceChange>,
     /// Why it failed; shown in the status line.
     pub error: Option<ShownError>,
+    /// The rules that decided about the call; nothing that a model reads.
+    pub gate: Option<Box<GateNote>>,
     /// Paths to hide from here on.
     pub hides: Vec<HideItem>,
     /// Further blocks: `react.note`, `react.plan`, `stage.clarification`; written after the results.

@@ -1,12 +1,13 @@
 //! Results of calls that did not come to an end, or were not allowed to begin.
 
 use crate::block::ShownError;
+use crate::code::Code;
 use crate::turn::outcome::{Outcome, Output, Payload};
 
 /// The result of a call whose process died.
 pub fn interrupted(tool: &str) -> Outcome {
     failed(
-        "interrupted",
+        Code::Interrupted,
         format!(
             "`{tool}` was interrupted: its effect may or may not have happened; look before you repeat it"
         ),
@@ -16,7 +17,7 @@ pub fn interrupted(tool: &str) -> Outcome {
 /// The result of a call that somebody cancelled.
 pub fn cancelled(tool: &str) -> Outcome {
     failed(
-        "cancelled",
+        Code::Cancelled,
         format!("`{tool}` was cancelled and its processes were ended"),
     )
 }
@@ -24,13 +25,13 @@ pub fn cancelled(tool: &str) -> Outcome {
 /// The result of a call that somebody cancelled before it began.
 pub fn not_started(tool: &str) -> Outcome {
     failed(
-        "cancelled",
+        Code::Cancelled,
         format!("`{tool}` was cancelled before it started: it did nothing"),
     )
 }
 
 /// A result that says what kept the call from answering, in the keys' fixed order.
-pub fn failed(kind: &str, message: String) -> Outcome {
+pub fn failed(code: Code, message: String) -> Outcome {
     #[derive(serde::Serialize)]
     struct Refusal<'a> {
         ok: bool,
@@ -39,12 +40,12 @@ pub fn failed(kind: &str, message: String) -> Outcome {
     }
     let payload = Payload::json(&Refusal {
         ok: false,
-        error_kind: kind,
+        error_kind: code.as_str(),
         message: &message,
     });
     Outcome {
         output: Output::Payload(payload),
-        error: Some(ShownError::new(kind, message)),
+        error: Some(ShownError::new(code, message)),
         ..Outcome::default()
     }
 }

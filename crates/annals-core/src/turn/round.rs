@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::outcome::{
-    Artifact, Content, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput,
+    Artifact, Content, GateNote, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput,
 };
 use crate::block::{
     ArtifactKind, Blob, BlockKind, Channel, CutParam, FileMeta, Meta, NewBlock, SafeDigest, ShownError,
@@ -195,10 +195,20 @@ pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome
         .into_iter()
         .for_each(|artifact| writer.artifact(artifact));
     outcome.closing.iter().for_each(|payload| writer.payload(payload));
-    blocks.extend(writer.finish(outcome.error, &outcome.workspace));
+    blocks.extend(writer.finish(outcome.error, &outcome.workspace, outcome.gate.as_deref()));
     blocks.extend(hide_block(timeline, turn, HideReason::Hide, outcome.hides));
     blocks.extend(outcome.beside);
     blocks
+}
+
+/// Says that a call which was held begins now. Durable before its tool starts.
+pub fn started_block(turn: &TurnId, call: &CallId) -> NewBlock {
+    NewBlock::new(
+        BlockKind::ToolStarted,
+        turn,
+        LogicalPath::tool_started(turn, call),
+    )
+    .meta(Meta::of_call(call))
 }
 
 /// A notice about a call.
@@ -355,13 +365,21 @@ impl Results<'_> {
     }
 
     /// Marks the first block with what holds for all of them.
-    fn finish(mut self, error: Option<ShownError>, workspace: &[WorkspaceChange]) -> Vec<NewBlock> {
+    fn finish(
+        mut self,
+        error: Option<ShownError>,
+        workspace: &[WorkspaceChange],
+        gate: Option<&GateNote>,
+    ) -> Vec<NewBlock> {
         let count = self.blocks.len() as u32;
         if let Some(first) = self.blocks.first_mut() {
             first.meta.result_count = Some(count);
             first.meta.error = error.map(Box::new);
             first.meta.sources = self.sources.into();
             first.meta = std::mem::take(&mut first.meta).with_workspace(workspace);
+            if let Some(gate) = gate {
+                first.meta = std::mem::take(&mut first.meta).with_gate(gate);
+            }
         }
         self.blocks
     }

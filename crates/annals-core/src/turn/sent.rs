@@ -1,14 +1,14 @@
 //! The prompt as it was sent: what it takes to make it again, and the digest by which that proves to be the same.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use super::next::Offer;
+use super::offering::Offering;
 use crate::block::BlobDigest;
 use crate::settings::CacheSettings;
 use crate::time::{Timestamp, Zone};
-use crate::view::prompt::{Message, Piece, Prompt, ToolSchema};
+use crate::tokens::MediaRule;
+use crate::view::prompt::{Message, Piece, Prompt};
 use crate::view::{Announce, Layout, Renderer, Tail, View};
 
 /// What a request was made from beside the blocks before it. Kept with the first block that answers it.
@@ -28,6 +28,9 @@ pub struct SentPrompt {
     pub window_tokens: u32,
     /// Model calls that the turn might make.
     pub max_iterations: u32,
+    /// How pictures and documents were counted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub media_rule: MediaRule,
     /// Whether the model had to answer without tools.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answer_only: bool,
@@ -35,10 +38,11 @@ pub struct SentPrompt {
 
 impl SentPrompt {
     /// What the prompt of this call was made from.
-    pub fn of(prompt: &Prompt, layout: Layout, announce: &Announce, offer: Offer) -> Self {
+    pub fn of(prompt: &Prompt, view: &View, layout: Layout, announce: &Announce, offer: Offer) -> Self {
         SentPrompt {
             digest: prompt.digest(),
             layout,
+            media_rule: view.media_rule(),
             asked_at: announce.now,
             timezone: announce.timezone.clone(),
             fixed_tokens: announce.fixed_tokens,
@@ -48,32 +52,37 @@ impl SentPrompt {
         }
     }
 
-    /// The prompt of the model call `step` again, from the view as it was before that call was answered.
-    pub fn again(
-        &self,
-        view: &View,
-        step: u32,
-        cache: &CacheSettings,
-        system: Arc<str>,
-        tools: Arc<[ToolSchema]>,
-    ) -> Prompt {
-        let announce = Announce {
+    /// What was announced at the model call `step`.
+    pub fn announce(&self, step: u32) -> Announce {
+        Announce {
             iteration: step,
             max_iterations: self.max_iterations,
             fixed_tokens: self.fixed_tokens,
             window_tokens: self.window_tokens,
             now: self.asked_at,
             timezone: self.timezone.clone(),
-        };
+        }
+    }
+
+    /// The prompt of the model call `step` again, from the view as it was before that call was answered and from what was
+    /// offered then.
+    pub fn again(&self, view: &View, step: u32, cache: &CacheSettings, offering: &Offering) -> Prompt {
+        let announce = self.announce(step);
         let offer = if self.answer_only {
             Offer::AnswerOnly
         } else {
             Offer::Tools
         };
-        let tail = Tail::of(view, &announce);
-        let prompt = Renderer::new(self.layout).prompt(view, cache, system, tools, Some(&tail));
+        let view = view.counted_by(self.media_rule);
+        let tail = Tail::of(&view, &announce);
+        let (system, tools) = (offering.system().clone(), offering.tools().clone());
+        let prompt = Renderer::new(self.layout).prompt(&view, cache, system, tools, Some(&tail));
         offered(prompt, offer)
     }
+}
+
+fn is_default(rule: &MediaRule) -> bool {
+    *rule == MediaRule::default()
 }
 
 /// The prompt as it is offered: without tools, and with a word about that, when the model must answer.

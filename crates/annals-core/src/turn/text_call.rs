@@ -9,6 +9,8 @@
 //! `id` may name the call; without it Annals gives one. What is not of this form but was meant to be is reported as
 //! malformed, so that it never passes for an answer.
 
+mod arriving;
+
 use std::fmt::Write as _;
 
 use serde::Deserialize;
@@ -16,8 +18,12 @@ use serde_json::value::RawValue;
 
 use crate::view::ToolSchema;
 
+pub use arriving::{Arrived, Arriving};
+
 const OPENS: &str = "```tool_call";
 const CLOSES: &str = "```";
+/// How past calls are shown, which is not the form for making one.
+const SHOWN: &str = "[TOOL CALL ";
 
 /// One call found in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,25 +97,25 @@ fn read(written: &str) -> TextCall {
 
 /// A call that cannot be read. Its name is told if it can be seen, so that the model knows which one is meant.
 fn malformed(written: &str) -> TextCall {
-    let after = written.split_once("\"tool\"").map_or("", |(_, after)| after);
-    let name = after.split('"').nth(1).unwrap_or_default();
-    let id = written
-        .split_once("\"id\"")
-        .and_then(|(_, after)| after.split('"').nth(1));
     let written = written.trim();
     let params = written
         .split_once("\"params\":")
         .and_then(|(_, params)| params.trim().strip_suffix('}'));
     TextCall {
-        id: id.map(str::to_owned),
-        tool: name.to_owned(),
+        id: named(written, "id").map(str::to_owned),
+        tool: named(written, "tool").unwrap_or_default().to_owned(),
         arguments: params.unwrap_or(written).to_owned(),
     }
 }
 
-/// Where a text copies the form in which past calls are shown, which is not the form for making one.
+/// The string that follows this key, as far as it can be seen in a text that need not be JSON.
+fn named<'w>(written: &'w str, key: &str) -> Option<&'w str> {
+    let (_, after) = written.split_once(&format!("\"{key}\""))?;
+    after.split('"').nth(1)
+}
+
+/// Where a text copies the form in which past calls are shown.
 fn imitation(text: &str) -> Option<usize> {
-    const SHOWN: &str = "[TOOL CALL ";
     text.starts_with(SHOWN)
         .then_some(0)
         .or_else(|| text.find(&format!("\n{SHOWN}")).map(|at| at + 1))

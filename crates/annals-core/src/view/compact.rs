@@ -375,7 +375,7 @@ impl CompactionPlan {
     }
 }
 
-/// A text cut until it costs at most so many tokens.
+/// A text cut until it costs at most this many tokens.
 fn within_tokens(text: String, max_tokens: u64) -> String {
     let mut shown = text;
     while u64::from(tokens::count(&shown)) > max_tokens && shown.len() > cut::MARKER_CHARS {

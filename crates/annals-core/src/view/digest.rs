@@ -44,7 +44,7 @@ impl ToolSchema {
         serde_json::to_string(self).expect("plain data always serialises to JSON")
     }
 
-    /// SHA-256 of [`to_json`](Self::to_json): what a `tools.table` block names.
+    /// SHA-256 of [`to_json`](Self::to_json): what a `tools.table` block says of each tool.
     pub fn digest(&self) -> BlobDigest {
         BlobDigest::of(self.to_json().as_bytes())
     }

@@ -1,5 +1,6 @@
 //! The view's own fold: a timeline, and beside it which of its blocks the model is shown and what they cost.
 
+use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -64,6 +65,15 @@ impl View {
             .expect("a prefix of a timeline is a timeline")
     }
 
+    /// The same blocks for models that count pictures and documents by this rule.
+    pub fn counted_by(&self, media: MediaRule) -> Cow<'_, View> {
+        if media == self.media {
+            return Cow::Borrowed(self);
+        }
+        let again = View::new(media).with(self.blocks().iter().cloned());
+        Cow::Owned(again.expect("what folded once folds again"))
+    }
+
     /// The timeline alone.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
@@ -84,7 +94,8 @@ impl View {
         self.versions(path).find(|block| self.is_visible(block))
     }
 
-    pub(crate) fn media(&self) -> MediaRule {
+    /// How pictures and documents are counted.
+    pub fn media_rule(&self) -> MediaRule {
         self.media
     }
 

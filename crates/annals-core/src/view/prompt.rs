@@ -121,7 +121,7 @@ pub struct ToolReply {
 }
 
 /// A tool as it is offered to the model.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ToolSchema {
     /// The tool's id, such as `react.write`.
     pub name: String,

@@ -139,6 +139,7 @@ impl Slots {
             BlockKind::Plan
             | BlockKind::ReactCompletion
             | BlockKind::ToolsTable
+            | BlockKind::ToolStarted
             | BlockKind::ApprovalRequest
             | BlockKind::ApprovalDecision
             | BlockKind::InputRequest

@@ -41,7 +41,7 @@ pub(crate) fn tokens_of(view: &View, block: &Block) -> u32 {
     let head = head_tokens(path + tool + 48);
     match &block.body {
         Body::Text(text) => cut_tokens(block.tokens, text, cap_of(&block.kind)) + head,
-        Body::Blob(blob) => block.media_tokens(view.media(), blob) + head,
+        Body::Blob(blob) => block.media_tokens(view.media_rule(), blob) + head,
         Body::Empty => block.tokens + head,
     }
 }
@@ -129,6 +129,7 @@ impl Templates<'_> {
             | BlockKind::ReactCompletion
             | BlockKind::TimelineHide
             | BlockKind::ToolsTable
+            | BlockKind::ToolStarted
             | BlockKind::ApprovalRequest
             | BlockKind::ApprovalDecision
             | BlockKind::InputRequest

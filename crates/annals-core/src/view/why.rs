@@ -1,5 +1,7 @@
 //! Why a provider's cache did not hit: where two views of one conversation part, and what that costs.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::fold::View;
@@ -29,8 +31,10 @@ pub struct PrefixBreak {
     pub byte: u64,
     /// The block that stood there.
     pub block_seq: Seq,
-    /// Tokens of the earlier view from there on: a provider must read again what takes their place.
+    /// Tokens of the earlier view from there on, which a provider cached in vain.
     pub lost_tokens: u64,
+    /// Tokens of them that the later view still has: a provider reads them again at the price of new ones.
+    pub again_tokens: u64,
     /// What changed it.
     pub cause: Option<BreakCause>,
     /// How the earlier view went on from there, as far as an eye takes it in.
@@ -79,6 +83,7 @@ pub fn compare(earlier: &View, later: &View, layout: Layout) -> PrefixReport {
             byte: bytes + common,
             block_seq: old.seq,
             lost_tokens: rest(&before),
+            again_tokens: again_tokens(&before[same..], &after[same..]),
             cause: cause(earlier, later),
             before: excerpt(&old_text, common),
             after: excerpt(&new_text, common),
@@ -142,6 +147,20 @@ pub fn requests(view: &View, layout: Layout) -> Vec<RequestReport> {
         before = now;
     }
     reports
+}
+
+/// Tokens of the parts that both have, wherever they stand.
+fn again_tokens(before: &[Part], after: &[Part]) -> u64 {
+    let mut had: HashMap<String, u32> = HashMap::new();
+    for part in before {
+        *had.entry(part.text()).or_default() += 1;
+    }
+    let is_again = |part: &&Part| {
+        let left = had.get_mut(&part.text()).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
+    };
+    let again = after.iter().filter(is_again);
+    again.map(|part| u64::from(part.tokens)).sum()
 }
 
 /// Parts up to the first call that has not all its results.

@@ -87,6 +87,7 @@ impl Scene {
             attachments,
             instructions: None,
             agent: "annals, model script".into(),
+            tools: None,
         };
         let blocks = opening.blocks(&self.timeline);
         self.push_all(blocks);
@@ -183,7 +184,7 @@ impl Scene {
         shape(self.timeline.blocks())
     }
 
-    /// The shape of the blocks after the first so many.
+    /// The shape of the blocks after the first `count`.
     pub fn shape_after(&self, count: usize) -> String {
         shape(&self.timeline.blocks()[count..])
     }

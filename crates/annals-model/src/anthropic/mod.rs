@@ -5,6 +5,7 @@
 pub(crate) mod request;
 pub(crate) mod stream;
 
+use annals_core::tokens::MediaRule;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,7 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     pub(crate) window: Window,
     pub(crate) price: Option<Price>,
+    pub(crate) media: MediaRule,
     pub(crate) options: request::Options,
     /// Further fields of the request's body.
     pub(crate) extra: serde_json::Map<String, serde_json::Value>,
@@ -68,6 +70,10 @@ impl Model for AnthropicModel {
 
     fn window(&self) -> Window {
         self.config.window
+    }
+
+    fn media_rule(&self) -> MediaRule {
+        self.config.media
     }
 
     fn price(&self) -> Option<Price> {

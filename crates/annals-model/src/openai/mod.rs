@@ -50,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     pub(crate) window: Window,
     pub(crate) price: Option<Price>,
+    pub(crate) media: MediaRule,
     /// Which protocol, and for Responses whether the model reasons.
     pub(crate) wire: Wire,
     pub(crate) reasons: bool,
@@ -110,7 +111,7 @@ impl Model for OpenAiModel {
     }
 
     fn media_rule(&self) -> MediaRule {
-        MediaRule::Tiles
+        self.config.media
     }
 
     fn price(&self) -> Option<Price> {

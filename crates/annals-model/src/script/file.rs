@@ -158,6 +158,7 @@ impl From<ScriptWindow> for Window {
 
 /// Why a file is not a script.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ScriptError {
     /// The file cannot be read.
     #[error("the script `{}` cannot be read", path.display())]

@@ -28,6 +28,7 @@ const ERROR_BODY_MAX_BYTES: usize = 64 << 10;
 
 /// Why an endpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EndpointError {
     /// The base URL is no URL.
     #[error("`{url}` is not a base url; expected something like `http://localhost:8000/v1`")]

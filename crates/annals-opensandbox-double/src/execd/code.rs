@@ -1,8 +1,7 @@
 //! Code in contexts. Python only: a kernel is a Python process that keeps its names between runs.
 
-use std::collections::HashMap;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -16,14 +15,12 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::commands::{EventSender, next_id, stream};
-use super::{Execd, refusal};
+use super::{Execd, Id, refusal};
+use crate::table::Table;
 
-#[derive(Default)]
-pub(super) struct Contexts {
-    all: Mutex<HashMap<String, Arc<Context>>>,
-}
+pub(super) type Contexts = Table<Context>;
 
-struct Context {
+pub(super) struct Context {
     language: String,
     pid: Option<Pid>,
     /// Held while code runs.
@@ -34,16 +31,6 @@ struct Kernel {
     _child: Child,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
-}
-
-impl Contexts {
-    fn get(&self, id: &str) -> Option<Arc<Context>> {
-        self.all
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
-            .cloned()
-    }
 }
 
 #[derive(Deserialize)]
@@ -113,12 +100,7 @@ fn open(execd: &Execd, language: &str, cwd: Option<&str>) -> Result<String, Box<
         }),
     };
     let id = next_id();
-    execd
-        .contexts
-        .all
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(id.clone(), Arc::new(context));
+    execd.contexts.insert(id.clone(), Arc::new(context));
     Ok(id)
 }
 
@@ -174,12 +156,6 @@ impl Kernel {
     }
 }
 
-#[derive(Deserialize)]
-pub(super) struct Id {
-    #[serde(default)]
-    id: String,
-}
-
 pub(super) async fn interrupt(State(execd): State<Arc<Execd>>, Query(Id { id }): Query<Id>) -> Response {
     let Some(context) = execd.contexts.get(&id) else {
         return not_found(&id);
@@ -191,7 +167,7 @@ pub(super) async fn interrupt(State(execd): State<Arc<Execd>>, Query(Id { id }):
 }
 
 pub(super) async fn list(State(execd): State<Arc<Execd>>) -> Json<Value> {
-    let contexts = execd.contexts.all.lock().unwrap_or_else(PoisonError::into_inner);
+    let contexts = execd.contexts.all();
     let shown = contexts
         .iter()
         .map(|(id, context)| json!({"id": id, "language": context.language}));
@@ -206,13 +182,7 @@ pub(super) async fn show(State(execd): State<Arc<Execd>>, Path(id): Path<String>
 }
 
 pub(super) async fn remove(State(execd): State<Arc<Execd>>, Path(id): Path<String>) -> Response {
-    let removed = execd
-        .contexts
-        .all
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(&id);
-    let Some(context) = removed else {
+    let Some(context) = execd.contexts.remove(&id) else {
         return not_found(&id);
     };
     if let Some(pid) = context.pid {

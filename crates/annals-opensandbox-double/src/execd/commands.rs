@@ -1,6 +1,6 @@
 //! Commands: `bash -c` in a process group of its own, output by lines through a file, events as they come.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -20,7 +19,9 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Execd, now_ms, refusal};
+use super::{Execd, Id, now_ms, refusal};
+use crate::body;
+use crate::table::Table;
 
 /// Output is looked for this often; what is there at the end is sent at once.
 const TAIL_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,12 +30,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(3);
 const OPEN_AFTER_END: Duration = Duration::from_secs(1);
 const KILL_AFTER: Duration = Duration::from_secs(3);
 
-#[derive(Default)]
-pub(super) struct Commands {
-    all: Mutex<HashMap<String, Arc<Running>>>,
-}
+pub(super) type Commands = Table<Running>;
 
-struct Running {
+pub(super) struct Running {
     content: String,
     background: bool,
     group: Option<Pid>,
@@ -48,16 +46,6 @@ struct End {
     exit_code: i32,
     error: String,
     finished_at: String,
-}
-
-impl Commands {
-    fn get(&self, id: &str) -> Option<Arc<Running>> {
-        self.all
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
-            .cloned()
-    }
 }
 
 #[derive(Deserialize)]
@@ -102,15 +90,7 @@ impl EventSender {
 }
 
 pub(super) fn stream(receiver: UnboundedReceiver<Bytes>) -> Response {
-    let body = futures::stream::unfold(receiver, |mut receiver| async {
-        let frame = receiver.recv().await?;
-        Some((Ok::<_, std::io::Error>(frame), receiver))
-    });
-    let headers = [
-        ("content-type", "text/event-stream"),
-        ("cache-control", "no-cache"),
-    ];
-    (headers, Body::from_stream(body)).into_response()
+    body::frames("text/event-stream", receiver)
 }
 
 pub(super) fn next_id() -> String {
@@ -160,7 +140,9 @@ fn start(execd: &Arc<Execd>, request: &Request, argv: &[String]) -> Response {
         false => stderr,
     };
     let mut command = Command::new(&argv[0]);
-    command.args(&argv[1..]).envs(&request.envs).process_group(0);
+    command.args(&argv[1..]).process_group(0);
+    command.envs(execd.path.iter().map(|path| ("PATH", path)));
+    command.envs(&request.envs);
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     if let Some(cwd) = &request.cwd {
         command.current_dir(cwd);
@@ -177,12 +159,7 @@ fn start(execd: &Arc<Execd>, request: &Request, argv: &[String]) -> Response {
         started_at: now(),
         end: Mutex::new(None),
     });
-    execd
-        .commands
-        .all
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(id, Arc::clone(&running));
+    execd.commands.insert(id, Arc::clone(&running));
     events.text("ping", "pong");
     match spawned {
         Ok(child) => {
@@ -315,12 +292,6 @@ fn signal(running: &Running, signal: Signal) {
     if let Some(group) = running.group {
         let _ = kill_process_group(group, signal);
     }
-}
-
-#[derive(Deserialize)]
-pub(super) struct Id {
-    #[serde(default)]
-    id: String,
 }
 
 pub(super) async fn interrupt(State(execd): State<Arc<Execd>>, Query(Id { id }): Query<Id>) -> Response {

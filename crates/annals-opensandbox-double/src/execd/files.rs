@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use axum::Json;
-use axum::extract::{Multipart, RawQuery};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{RawQuery, Request};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::refusal;
+use crate::body;
 
 /// Mode as octal digits: 644.
 #[derive(Default, Deserialize)]
@@ -260,7 +261,11 @@ pub(super) async fn replace(query: RawQuery, Json(items): Json<BTreeMap<String, 
 }
 
 /// Pairs of `metadata` and `file`; only parts with a file name are seen.
-pub(super) async fn upload(mut form: Multipart) -> Response {
+pub(super) async fn upload(request: Request) -> Response {
+    let mut form = match body::form(request).await {
+        Ok(form) => form,
+        Err(refused) => return refused,
+    };
     let (mut metadata, mut files) = (Vec::new(), Vec::new());
     loop {
         let field = match form.next_field().await {
@@ -333,54 +338,5 @@ fn store(metadata: &Metadata, bytes: &[u8]) -> io::Result<()> {
 
 pub(super) async fn download(query: RawQuery, headers: HeaderMap) -> Response {
     let path = values(&query, "path").pop().unwrap_or_default();
-    let opened = fs::File::open(&path).and_then(|file| Ok((file.metadata()?, file)));
-    let (meta, mut file) = match opened {
-        Ok((meta, file)) if meta.is_file() => (meta, file),
-        Ok(_) => return failed(&io::Error::other("not a regular file")),
-        Err(error) => return failed(&error),
-    };
-    let size = meta.len();
-    let range = headers
-        .get(header::RANGE)
-        .and_then(|range| range.to_str().ok())
-        .map(|range| parse(range, size));
-    let (status, from, to) = match range {
-        None => (StatusCode::OK, 0, size),
-        Some(Some((from, to))) => (StatusCode::PARTIAL_CONTENT, from, to),
-        Some(None) => {
-            let headers = [(header::CONTENT_RANGE, format!("bytes */{size}"))];
-            return (StatusCode::RANGE_NOT_SATISFIABLE, headers).into_response();
-        }
-    };
-    let mut bytes = Vec::new();
-    let read = file
-        .seek(SeekFrom::Start(from))
-        .and_then(|_| file.take(to - from).read_to_end(&mut bytes));
-    if let Err(error) = read {
-        return failed(&error);
-    }
-    let mut answer = (
-        status,
-        [(header::CONTENT_TYPE, "application/octet-stream")],
-        bytes,
-    )
-        .into_response();
-    if let (StatusCode::PARTIAL_CONTENT, Ok(value)) =
-        (status, format!("bytes {from}-{}/{size}", to - 1).parse())
-    {
-        answer.headers_mut().insert(header::CONTENT_RANGE, value);
-    }
-    answer
-}
-
-/// The half-open range of `bytes=a-b`, `bytes=a-` or `bytes=-n`.
-fn parse(range: &str, size: u64) -> Option<(u64, u64)> {
-    let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
-    let (from, to) = match (from.parse::<u64>(), to.parse::<u64>()) {
-        (Ok(from), Ok(to)) => (from, (to + 1).min(size)),
-        (Ok(from), Err(_)) => (from, size),
-        (Err(_), Ok(last)) => (size.saturating_sub(last), size),
-        (Err(_), Err(_)) => return None,
-    };
-    (from < to).then_some((from, to))
+    body::file(path.as_ref(), &headers).unwrap_or_else(|error| failed(&error))
 }

@@ -3,8 +3,8 @@
 mod code;
 mod commands;
 mod files;
+mod hidden;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
@@ -14,28 +14,32 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use serde::Deserialize;
 use serde_json::json;
-use tokio::net::UnixListener;
 
 /// What all requests share.
 struct Execd {
     token: String,
+    /// The search path of commands, if not that of this process.
+    path: Option<String>,
     commands: commands::Commands,
     contexts: code::Contexts,
 }
 
-/// Serves execd on a socket until the process is killed. An empty token lets everybody in.
-async fn serve(socket: PathBuf, token: String) -> std::io::Result<()> {
-    let listener = UnixListener::bind(socket)?;
+#[derive(Deserialize)]
+struct Id {
+    #[serde(default)]
+    id: String,
+}
+
+/// An empty token lets everybody in.
+pub(crate) fn router(token: String) -> Router {
     let execd = Arc::new(Execd {
         token,
+        path: hidden::search_path(),
         commands: commands::Commands::default(),
         contexts: code::Contexts::default(),
     });
-    axum::serve(listener, router(execd)).await
-}
-
-fn router(execd: Arc<Execd>) -> Router {
     Router::new()
         .route("/ping", get(async || StatusCode::OK))
         .route("/command", post(commands::run).delete(commands::interrupt))
@@ -94,26 +98,6 @@ fn refusal(status: StatusCode, code: &str, message: impl Into<String>) -> Respon
 )]
 fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
-}
-
-/// Makes a test program play execd when a double starts it so: to be called before `main`, behind the launcher's own
-/// `init` (see `annals_sandbox::helpers_in_tests`). Returns at once in any other process.
-pub fn play_in_tests() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [role, socket, token] = arguments.as_slice() else {
-        return;
-    };
-    if role != ROLE {
-        return;
-    }
-    // SAFETY: no other thread runs yet, and ignoring a signal installs no code. Before `main` nothing has done it.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    let served = runtime.and_then(|runtime| runtime.block_on(serve(socket.into(), token.clone())));
-    std::process::exit(i32::from(served.is_err()));
 }
 
 /// The first argument of a process that is execd.

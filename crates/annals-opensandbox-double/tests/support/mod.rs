@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annals_e2b::{E2b, E2bOptions};
 use annals_opensandbox::{OpenSandbox, OpenSandboxOptions};
-use annals_opensandbox_double::{Double, DoubleOptions};
+use annals_opensandbox_double::{Double, DoubleOptions, Wire};
 use annals_sandbox::{
-    Backend as _, CommandResult, CommandRun, Failure, Op, OpResult, Opening, Sandbox, SandboxName,
-    SandboxSpec,
+    Backend, CommandResult, CommandRun, Failure, Op, OpResult, Opening, Sandbox, SandboxName, SandboxSpec,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,12 @@ pub(crate) const WORKSPACE: &str = "/workspace/home";
 pub(crate) const KEY: &str = "secret";
 
 pub(crate) async fn double() -> Double {
+    double_of(Wire::OpenSandbox).await
+}
+
+pub(crate) async fn double_of(wire: Wire) -> Double {
     let options = DoubleOptions {
+        wire,
         key: Some(KEY.to_owned()),
         ..DoubleOptions::default()
     };
@@ -44,11 +49,31 @@ pub(crate) fn backend(double: &Double, change: impl FnOnce(&mut OpenSandboxOptio
         .linger(Duration::from_millis(200))
 }
 
+pub(crate) fn e2b(double: &Double) -> E2b {
+    let options = E2bOptions {
+        workspace: WORKSPACE.to_owned(),
+        sandbox_url: Some(double.sandbox_url()),
+        ..E2bOptions::default()
+    };
+    let backend = E2b::new(&double.url(), Some(KEY.to_owned()), options);
+    backend
+        .expect("usable settings")
+        .linger(Duration::from_millis(200))
+}
+
+/// A backend on a double, whichever wire it speaks.
+pub(crate) fn backend_on(double: &Double, wire: Wire) -> Box<dyn Backend> {
+    match wire {
+        Wire::OpenSandbox => Box::new(backend(double, |_| {})),
+        Wire::E2b => Box::new(e2b(double)),
+    }
+}
+
 pub(crate) fn opening(conversation: &str, token: u64) -> Opening {
     Opening::new(SandboxSpec::new(SandboxName::new(conversation, token)))
 }
 
-pub(crate) async fn open(backend: &OpenSandbox, conversation: &str) -> Arc<dyn Sandbox> {
+pub(crate) async fn open(backend: &dyn Backend, conversation: &str) -> Arc<dyn Sandbox> {
     backend
         .open(opening(conversation, 1))
         .await

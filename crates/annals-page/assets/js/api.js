@@ -47,9 +47,10 @@ export async function get(path, signal) {
   return (await send(path, { signal })).json();
 }
 
-/** @param {string} path @returns {Promise<string>} */
-export async function text(path) {
-  return (await send(path)).text();
+/** A picture as an address of this page, with what its answer said. @param {string} path @returns {Promise<{ address: string, headers: Headers }>} */
+export async function picture(path) {
+  const response = await send(path);
+  return { address: URL.createObjectURL(await response.blob()), headers: response.headers };
 }
 
 /** @param {string} path @param {any} [body] JSON, a form or bytes @param {string} [key] makes a repeated request harmless */

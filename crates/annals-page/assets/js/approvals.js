@@ -1,19 +1,22 @@
 // @ts-check
 /**
- * Calls that wait for a person: as cards in the timeline, and pinned above it.
+ * Calls that wait for a person: as cards above the timeline, and as lines where they stand in it.
  */
 import * as api from "./api.js";
 import { clock, parse } from "./format.js";
 import * as state from "./state.js";
+import { difference, fileLink, listing, sentence } from "./tree.js";
 import { h, signal } from "./view.js";
 
 /** @typedef {import("./types.js").Block} Block */
 
-/** A request where it stands in the timeline. @param {Block} block @param {string} conversation */
-export function approvalCard(block, conversation) {
+/** A request where it stands in the timeline; what it is about is pinned above while it waits. @param {Block} block */
+export function approvalRow(block) {
   const request = parse(block.text) ?? {};
   const isOpen = () => state.approvals.value.some((item) => item.approval_id === request.approval_id);
-  return h("div", null, () => (isOpen() ? card(request, conversation) : h("div.mark", null, h("span.kind", null, "asked"), h("span.what", null, `whether ${request.tool} may run`))));
+  const toCard = () => /** @type {HTMLElement | null} */ (document.querySelector(".pinned .approval"))?.focus();
+  return h("div.mark", null, h("span.kind", null, "asked"), h("span.what", null, `whether ${request.tool} may run`),
+    () => (isOpen() ? h("button.link", { type: "button", onClick: toCard }, "Decide") : null));
 }
 
 /** Requests that wait, whatever the reader looks at. */
@@ -39,28 +42,75 @@ function card(request, conversation) {
   };
   const button = (/** @type {string} */ kind, /** @type {string} */ name, /** @type {string} */ decision, /** @type {string} */ help) =>
     h("button", { class: kind, type: "button", disabled: busy, title: help, onClick: () => decide(decision) }, name);
-  return h("div.approval", { role: "group", "aria-label": `Approval of ${request.tool}` },
-    h("p.approval-head", null, h("strong", null, request.tool), " wants to run", request.rule ? h("span.faint", null, ` · asked by rule ${request.rule}`) : null),
-    details(request),
-    request.proposed_rule ? h("p.faint", null, "“Always” would write ", h("code", null, request.proposed_rule)) : null,
-    request.expires ? h("p.faint", null, `Lapses at ${clock(request.expires)}.`) : null,
-    h("input.note-box", { type: "text", "aria-label": "Note", placeholder: "Note (on a refusal the model reads it)", value: note, onInput: (/** @type {any} */ event) => (note.value = event.target.value) }),
+  return h("div.approval", { role: "group", tabindex: "-1", "aria-label": `Approval of ${request.tool}` },
+    h("p.approval-head", null, h("strong", null, request.tool), " wants to run"),
+    reason(request),
+    details(request, conversation),
+    remembered(request),
+    h("div.decide", null, h("input.note-box", { type: "text", "aria-label": "Note", placeholder: "Note (on a refusal the model reads it)", value: note, onInput: (/** @type {any} */ event) => (note.value = event.target.value) }),
     h("div.buttons", null,
       button("primary", "Approve", "once", "This call may run"),
       button("secondary", "In this conversation", "conversation", "Calls like it may run in this conversation"),
       request.proposed_rule ? button("secondary", "Always", "always", "Writes the rule above") : null,
       button("danger", "Deny", "deny", "The call does not run; the model is told"),
-      button("quiet", "Deny and stop", "deny_and_stop", "The turn ends")));
+      button("quiet", "Deny and stop", "deny_and_stop", "The turn ends"))));
 }
 
-/** The command, the difference or the arguments. @param {any} request */
-function details(request) {
-  const facets = request.facets ?? {};
-  const rows = Object.entries(facets).filter(([name]) => name !== "tool");
-  const shown = request.command ?? facets.command;
-  return h("div.approval-what", null,
-    shown ? h("pre", { tabindex: "0" }, typeof shown === "string" ? shown : JSON.stringify(shown)) : null,
-    request.patch ? h("pre.patch", { tabindex: "0" }, request.patch) : null,
-    rows.filter(([name]) => name !== "command").map(([name, value]) => h("p.facet", null, h("span.kind", null, name), h("code", null, typeof value === "string" ? value : JSON.stringify(value)))),
-    request.arguments ? h("pre", { tabindex: "0" }, JSON.stringify(request.arguments, null, 2)) : null);
+/** Why a person is asked, and until when. @param {any} request */
+function reason(request) {
+  // The reason names its rule already.
+  const why = request.why ? `Asked because: ${request.why}` : request.rule ? `Asked by rule \`${request.rule}\`` : "";
+  const until = request.expires ? `Lapses at ${clock(request.expires)}` : "";
+  const said = [why, until].filter(Boolean).join(" · ");
+  return said ? h("p.faint", null, sentence(said)) : null;
+}
+
+/** What "Always" would write. @param {any} request */
+function remembered(request) {
+  if (!request.proposed_rule) return h("p.faint", null, "No narrow rule fits this call, so it cannot be allowed for always.");
+  return h("div.remembered", null, h("p.faint", null, "“Always” would write into your rules:"), h("pre", { tabindex: "0", "aria-label": "Rule" }, request.proposed_rule.trim()));
+}
+
+/** The command, the difference to the file as it is now, or the arguments. @param {any} request @param {string} conversation */
+function details(request, conversation) {
+  const found = signal(/** @type {any} */ (null));
+  const query = new URLSearchParams({ call: request.call_id });
+  api.get(api.conversation(conversation, `/proposal?${query}`)).then(
+    (answer) => (found.value = answer),
+    // What the rules looked at is in the request itself.
+    () => (found.value = {}),
+  );
+  return h("div.approval-what", null, () => (found.value ? proposed(found.value, request, conversation) : h("p.faint", null, "Reading what it would do.")));
+}
+
+/** @param {any} found @param {any} request @param {string} conversation */
+function proposed(found, request, conversation) {
+  const { change, code, fails } = found;
+  if (change) {
+    return [
+      h("p.facet", null, h("span.kind", null, change.is_new ? "new file" : "changes"), /^(fi|ar|tc):/.test(change.path) && !change.is_new ? fileLink(change.path, change.path) : h("code", null, change.path)),
+      difference(change.difference),
+    ];
+  }
+  return [
+    fails ? h("p.sentence-error", null, sentence(`It would fail as things are: ${fails}`)) : null,
+    code ? ran(code, conversation) : null,
+    facets(request, Boolean(code)),
+    !code && found.arguments ? h("pre", { tabindex: "0", "aria-label": "Arguments" }, JSON.stringify(found.arguments, null, 2)) : null,
+  ];
+}
+
+/** @param {any} tree @param {string} conversation */
+function ran(tree, conversation) {
+  const [, attributes, ...children] = tree;
+  return listing(attributes ?? {}, children, { conversation });
+}
+
+/** What the rules look at. @param {any} request @param {boolean} hasCode */
+function facets(request, hasCode) {
+  const shown = (/** @type {string} */ name) => name !== "tool" && !(hasCode && name === "command");
+  const text = (/** @type {any} */ value) => (typeof value === "string" ? value : Array.isArray(value) ? value.join(", ") : JSON.stringify(value));
+  return Object.entries(request.facets ?? {})
+    .filter(([name]) => shown(name))
+    .map(([name, value]) => h("p.facet", null, h("span.kind", null, name), h("code", null, text(value))));
 }

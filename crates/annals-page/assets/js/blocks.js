@@ -11,7 +11,8 @@ import * as api from "./api.js";
 
 const PAGE_BLOCKS = 100;
 const PAGES_MAX = 80;
-/** The tree of a block is drawn only if its text is about as long as this. */
+const TREES_AWAITED_MS = 60;
+/** Types whose texts are drawn from a tree. */
 export const PROSE = new Set(["text/markdown"]);
 
 export class Blocks {
@@ -26,6 +27,8 @@ export class Blocks {
     this.trees = new Map();
     /** @type {Map<number, Promise<void>>} */
     this.asked = new Map();
+    /** @type {[number, number][]} ranges whose trees could not be read */
+    this.missed = [];
     this.closed = new AbortController();
   }
 
@@ -86,14 +89,18 @@ export class Blocks {
     const after = page * PAGE_BLOCKS;
     try {
       const path = api.conversation(this.conversation, `/blocks?after=${after}&limit=${PAGE_BLOCKS}`);
+      // A text that is drawn twice moves; one that is drawn late is missed. The first ones are drawn at once.
+      const isFirst = this.pages.size === 0;
+      const trees = isFirst ? null : this.readTrees(after + 1, after + PAGE_BLOCKS);
       const { items } = await api.get(path, this.closed.signal);
+      if (trees) await Promise.race([trees, pause(TREES_AWAITED_MS)]);
       const known = this.pages.get(page) ?? new Map();
       for (const block of items) known.set(block.seq, block);
       this.pages.delete(page);
       this.pages.set(page, known);
       this.giveUp();
       this.onRead(after + 1, after + PAGE_BLOCKS);
-      await this.readTrees(after + 1, after + items.length);
+      if (isFirst) void this.readTrees(after + 1, after + items.length);
     } catch (error) {
       if (!this.closed.signal.aborted) this.onError(error);
     }
@@ -114,11 +121,22 @@ export class Blocks {
       const path = api.conversation(this.conversation, `/trees?after=${first - 1}&limit=${last - first + 1}`);
       const { items } = await api.get(path, this.closed.signal);
       for (const item of items) this.trees.set(item.seq, item.tree);
-      if (items.length > 0) this.onRead(first, last);
+      if (items.length > 0 && this.pages.has(pageOf(first))) this.onRead(first, last);
     } catch {
-      // Without its tree a text is shown as it was written.
+      // Without its tree a text is shown as it was written, until the server can be asked again.
+      this.missed.push([first, last]);
     }
   }
+
+  /** Reads what could not be read while the server was away. */
+  retry() {
+    for (const [first, last] of this.missed.splice(0)) void this.readTrees(first, last);
+  }
+}
+
+/** @param {number} ms */
+function pause(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 /** @param {number} seq */

@@ -45,6 +45,11 @@ export function composer() {
       files.value = [];
       editing.value = null;
     }));
+    // The form is shown by an effect that was made before this one.
+    if (id !== null && id === state.toWriteIn) {
+      state.writeIn(null);
+      box?.focus();
+    }
   });
   effect(() => {
     draft.value;
@@ -222,7 +227,6 @@ export async function stop() {
   }
 }
 
-/** @param {KeyboardEvent} _event */
-export function focusBox(_event) {
+export function focusBox() {
   box?.focus();
 }

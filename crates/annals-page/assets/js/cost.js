@@ -4,7 +4,8 @@
  */
 import { signal } from "./view.js";
 
-/** @typedef {{ input: number, cache_read: number, cache_write: number, output: number }} Price nano-dollars a token */
+/** @typedef {{ input: number, cache_read: number, cache_write: number, output: number }} Rates nano-dollars a token */
+/** @typedef {Rates & { long?: Rates & { over_tokens: number } }} Price `long` holds for prompts of more tokens than that */
 
 /** By turn. @type {import("./view.js").Signal<Map<string, Price>>} */
 export const prices = signal(/** @type {Map<string, Price>} */ (new Map()));
@@ -17,11 +18,12 @@ export function costOf(usage, block) {
 
 /** @param {import("./types.js").Usage} usage @param {Price} price */
 export function cost(usage, price) {
+  const rates = price.long && usage.input_tokens > price.long.over_tokens ? price.long : price;
   const uncached = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens;
   return (
-    uncached * price.input +
-    usage.cache_read_tokens * price.cache_read +
-    usage.cache_write_tokens * price.cache_write +
-    usage.output_tokens * price.output
+    uncached * rates.input +
+    usage.cache_read_tokens * rates.cache_read +
+    usage.cache_write_tokens * rates.cache_write +
+    usage.output_tokens * rates.output
   );
 }

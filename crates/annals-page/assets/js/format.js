@@ -76,7 +76,14 @@ export function parse(text) {
   }
 }
 
-/** At most so many characters of the first line with any. @param {string} text @param {number} max */
+/** The kind of a file, by its name. @param {string} path */
+export function extension(path) {
+  const name = fileName(path);
+  const dot = name.lastIndexOf(".");
+  return dot > 0 ? name.slice(dot + 1, dot + 5) : "file";
+}
+
+/** The first line with any text, cut to this many characters. @param {string} text @param {number} max */
 export function firstLine(text, max) {
   const line = text.trimStart().split("\n", 1)[0];
   return line.length > max ? `${line.slice(0, max)}…` : line;

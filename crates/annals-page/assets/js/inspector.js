@@ -34,13 +34,22 @@ export function inspector() {
   return h("aside.inspector", { "aria-label": "Inspector" },
     h("div.tabs-row", null, h("div.tabs", { role: "tablist", "aria-label": "Inspector", onKeydown: arrows }, NAMES.map(tabButton)),
       h("button.icon-button.only-medium.close", { type: "button", "aria-label": "Close inspector", onClick: () => (state.pane.value = "timeline") }, "×")),
-    h("div.panel", { role: "tabpanel", id: "panel", "aria-labelledby": () => `tab-${NAMES.indexOf(state.tab.value)}`, tabindex: "0" }, () => panel()));
+    h("div.panel", { "data-at": () => read.value?.at ?? null, role: "tabpanel", id: "panel", "aria-labelledby": () => `tab-${NAMES.indexOf(state.tab.value)}`, tabindex: "0" }, () => panel()));
 }
 
 /** @param {string} name @param {number} index */
 function tabButton(name, index) {
   const isOpen = () => state.tab.value === name;
   return h("button", { role: "tab", type: "button", id: `tab-${index}`, "aria-selected": () => String(isOpen()), "aria-controls": "panel", tabindex: () => (isOpen() ? "0" : "-1"), onClick: () => (state.tab.value = name) }, name);
+}
+
+/** Opens the tab of this number, from 1, and focuses it. @param {number} number */
+export function openTab(number) {
+  const name = NAMES[number - 1];
+  if (!name || state.current.peek() === null) return;
+  state.tab.value = name;
+  state.pane.value = "inspector";
+  document.getElementById(`tab-${number - 1}`)?.focus();
 }
 
 /** @param {KeyboardEvent} event */

@@ -4,7 +4,9 @@
  */
 import { forkHere } from "./actions.js";
 import { focusBox, stop } from "./composer.js";
+import { openTab } from "./inspector.js";
 import * as state from "./state.js";
+import { focusRows } from "./timeline.js";
 import { h } from "./view.js";
 
 /** @type {[string, string, (event: KeyboardEvent) => void][]} */
@@ -15,8 +17,10 @@ const KEYS = [
   ["g", "first block", () => state.goTo(1)],
   ["G", "now", () => state.goTo(null)],
   ["f", "fork here", () => void forkHere()],
-  ["m", "write a message", (event) => focusBox(event)],
-  ["Escape", "stop the running turn", () => void escape()],
+  ["m", "write a message", () => focusBox()],
+  ["a", "what waits for your decision", () => /** @type {HTMLElement | null} */ (document.querySelector(".pinned .approval"))?.focus()],
+  ["1–7", "tabs of the inspector", (event) => openTab(Number(event.key))],
+  ["Escape", "stop the running turn; else back to the blocks of now", () => void escape()],
   ["?", "all keys", () => dialog()?.showModal()],
 ];
 
@@ -30,6 +34,7 @@ function escape() {
   if (state.turn.peek().running) return stop();
   if (state.pane.peek() !== "timeline") state.pane.value = "timeline";
   else if (state.position.peek() !== null) state.goTo(null);
+  focusRows();
 }
 
 function dialog() {
@@ -52,7 +57,7 @@ function pressed(event) {
   const target = /** @type {HTMLElement} */ (event.target);
   const isTyping = target.matches("textarea, select, input:not([type=range]):not([type=checkbox])");
   if (isTyping && event.key !== "Escape") return;
-  const known = KEYS.find(([key]) => key === event.key);
+  const known = KEYS.find(([key]) => key === event.key || (key === "1–7" && /^[1-7]$/.test(event.key)));
   if (!known) return;
   event.preventDefault();
   known[2](event);

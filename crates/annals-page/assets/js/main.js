@@ -6,7 +6,7 @@ import { compareDialog } from "./compare.js";
 import { composer } from "./composer.js";
 import { inspector } from "./inspector.js";
 import { keysDialog } from "./keys.js";
-import { sidebar } from "./sidebar.js";
+import { create, sidebar } from "./sidebar.js";
 import * as state from "./state.js";
 import { past } from "./strip.js";
 import { timeline } from "./timeline.js";
@@ -28,8 +28,11 @@ function route() {
 function welcome() {
   return h("section.welcome", { hidden: () => state.current.value !== null, "aria-label": "Welcome" },
     h("h1", null, "What should be done?"),
-    h("p", null, "Choose a conversation on the left, or begin a new one. Everything that happens is written down: you can go back to any moment, see what the model saw, and go on from there another way."),
-    h("p.faint", null, "Press ", h("kbd", null, "?"), " for all keys."));
+    h("p", null, "Everything that happens is written down: you can go back to any moment, see what the model saw, and go on from there another way."),
+    h("div.buttons", null,
+      h("button.primary", { type: "button", onClick: create }, "Begin a conversation"),
+      h("button.secondary.only-narrow", { type: "button", "aria-label": "Show conversations", onClick: () => (state.pane.value = "list") }, "Conversations")),
+    h("p.faint.wide-only", null, "Press ", h("kbd", null, "?"), " for all keys."));
 }
 
 function trouble() {

@@ -2,9 +2,9 @@
 /**
  * One block as a row of the timeline.
  */
-import { approvalCard } from "./approvals.js";
+import { approvalRow } from "./approvals.js";
 import { artifact } from "./api.js";
-import { clock, count, elapsed, fileName, firstLine, money, parse, short, size } from "./format.js";
+import { clock, count, elapsed, extension, fileName, firstLine, money, parse, short, size } from "./format.js";
 import { costOf } from "./cost.js";
 import { editPrompt } from "./composer.js";
 import * as state from "./state.js";
@@ -38,7 +38,7 @@ const DRAWN = {
   "react.decision.raw": (block) => folded("not understood", block.text ?? ""),
   "assistant.completion": answer,
   "react.completion": completion,
-  "approval.request": (block, conversation) => approvalCard(block, conversation),
+  "approval.request": approvalRow,
   "approval.decision": decision,
   "stage.gate": (block) => quiet("title", parse(block.text)?.title ?? block.text ?? ""),
   "stage.clarification": answer,
@@ -240,13 +240,6 @@ function file(block, conversation) {
       h("span.file-facts", null, `${block.mime} · ${size(bytes)}`)));
 }
 
-/** @param {string} path */
-function extension(path) {
-  const name = fileName(path);
-  const dot = name.lastIndexOf(".");
-  return dot > 0 ? name.slice(dot + 1, dot + 5) : "file";
-}
-
 /** @param {Block} block */
 function attachmentMeta(block) {
   const said = parse(block.text) ?? {};
@@ -292,7 +285,7 @@ function hidden(block) {
   const said = parse(block.text) ?? {};
   const items = said.items ?? [];
   const names = items.map((/** @type {any} */ item) => fileName(item.path ?? "")).join(", ");
-  return mark(said.reason === "prune" ? "pruned" : "hidden", `${firstLine(names, SUMMARY_CHARS)}, from block ${items[0]?.from_seq ?? "?"} on`);
+  return mark(said.reason === "hide" ? "hidden" : "pruned", `${firstLine(names, SUMMARY_CHARS)}, from block ${items[0]?.from_seq ?? "?"} on`);
 }
 
 /** @param {Block} block */

@@ -61,17 +61,17 @@ function entry(item) {
       class: () => `conversation depth-${Math.min(item.value.depth, 3)}`,
       onClick: () => (state.pane.value = "timeline"),
     },
-    h("span.conversation-title", null, () => item.value.title || id),
+    h("span.conversation-title", null, () => state.nameOf(item.value)),
     h("span.conversation-facts", null, () => `${item.value.depth > 0 ? "fork · " : ""}${plural(item.value.blocks, "block")} · ${ago(item.value.updated)}`)));
 }
 
-async function create() {
+export async function create() {
   try {
     const { id } = await api.post("/v1/conversations", {});
     await state.readConversations();
+    state.writeIn(id);
     location.hash = `#/c/${id}`;
     state.pane.value = "timeline";
-    document.querySelector("textarea")?.focus();
   } catch (error) {
     state.fail(error);
   }

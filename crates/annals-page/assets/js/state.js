@@ -3,13 +3,18 @@
  * What the page shows: the conversations, the open one, the position in it, and what is arriving.
  */
 import * as api from "./api.js";
-import { Blocks } from "./blocks.js";
+import { Blocks, PROSE } from "./blocks.js";
+import { firstLine } from "./format.js";
 import { Stream } from "./stream.js";
 import { batch, derived, signal } from "./view.js";
 
 /** @typedef {import("./types.js").Block} Block */
 /** @typedef {import("./types.js").Delta} Delta */
-/** @typedef {{ key: string, channel: string, path: string, text: import("./view.js").Signal<string>, step: number }} Provisional */
+/** @typedef {import("./types.js").Drawn} Drawn */
+/**
+ * What is arriving. `trees` are its parts as the server drew them; null until the first have come.
+ * @typedef {{ key: string, channel: string, path: string, text: import("./view.js").Signal<string>, trees: import("./view.js").Signal<any[] | null>, step: number }} Provisional
+ */
 
 /** @type {import("./view.js").Signal<import("./types.js").Summary[]>} */
 export const conversations = signal(/** @type {any[]} */ ([]));
@@ -65,9 +70,30 @@ export async function readConversations() {
     const { items } = await api.get("/v1/conversations?limit=200");
     conversations.value = items;
     if (trouble.peek()) trouble.value = "";
+    void readNames(items);
   } catch (error) {
     fail(error);
   }
+}
+
+/** What conversations without a title began with. @type {import("./view.js").Signal<Map<string, string>>} */
+const beginnings = signal(new Map());
+const NAMED_MAX = 30;
+const NAME_CHARS = 60;
+
+/** Names for conversations that have none: their first prompts. @param {import("./types.js").Summary[]} items */
+async function readNames(items) {
+  const unnamed = items.slice(0, NAMED_MAX).filter((item) => !item.title && item.blocks > 0 && !beginnings.peek().has(item.id));
+  for (const { id } of unnamed) {
+    const { items: first } = await api.get(api.conversation(id, "/blocks?after=0&limit=4")).catch(() => ({ items: [] }));
+    const prompt = first.find((/** @type {Block} */ block) => block.type === "user.prompt");
+    if (prompt?.text) beginnings.value = new Map([...beginnings.peek(), [id, firstLine(prompt.text, NAME_CHARS)]]);
+  }
+}
+
+/** What a conversation is called. @param {{ id: string, title?: string | null }} item */
+export function nameOf(item) {
+  return item.title || beginnings.value.get(item.id) || item.id;
 }
 
 /** Opens a conversation at a position. @param {string | null} id @param {number | null} at */
@@ -108,7 +134,7 @@ async function begin(id) {
       loading.value = false;
     });
     screen.opened();
-    stream = new Stream(id, tail.peek(), { block: arrived, delta: heard, state: stated, gap: missed, connected: linked });
+    stream = new Stream(id, tail.peek(), { block: arrived, delta: heard, tree: drawn, state: stated, gap: missed, connected: linked });
     readApprovals();
   } catch (error) {
     if (current.peek() !== id) return;
@@ -125,6 +151,7 @@ function linked(isUp) {
     if (!isUp) arriving.value = [];
     else trouble.value = "";
   });
+  if (isUp) blocks?.retry();
 }
 
 /** @param {Block} block */
@@ -156,6 +183,9 @@ const SETTLED_BY = new Map([
 /** The durable block takes the place of what was arriving. @param {Block} block */
 function settle(block) {
   const gone = SETTLED_BY.get(block.type);
+  // Until its own trees are read, the block is shown as it was seen arriving.
+  const seen = block.text ? arriving.peek().find((entry) => entry.channel === "answer")?.trees.peek() : null;
+  if (gone?.includes("answer") && seen && PROSE.has(block.mime)) blocks?.trees.set(block.seq, seen);
   if (gone) arriving.value = arriving.peek().filter((entry) => !gone.includes(entry.channel));
   if (block.type === "react.tool.result" && block.call_id && runningCalls.peek().has(block.call_id)) {
     const rest = new Set(runningCalls.peek());
@@ -164,16 +194,27 @@ function settle(block) {
   }
 }
 
+/** @param {Delta | Drawn} piece */
+function keyOf(piece) {
+  return `${piece.turn_id}/${piece.step}/${piece.channel}/${piece.path ?? ""}`;
+}
+
+/** @param {Drawn} piece */
+function drawn(piece) {
+  const known = arriving.peek().find((entry) => entry.key === keyOf(piece));
+  if (known) known.trees.value = [...(known.trees.peek() ?? []).slice(0, piece.keep), ...piece.trees];
+}
+
 /** @param {Delta} delta */
 function heard(delta) {
-  const key = `${delta.turn_id}/${delta.step}/${delta.channel}/${delta.path ?? ""}`;
+  const key = keyOf(delta);
   const known = arriving.peek().find((entry) => entry.key === key);
   if (known) {
     // From 0 on it is the whole text so far, for a reader that came late.
     known.text.value = delta.from === 0 ? delta.text : known.text.peek() + delta.text;
     return;
   }
-  const entry = { key, channel: delta.channel, path: delta.path ?? "", step: delta.step, text: signal(delta.text) };
+  const entry = { key, channel: delta.channel, path: delta.path ?? "", step: delta.step, text: signal(delta.text), trees: signal(/** @type {any[] | null} */ (null)) };
   arriving.value = [...arriving.peek(), entry];
   screen.appended();
 }
@@ -221,6 +262,14 @@ export async function readApprovals() {
   approvals.value = answer.items.filter((/** @type {any} */ item) => (item.conversation ?? item.conversation_id) === id);
 }
 
+/** The conversation whose opening is for writing in it. @type {string | null} */
+export let toWriteIn = null;
+
+/** @param {string | null} id */
+export function writeIn(id) {
+  toWriteIn = id;
+}
+
 /** Moves the position. @param {number | null} seq */
 export function goTo(seq) {
   const id = current.peek();
@@ -231,7 +280,7 @@ export function goTo(seq) {
 
 /** @returns {Map<string, string>} */
 export function titlesById() {
-  return new Map(conversations.value.map((item) => [item.id, item.title || item.id]));
+  return new Map(conversations.value.map((item) => [item.id, nameOf(item)]));
 }
 
 /** The tree of a block, if it was read. @param {string} conversation @param {number} seq */

@@ -15,6 +15,7 @@ const RETRY_MAX_MS = 8000;
  * @typedef {object} Listener
  * @property {(block: import("./types.js").Block) => void} block
  * @property {(delta: import("./types.js").Delta) => void} delta
+ * @property {(drawn: import("./types.js").Drawn) => void} tree
  * @property {(state: any) => void} state
  * @property {() => void} gap
  * @property {(connected: boolean) => void} connected
@@ -37,7 +38,7 @@ export class Stream {
 
   open() {
     this.source?.close();
-    const source = new EventSource(api.conversation(this.conversation, `/events?after=${this.after}`));
+    const source = new EventSource(api.conversation(this.conversation, `/events?trees=true&after=${this.after}`));
     this.source = source;
     source.addEventListener("open", () => {
       this.retry = RETRY_FIRST_MS;
@@ -54,6 +55,7 @@ export class Stream {
       this.listener.block(block);
     });
     this.on(source, "delta", (delta) => this.listener.delta(delta));
+    this.on(source, "tree", (drawn) => this.listener.tree(drawn));
     this.on(source, "state", (state) => this.listener.state(state));
     this.on(source, "gap", () => this.listener.gap());
   }

@@ -11,7 +11,7 @@ import { count, money, plural, short } from "./format.js";
 import * as state from "./state.js";
 import { derived, effect, h, signal, untracked } from "./view.js";
 
-/** @typedef {{ turn_id: string, step: number, at: number, seq: number, usage: import("./types.js").Usage | null, marks: { kind: string, seq: number }[] }} Step */
+/** @typedef {{ turn_id: string, step: number, at: number, seq: number, usage: import("./types.js").Usage | null, marks: { kind: string, seq: number }[], lost_tokens?: number }} Step */
 
 /** @type {import("./view.js").Signal<Step[]>} */
 export const steps = signal(/** @type {Step[]} */ ([]));
@@ -50,7 +50,7 @@ export function costStrip() {
   });
   return h("div.strip", { hidden: () => state.tail.value === 0 },
     h("div.strip-facts", null, () => sums()),
-    h("div.plot-area", null, () => plot(), slider()));
+    h("div.plot-area", null, markRow(), () => plot(), slider()));
 }
 
 let timer = 0;
@@ -88,7 +88,8 @@ function sums() {
     h("span.fact", { title: `${count(value)} tokens` }, h("span", { class: `dot ${kind}` }), `${short(value)} ${name}`);
   return [
     fact("read", sum.read, "read"), fact("write", sum.write, "written"), fact("fresh", fresh, "uncached"), fact("out", sum.output, "out"),
-    h("span.fact", null, `${share} % from cache`),
+    h("span.fact.share", null, `${share} % from cache`),
+    markLegend(),
     h("span.fact.strong", null, sum.priced ? money(sum.cost) : plural(sum.calls, "model call")),
   ];
 }
@@ -96,7 +97,7 @@ function sums() {
 // Many calls share a bar, so that the plot stays small however long the conversation is.
 function bars() {
   const tail = Math.max(1, state.tail.value);
-  const buckets = Math.min(BUCKETS_MAX, Math.max(steps.value.length * 2, 24));
+  const buckets = Math.min(BUCKETS_MAX, Math.max(steps.value.length * 2, 64));
   /** @type {Map<number, { read: number, write: number, fresh: number, output: number, steps: number }>} */
   const byPlace = new Map();
   for (const step of steps.value) {
@@ -126,11 +127,37 @@ function plot() {
     };
     return [piece("read", bar.read), piece("write", bar.write), piece("fresh", bar.fresh), piece("out", bar.output)];
   });
-  const tail = Math.max(1, state.tail.value);
-  const marks = steps.value.flatMap((step) => step.marks ?? []).map((mark) =>
-    h("rect", { class: `mark-${mark.kind}`, x: ((mark.seq - 1) / tail) * buckets, y: 0, width: Math.max(buckets / 400, 0.2), height: 6 }));
-  const named = steps.value.flatMap((step) => step.marks ?? []);
-  return h("svg.plot", { viewBox: `0 0 ${buckets} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `Tokens of ${plural(steps.value.length, "model call")}${named.length > 0 ? `, ${plural(named.length, "cache break")}` : ""}` }, drawn, marks);
+  return h("svg.plot", { viewBox: `0 0 ${buckets} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `Tokens of ${plural(steps.value.length, "model call")}` }, drawn);
+}
+
+const MARKS = /** @type {Record<string, string>} */ ({ compaction: "compacted", prune: "pruned", hide: "hidden", instructions: "tools changed", break: "cache break" });
+/** More marks than these share their places, so that the strip stays small. */
+const MARKS_MAX = 160;
+
+// What happened to the view, and where the provider's cache did not hold: two things, since a hide of what was never
+// cached breaks nothing, and an expired cache breaks without a hide.
+const marks = derived(() => {
+  const found = steps.value.flatMap((step) => [
+    ...(step.marks ?? []).map((mark) => ({ kind: mark.kind, seq: mark.seq, what: MARKS[mark.kind] ?? mark.kind })),
+    ...(step.lost_tokens ? [{ kind: "break", seq: step.seq, what: `${MARKS.break}: ${plural(step.lost_tokens, "token")} read anew` }] : []),
+  ]);
+  const places = new Map(found.map((mark) => [`${mark.kind} ${Math.floor((mark.seq / Math.max(1, state.tail.peek())) * MARKS_MAX)}`, mark]));
+  return [...places.values()];
+});
+
+/** Marks as buttons: each leads to its block. */
+function markRow() {
+  return h("div.marks", { role: "group", "aria-label": "Marks", hidden: () => marks.value.length === 0 }, () =>
+    marks.value.map((mark) => h("button", {
+      class: `mark-tick mark-${mark.kind}`, type: "button", "data-mark": mark.kind, "aria-label": `${mark.what}, block ${mark.seq}`, title: `${mark.what}, block ${mark.seq}`,
+      vars: { "--at": `${((mark.seq - 0.5) / Math.max(1, state.tail.value)) * 100}%` }, onClick: () => state.goTo(mark.seq),
+    })));
+}
+
+function markLegend() {
+  const kinds = [...new Set(marks.value.map((mark) => mark.kind))];
+  const times = (/** @type {string} */ kind) => marks.value.filter((mark) => mark.kind === kind).length;
+  return kinds.map((kind) => h("span.fact", { "data-marks": kind }, h("span", { class: `tick mark-${kind}` }), times(kind) > 1 ? `${times(kind)} × ${MARKS[kind] ?? kind}` : (MARKS[kind] ?? kind)));
 }
 
 function slider() {

@@ -11,12 +11,15 @@ import { actions } from "./actions.js";
 import { count, plural } from "./format.js";
 import { body, label, lane } from "./rows.js";
 import * as state from "./state.js";
-import { derived, effect, h, signal, untracked } from "./view.js";
+import { draw } from "./tree.js";
+import { derived, effect, h, onCleanup, signal, untracked } from "./view.js";
 import { WindowedList } from "./window.js";
 
 const ROW_ESTIMATE_PX = 46;
 /** Rows read beyond those that exist. */
 const AHEAD_ROWS = 30;
+/** How long the first trees of a text are waited for. */
+const PLAIN_AFTER_MS = 400;
 
 /** @type {WindowedList | null} */
 let list = null;
@@ -127,7 +130,37 @@ function provisional(entry) {
     h("span.seq", { "aria-hidden": "true" }, "…"),
     h("div.body", null, h("div.said", null,
       h("div.who", null, h("span", null, ARRIVING_NAMES[entry.channel] ?? entry.channel), entry.path ? h("code", null, entry.path) : null),
-      h("div.prose.plain", { class: entry.channel === "thinking" ? "prose plain faint" : "prose plain" }, entry.text, h("span.caret", { "aria-hidden": "true" })))));
+      entry.channel === "thinking" ? plainText(entry, "prose plain faint") : growing(entry))));
+}
+
+/** @param {import("./state.js").Provisional} entry @param {string} classes */
+function plainText(entry, classes) {
+  return h("div", { class: classes }, entry.text, h("span.caret", { "aria-hidden": "true" }));
+}
+
+/**
+ * Prose as it arrives: parts that were drawn stay, only what changed is drawn again. Its words as they come stand in for
+ * it where no trees do, such as code.
+ * @param {import("./state.js").Provisional} entry
+ */
+function growing(entry) {
+  const place = { conversation: state.current.peek() ?? "" };
+  const drawn = h("div.prose", { hidden: () => entry.trees.value === null });
+  /** @type {any[]} */
+  let before = [];
+  effect(() => {
+    const trees = entry.trees.value ?? [];
+    let same = 0;
+    while (same < before.length && same < trees.length && before[same] === trees[same]) same += 1;
+    while (drawn.childNodes.length > same) drawn.lastChild?.remove();
+    drawn.append(...trees.slice(same).map((tree) => draw(tree, place)));
+    before = trees;
+  });
+  // Markup would be seen as it is written if its words were shown at once.
+  const isLate = signal(false);
+  const timer = setTimeout(() => (isLate.value = true), PLAIN_AFTER_MS);
+  onCleanup(() => clearTimeout(timer));
+  return [drawn, () => (entry.trees.value === null && isLate.value ? plainText(entry, "prose plain") : null)];
 }
 
 function newer() {
@@ -140,7 +173,7 @@ function newer() {
 function head() {
   return h("header.head", null,
     h("button.icon-button.only-narrow", { type: "button", "aria-label": "Show conversations", onClick: () => (state.pane.value = "list") }, "☰"),
-    h("h1.title", null, () => state.title.value || state.current.value || ""),
+    h("h1.title", null, () => (state.current.value ? state.nameOf({ id: state.current.value, title: state.title.value }) : "")),
     h("span.status", { role: "status" }, () => status()),
     h("div.head-actions", null, actions()),
     h("button.icon-button.only-medium", { type: "button", "aria-label": "Show inspector", onClick: () => (state.pane.value = state.pane.peek() === "inspector" ? "timeline" : "inspector") }, "◨"));
@@ -153,13 +186,7 @@ function status() {
   return null;
 }
 
-/** To the newest block. */
-export function toEnd() {
-  unseen.value = 0;
-  list?.show((list?.length ?? 1) - 1, "end");
-}
-
 /** Moves the keyboard's focus to the rows. */
 export function focusRows() {
-  document.querySelector(".viewport") instanceof HTMLElement && /** @type {HTMLElement} */ (document.querySelector(".viewport")).focus();
+  /** @type {HTMLElement | null} */ (document.querySelector(".viewport"))?.focus({ preventScroll: true });
 }

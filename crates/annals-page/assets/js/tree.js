@@ -14,10 +14,11 @@ import { h } from "./view.js";
 /** @typedef {{ conversation: string, base?: string }} Place where pictures and citations point */
 
 const PLAIN = new Set([
-  "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "blockquote", "hr", "br", "em", "strong", "del", "u", "sub", "sup",
+  "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "hr", "br", "em", "strong", "del", "u", "sub", "sup",
   "table", "thead", "tbody", "tr", "section",
 ]);
 const COLOURS = /^(comment|string|number|keyword|function|type|constant|tag|attribute|punctuation|variable|heading|inserted|deleted)$/;
+const ALERTS = /^(note|tip|important|warning|caution)$/;
 const COPIED_MS = 1500;
 
 /** @param {any} tree @param {Place} place @returns {Node} */
@@ -32,6 +33,8 @@ export function draw(tree, place) {
       return h("ol", { start: Number(attributes.start ?? 1) }, inner());
     case "li":
       return listItem(attributes, inner());
+    case "blockquote":
+      return h("blockquote", ALERTS.test(attributes.alert) ? { class: `alert alert-${attributes.alert}` } : null, inner());
     case "th":
     case "td":
       return cell(tag, attributes, inner());
@@ -98,6 +101,11 @@ function picture(attributes, place) {
   // A picture from elsewhere would tell that host who reads this.
   if (!/^fi:/.test(src)) return h("span.no-picture", null, "Picture not shown: ", alt || src);
   return h("img", { src: artifact(place.conversation, src), alt, loading: "lazy" });
+}
+
+/** A sentence of the server: what stands between backticks is code. @param {string} text */
+export function sentence(text) {
+  return text.split("`").map((part, at) => (at % 2 === 1 ? h("code", null, part) : part));
 }
 
 /** @param {number[]} sids */

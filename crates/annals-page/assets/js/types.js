@@ -39,5 +39,13 @@
  * @property {number} [from]
  *
  * @typedef {any[] | string | Record<string, any>} Tree
+ *
+ * @typedef {object} Drawn prose that is arriving, as trees
+ * @property {string} turn_id
+ * @property {number} step
+ * @property {string} channel
+ * @property {string} [path]
+ * @property {number} keep how many of the trees before stay
+ * @property {Tree[]} trees those that follow them
  */
 export {};

@@ -9,7 +9,7 @@ import { isSafeAddress } from "./address.js";
 
 /** @typedef {{ run(): void, id: number, sources: Set<Signal<any>>, scope: Scope, dead: boolean }} Effect */
 /** @typedef {{ cleanups: (() => void)[] }} Scope */
-/** @typedef {Node | string | number | boolean | null | undefined | (() => any) | Signal<any>} Child */
+/** @typedef {Node | string | number | boolean | null | undefined | (() => any) | Signal<any> | Child[]} Child */
 
 /** @type {Effect | null} */
 let running = null;
@@ -164,7 +164,7 @@ const SVG = new Set(["svg", "path", "rect", "line", "circle", "g", "title"]);
  * An element. Attributes and children that are functions or signals are followed; `on…` takes a listener.
  * @param {string} tag `name.class.class`
  * @param {Record<string, any> | null} [attributes]
- * @param {...(Child | Child[])} children
+ * @param {...Child} children
  * @returns {HTMLElement}
  */
 export function h(tag, attributes, ...children) {

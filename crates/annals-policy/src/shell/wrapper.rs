@@ -20,7 +20,7 @@ const SUFFIXES_MAX: usize = 64;
 
 /// What was found behind a wrapper.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Unwrapped {
     pub(super) commands: Vec<Simple>,
     pub(super) is_computed: bool,
 }
@@ -41,8 +41,8 @@ pub(super) fn is_shell(command: &Simple) -> bool {
 }
 
 /// The commands that this one runs.
-pub(super) fn look_through(command: &Simple, depth: u32) -> Found {
-    let mut found = Found::default();
+pub(super) fn look_through(command: &Simple, depth: u32) -> Unwrapped {
+    let mut found = Unwrapped::default();
     found.run_by(&command.words, depth);
     found
 }
@@ -52,7 +52,7 @@ fn join(words: &[Word]) -> String {
     texts.join(" ")
 }
 
-impl Found {
+impl Unwrapped {
     /// Looks at the words of one command.
     fn run_by(&mut self, words: &[Word], depth: u32) {
         let Some((name, arguments)) = words.split_first() else {

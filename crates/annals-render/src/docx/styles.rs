@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::doc::AlertKind;
 use crate::ooxml::XML_HEAD;
 
 /// The namespaces of every WordprocessingML part.
@@ -73,12 +74,51 @@ const NAMED_STYLES: &str = "<w:style w:type=\"paragraph\" w:styleId=\"Title\"><w
      <w:tblStylePr w:type=\"firstRow\"><w:rPr><w:b/><w:bCs/></w:rPr><w:tcPr><w:shd w:val=\"clear\" \
      w:color=\"auto\" w:fill=\"E9EEF4\"/></w:tcPr></w:tblStylePr></w:style></w:styles>";
 
-/// `word/styles.xml`.
-pub(super) fn styles() -> String {
+/// The paragraph style of an alert.
+pub(super) fn alert_style(kind: AlertKind) -> &'static str {
+    match kind {
+        AlertKind::Note => "AlertNote",
+        AlertKind::Tip => "AlertTip",
+        AlertKind::Important => "AlertImportant",
+        AlertKind::Warning => "AlertWarning",
+        AlertKind::Caution => "AlertCaution",
+    }
+}
+
+/// A bar and a ground in the colours of each kind. Neighbours of one style touch (`contextualSpacing`), so the bar is one.
+fn alert_styles() -> String {
+    let style = |kind: AlertKind| {
+        format!(
+            "<w:style w:type=\"paragraph\" w:styleId=\"{id}\"><w:name w:val=\"Alert {label}\"/>\
+             <w:basedOn w:val=\"Normal\"/><w:qFormat/><w:pPr><w:pBdr><w:left w:val=\"single\" w:sz=\"20\" \
+             w:space=\"10\" w:color=\"{color}\"/></w:pBdr><w:shd w:val=\"clear\" w:color=\"auto\" w:fill=\"{tint}\"/>\
+             <w:spacing w:before=\"160\" w:after=\"200\" w:line=\"300\" w:lineRule=\"auto\"/><w:ind w:left=\"{QUOTE_INDENT}\"/>\
+             <w:contextualSpacing/></w:pPr></w:style>",
+            id = alert_style(kind),
+            label = kind.label(),
+            color = kind.color().hex().to_uppercase(),
+            tint = kind.tint().hex().to_uppercase(),
+        )
+    };
+    AlertKind::ALL.into_iter().map(style).collect()
+}
+
+/// `word/styles.xml` of a text in this language.
+pub(super) fn styles(language: &str) -> String {
+    // By which rules lines are broken and words are checked, for scripts that Word files under two headings.
+    let other_scripts = match language {
+        "zh" => " w:eastAsia=\"zh-CN\"",
+        "ja" => " w:eastAsia=\"ja-JP\"",
+        "ko" => " w:eastAsia=\"ko-KR\"",
+        "ar" => " w:bidi=\"ar-SA\"",
+        "he" => " w:bidi=\"he-IL\"",
+        "th" => " w:bidi=\"th-TH\"",
+        _ => "",
+    };
     let mut xml = format!(
         "{XML_HEAD}<w:styles {NAMESPACES}><w:docDefaults><w:rPrDefault><w:rPr>\
          <w:rFonts w:ascii=\"Calibri\" w:hAnsi=\"Calibri\" w:eastAsia=\"Calibri\" w:cs=\"Calibri\"/>\
-         <w:color w:val=\"1F2430\"/><w:sz w:val=\"21\"/><w:szCs w:val=\"21\"/><w:lang w:val=\"en-US\"/></w:rPr>\
+         <w:color w:val=\"1F2430\"/><w:sz w:val=\"21\"/><w:szCs w:val=\"21\"/><w:lang w:val=\"en-US\"{other_scripts}/></w:rPr>\
          </w:rPrDefault><w:pPrDefault><w:pPr><w:spacing w:after=\"140\" w:line=\"276\" w:lineRule=\"auto\"/></w:pPr>\
          </w:pPrDefault></w:docDefaults>\
          <w:style w:type=\"paragraph\" w:default=\"1\" w:styleId=\"Normal\"><w:name w:val=\"Normal\"/><w:qFormat/>\
@@ -103,7 +143,7 @@ pub(super) fn styles() -> String {
              <w:sz w:val=\"{size}\"/><w:szCs w:val=\"{size}\"/></w:rPr></w:style>"
         );
     }
-    xml + NAMED_STYLES
+    xml + &alert_styles() + NAMED_STYLES
 }
 
 /// A list with numbers: its level and its first number.

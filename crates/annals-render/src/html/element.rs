@@ -450,7 +450,7 @@ fn contains_block(node: &Handle, depth: usize) -> bool {
 
 fn unboxed(block: Block) -> Vec<Block> {
     match block {
-        Block::Quote(blocks) | Block::Group { blocks, .. } => blocks,
+        Block::Quote(blocks) | Block::Alert { blocks, .. } | Block::Group { blocks, .. } => blocks,
         Block::List(list) => list.items.into_iter().flat_map(|item| item.blocks).collect(),
         Block::Columns(columns) => columns.into_iter().flatten().collect(),
         other => vec![other],

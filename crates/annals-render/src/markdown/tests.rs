@@ -31,6 +31,10 @@ fn shape(blocks: &[Block]) -> String {
                     out.push_str("quote\n");
                     walk(inner, depth + 1, out);
                 }
+                Block::Alert { kind, blocks } => {
+                    out.push_str(&format!("alert {kind:?}\n"));
+                    walk(blocks, depth + 1, out);
+                }
                 other => out.push_str(&format!("{other:?}\n")),
             }
         }
@@ -59,8 +63,7 @@ fn blocks_keep_their_structure() {
       - checked=None
         p [Text("four")]
     table [Right, Center] head=1 rows=1
-    quote
-      p [Strong([Text("Note")])]
+    alert Note
       p [Text("mind")]
     Image(Image { reference: "p.png", alt: "alt", width: None, caption: Some("Caption") })
     PageBreak

@@ -348,6 +348,10 @@ impl Builder<'_> {
                 }
                 out.append(&mut inner);
             }
+            Block::Alert { kind, blocks } => {
+                out.push(Atom::Line(line(kind.labelled(), LineLook::Normal)));
+                self.atoms(blocks, level + 1, size_pt, out);
+            }
             Block::Group { blocks, .. } => self.atoms(blocks, level, size_pt, out),
             Block::Columns(columns) => columns
                 .iter()

@@ -140,6 +140,11 @@ fn cell_inlines(blocks: &[Block]) -> Vec<Inline> {
                 }
             }
             Block::Image(image) => out.push(Inline::Text(format!("[{}]", image.alt))),
+            Block::Alert { kind, blocks } => {
+                out.extend(kind.labelled());
+                out.push(Inline::LineBreak);
+                out.extend(cell_inlines(blocks));
+            }
             Block::Quote(blocks) | Block::Group { blocks, .. } => out.extend(cell_inlines(blocks)),
             Block::Columns(columns) => columns.iter().for_each(|column| out.extend(cell_inlines(column))),
             Block::Table(table) => {

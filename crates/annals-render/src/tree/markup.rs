@@ -35,6 +35,13 @@ fn block(block: &Block) -> Option<Value> {
         Block::Code { lang, text } => Some(colours::listing(text, lang.as_deref())),
         Block::Image(image) => Some(picture(&image.reference, &image.alt)),
         Block::Quote(inner) => plain("blockquote", blocks(inner)),
+        Block::Alert { kind, blocks: inner } => {
+            let label = node("strong", Value::Null, vec![json!(kind.label())]);
+            let mut children = vec![node("p", Value::Null, vec![label])];
+            children.extend(blocks(inner));
+            let alert = json!({ "alert": kind.label().to_lowercase() });
+            Some(node("blockquote", alert, children))
+        }
         Block::Group { blocks: inner, .. } => plain("section", blocks(inner)),
         Block::Columns(columns) => plain(
             "section",

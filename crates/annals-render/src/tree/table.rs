@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::limits::MAX_COLUMNS;
 
-const ROWS_SHOWN: usize = 1000;
+pub(super) const ROWS_SHOWN: usize = 1000;
 const CELL_MAX_CHARS: usize = 400;
 
 pub(super) fn draw(text: &str, separator: char) -> Value {
@@ -71,6 +71,13 @@ impl Iterator for Rows<'_> {
             }
         }
     }
+}
+
+/// A value as a cell shows it.
+pub(super) fn cut(text: &str) -> String {
+    let mut value = CutText::default();
+    text.chars().for_each(|c| value.push(c));
+    value.text
 }
 
 /// A value that says when it was cut.

@@ -255,6 +255,17 @@ impl Writer<'_> {
                 self.body_of(blocks);
                 self.put(")");
             }
+            Block::Alert { kind, blocks } => {
+                let _ = write!(
+                    self.out,
+                    "alert({}, rgb(\"{}\"), rgb(\"{}\"), ",
+                    literal(kind.label()),
+                    kind.color().hex(),
+                    kind.tint().hex()
+                );
+                self.body_of(blocks);
+                self.put(")");
+            }
             Block::Group { style, blocks } => {
                 self.put("group(");
                 self.group_style(style);

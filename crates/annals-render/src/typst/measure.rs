@@ -115,7 +115,7 @@ impl Measured {
     }
 }
 
-/// The most that text of so many ems may take.
+/// The most that text of this many ems may take.
 fn at_most_pt(ems: f64, size_pt: f64) -> f64 {
     ems * size_pt * SLACK + SLACK_PT
 }

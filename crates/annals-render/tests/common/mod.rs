@@ -34,6 +34,21 @@ pub fn assets() -> HashMap<String, Vec<u8>> {
     )])
 }
 
+/// Thirty documents in the style that models write: name and markdown, by name.
+pub fn corpus() -> Vec<(String, String)> {
+    let folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/documents");
+    let mut documents: Vec<(String, String)> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    documents.sort();
+    documents
+}
+
 /// The sources of both.
 pub fn sources() -> Vec<Source> {
     let source = |sid, title: &str, url: Option<&str>| Source {

@@ -97,6 +97,8 @@ pub fn line(block: &Block) -> String {
         Body::Blob(blob) => format!("<{} {} bytes>", block.mime, blob.size_bytes),
         // How many tokens the instructions have is no part of a shape.
         Body::Text(text) if block.kind.tag() == "react.completion" => brief(&outcome(text)),
+        // What each tool says of itself neither.
+        Body::Text(_) if block.kind.tag() == "tools.table" => "…".to_owned(),
         Body::Text(text) => brief(text),
     };
     format!("{:02} {} {path} {body}", block.seq, block.kind)
@@ -128,6 +130,7 @@ pub fn turn_shape(session: &Session, turn: &str, places: &[(&str, &str)]) -> Str
             Body::Empty => format!("({})", block.mime),
             Body::Blob(_) => format!("<{}>", block.mime),
             Body::Text(text) if block.kind.tag() == "react.completion" => outcome(text),
+            Body::Text(_) if block.kind.tag() == "tools.table" => "…".to_owned(),
             Body::Text(text) => text.replace('\n', "⏎"),
         };
         let mut line = format!("{} {path} {body}", block.kind);

@@ -1,19 +1,18 @@
 //! Executed code: what it promises, what it makes, what it reads of its conversation.
 
-use std::sync::Arc;
-
 use annals_core::ids::TurnId;
 use annals_runtime::{Agent, Attachment, Session, TurnRequest};
 use serde_json::{Value, json};
 
 use crate::common::{Bench, shape, texts, turn, turn_shape};
+use crate::place::Place;
 
 /// An agent that can execute code in a sandbox.
-async fn agent(bench: &Bench, steps: Value) -> Agent {
+async fn agent(bench: &Bench, place: &Place, steps: Value) -> Agent {
     bench
         .builder(json!({ "steps": steps }))
         .tools(annals_tools::exec::all())
-        .sandbox(Arc::new(annals_sandbox::Local::new()))
+        .sandbox(place.backend.clone())
         .build()
         .await
         .unwrap()
@@ -28,9 +27,10 @@ fn contract(files: &[&str]) -> Value {
 
 /// One turn with one call of executed Python.
 async fn executed(code: &str, files: &[&str]) -> Session {
-    let bench = Bench::new();
+    let (bench, place) = (Bench::new(), Place::named().await);
     let agent = agent(
         &bench,
+        &place,
         json!([
             {"text": "Computing", "tool_calls": [{"id": "x", "tool": "exec_tools.execute_code_python",
                 "params": {"code": code, "contract": contract(files)}}]},
@@ -75,7 +75,7 @@ async fn code_that_makes_a_part_and_then_fails() {
 
 #[tokio::test]
 async fn code_reads_its_conversation_and_files_of_earlier_turns_although_out_dir_was_deleted() {
-    let bench = Bench::new();
+    let (bench, place) = (Bench::new(), Place::named().await);
     let code = "import os\nfrom context_tools import fetch_ctx, ContextError\n\
         notes = open('turn_1/files/notes.txt').read()\n\
         table = open('turn_1/attachments/table.csv').read()\n\
@@ -88,6 +88,7 @@ async fn code_reads_its_conversation_and_files_of_earlier_turns_although_out_dir
         \x20   print(prompt, call, rows, notes + table, sep='\\n', file=out)\n";
     let agent = agent(
         &bench,
+        &place,
         json!([
             {"tool_calls": [{"id": "w", "tool": "react.write",
                 "params": {"path": "notes.txt", "channel": "canvas", "content": "notes of the first turn\n", "kind": "file"}}]},
@@ -118,13 +119,14 @@ async fn code_reads_its_conversation_and_files_of_earlier_turns_although_out_dir
 
 #[tokio::test]
 async fn a_contract_that_is_none_is_told_before_anything_runs() {
-    let bench = Bench::new();
+    let (bench, place) = (Bench::new(), Place::named().await);
     let call = |id: &str, contract: Value| {
         json!({"tool_calls": [{"id": id, "tool": "exec_tools.execute_code_bash",
             "params": {"code": "touch \"$FILES_DIR/ran\"", "contract": contract}}]})
     };
     let agent = agent(
         &bench,
+        &place,
         json!([
             call("x1", json!("a.txt")),
             {"tool_calls": [{"id": "x2", "tool": "exec_tools.execute_code_bash", "params": {"code": "exit 0", "contract": []}}]},
@@ -152,11 +154,11 @@ async fn shells_of_one_answer_run_in_the_order_given() {
         })
         .collect();
     steps.push(json!({"text": "Done"}));
-    let bench = Bench::new();
+    let (bench, place) = (Bench::new(), Place::named().await);
     let agent = bench
         .builder(json!({ "steps": steps }))
         .tools(annals_tools::system::all())
-        .sandbox(Arc::new(annals_sandbox::Local::new()))
+        .sandbox(place.backend.clone())
         .build()
         .await
         .unwrap();

@@ -7,23 +7,30 @@ mod common;
 #[allow(dead_code, reason = "not every kind of answer is needed here")]
 mod server;
 
-annals_sandbox::helpers_in_tests!(annals_content::init);
+fn roles() {
+    annals_content::init();
+    annals_opensandbox_double::play_in_tests();
+}
+
+annals_sandbox::helpers_in_tests!(roles);
 
 mod code;
 mod documents;
+mod lost;
 mod memory;
 mod own;
+mod place;
 mod react;
 mod reading;
 mod web;
 
-/// Every sequence once more with a model that cannot call tools: its calls are text, and the blocks are the same.
-#[test]
-fn every_sequence_is_the_same_in_the_timeline_layout() {
+/// Runs tests of this program once more, with a variable set.
+fn again(variable: &str, value: &str, only: &[&str]) {
     let this = std::env::current_exe().unwrap();
     let ran = std::process::Command::new(this)
-        .args(["--skip", "every_sequence_is_the_same", "--test-threads", "2"])
-        .env(common::LAYOUT_VARIABLE, "timeline")
+        .args(only)
+        .args(["--skip", "every_sequence_", "--test-threads", "2"])
+        .env(variable, value)
         .env("INSTA_UPDATE", "no")
         .output()
         .unwrap();
@@ -34,4 +41,20 @@ fn every_sequence_is_the_same_in_the_timeline_layout() {
         String::from_utf8_lossy(&ran.stderr)
     );
     assert!(!told.contains(" 0 passed"), "{told}");
+}
+
+/// Every sequence once more with a model that cannot call tools: its calls are text, and the blocks are the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    again(common::LAYOUT_VARIABLE, "timeline", &["--skip", "lost::"]);
+}
+
+#[test]
+fn every_sequence_of_code_is_the_same_on_opensandbox() {
+    again(place::VARIABLE, "opensandbox", &["code::"]);
+}
+
+#[test]
+fn every_sequence_of_code_is_the_same_on_e2b() {
+    again(place::VARIABLE, "e2b", &["code::"]);
 }

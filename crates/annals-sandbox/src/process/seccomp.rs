@@ -63,7 +63,7 @@ fn program(rules: Rules, errno: i32) -> Result<BpfProgram, seccompiler::BackendE
 fn denied_calls() -> Result<Rules, seccompiler::BackendError> {
     let mut rules: Rules = DENIED.iter().map(|call| (*call, vec![])).collect();
     rules.insert(libc::SYS_clone, new_namespaces()?);
-    rules.insert(libc::SYS_socket, vec![foreign_family()?]);
+    rules.insert(libc::SYS_socket, vec![foreign_family()?, kernel_service()?]);
     rules.insert(libc::SYS_socketpair, vec![foreign_family()?]);
     rules.insert(libc::SYS_ioctl, vec![terminal(TIOCSTI)?, terminal(TIOCLINUX)?]);
     rules.insert(libc::SYS_personality, vec![odd_personality()?]);
@@ -97,6 +97,23 @@ fn foreign_family() -> Condition {
     let others = families
         .map(|family| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family as u64));
     SeccompRule::new(others.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// Netlink to any part of the kernel but routing, which the C library asks for the machine's addresses.
+fn kernel_service() -> Condition {
+    let is_netlink = SeccompCondition::new(
+        0,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::Eq,
+        libc::AF_NETLINK as u64,
+    )?;
+    let is_other = SeccompCondition::new(
+        2,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::Ne,
+        libc::NETLINK_ROUTE as u64,
+    )?;
+    SeccompRule::new(vec![is_netlink, is_other])
 }
 
 const TIOCSTI: u64 = 0x5412;

@@ -17,7 +17,7 @@ use annals_sandbox::{
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use attempts::{ATTEMPTS, Attempt, PRELUDE, Real};
+use attempts::{Attempt, Real};
 use outside::Outside;
 
 annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
@@ -26,6 +26,12 @@ annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);
 const ORDINARY: u32 = 65533;
 
 const AT_ONCE: usize = 4;
+
+/// Ends of a command by one of the sandbox's own bounds.
+const ENDED: [FailureKind; 2] = [FailureKind::Timeout, FailureKind::ResourceLimit];
+
+/// How many attempts may be about devices and protocols that a kernel has not got.
+const ABSENT_MAX: usize = 20;
 
 fn opening(outside: &Outside) -> Opening {
     let workspace = outside.workspace();
@@ -37,74 +43,95 @@ fn opening(outside: &Outside) -> Opening {
     Opening::new(spec).local(LocalTree::at(workspace))
 }
 
-/// The names of the attempts that got out.
-async fn escaped(backend: &dyn Backend, read_only: &str, outside: &Outside) -> BTreeSet<&'static str> {
+/// What came of the corpus.
+#[derive(Default)]
+struct Told {
+    escaped: BTreeSet<String>,
+    /// What this machine has not got.
+    absent: BTreeSet<String>,
+}
+
+async fn told(backend: &dyn Backend, read_only: &str, outside: &Outside, attempts: &[Attempt]) -> Told {
     let sandbox = backend.open(opening(outside)).await.expect("the sandbox opens");
-    let run = |attempt: &'static Attempt| {
-        let mut op = CodeRun::new(Language::Python, format!("{PRELUDE}{}", attempt.code));
+    let run = |program: String| {
+        let mut op = CodeRun::new(Language::Python, program);
         op.env = outside.facts().clone();
         op.env.insert("READ_ONLY".into(), read_only.into());
         let sandbox = &sandbox;
         async move {
             let cancel = CancellationToken::new();
             match sandbox.dispatch(Op::CodeRun(op), &cancel).await {
-                Ok(OpResult::Code(result)) => {
-                    result.stdout.text().contains("ESCAPED").then_some(attempt.name)
-                }
+                Ok(OpResult::Code(result)) => result.stdout.text().into_owned(),
                 Ok(other) => panic!("code returned {other:?}"),
-                // An attempt that hangs got nowhere; anything else is a broken test.
-                Err(failure) if failure.kind == FailureKind::Timeout => None,
-                Err(failure) => panic!("{}: {failure:?}", attempt.name),
+                // An attempt that hangs or is ended by a bound got nowhere; anything else is a broken test.
+                Err(failure) if ENDED.contains(&failure.kind) => String::new(),
+                Err(failure) => panic!("{failure:?}"),
             }
         }
     };
-    let escaped = futures::stream::iter(ATTEMPTS).map(run).buffer_unordered(AT_ONCE);
-    let escaped = escaped
-        .filter_map(|escaped| async move { escaped })
-        .collect()
-        .await;
+    let said = futures::stream::iter(attempts::programs(attempts))
+        .map(run)
+        .buffer_unordered(AT_ONCE);
+    let said: Vec<String> = said.collect().await;
     sandbox.close().await;
-    escaped
+    let mut told = Told::default();
+    for line in said.iter().flat_map(|text| text.lines()) {
+        if let Some(name) = line.strip_prefix("ESCAPED ") {
+            told.escaped.insert(name.to_owned());
+        } else if let Some(name) = line.strip_prefix("ABSENT ") {
+            told.absent.insert(name.to_owned());
+        }
+    }
+    told
 }
 
 #[test]
-fn the_corpus_is_large_and_its_names_are_distinct() {
-    let names: BTreeSet<_> = ATTEMPTS.iter().map(|attempt| attempt.name).collect();
-    assert!(
-        names.len() >= 60 && names.len() == ATTEMPTS.len(),
-        "{} of {}",
-        names.len(),
-        ATTEMPTS.len()
-    );
+fn the_corpus_is_listed_and_its_attempts_are_distinct() {
+    let lines = attempts::all().into_iter().map(|attempt| {
+        let who = match attempt.real {
+            Real::Anyone => "anyone",
+            Real::Root => "root",
+        };
+        format!("{}: {} (without isolation: {who})", attempt.family, attempt.name)
+    });
+    annals_requirements::assert_listed("escapes", 300, lines);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_attempt_succeeds_in_the_sandbox() {
     let outside = Outside::build().expect("the outside is built");
-    let escaped = escaped(
-        &Local::new().read_only(outside.read_only(), "/read-only"),
-        "/read-only",
-        &outside,
-    )
-    .await;
-    assert!(escaped.is_empty(), "{escaped:#?}");
+    let backend = Local::new().read_only(outside.read_only(), "/read-only");
+    let told = told(&backend, "/read-only", &outside, &attempts::all()).await;
+    assert!(told.escaped.is_empty(), "{:#?}", told.escaped);
+    assert!(
+        told.absent.is_empty(),
+        "these were not attempted: {:#?}",
+        told.absent
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_attempt_succeeds_without_isolation() {
     let outside = Outside::build().expect("the outside is built");
     let read_only = outside.read_only().display().to_string();
-    let escaped = escaped(&TrustedHost::new(), &read_only, &outside).await;
-    let possible = ATTEMPTS
-        .iter()
-        .filter(|attempt| attempt.real == Real::Anyone || annals_requirements::is_root());
+    let possible: Vec<Attempt> = attempts::all()
+        .into_iter()
+        .filter(|attempt| attempt.real == Real::Anyone || annals_requirements::is_root())
+        .collect();
+    let told = told(&TrustedHost::new(), &read_only, &outside, &possible).await;
     let unreal: Vec<_> = possible
+        .iter()
         .map(|attempt| attempt.name)
-        .filter(|name| !escaped.contains(name))
+        .filter(|name| !told.escaped.contains(*name) && !told.absent.contains(*name))
         .collect();
     assert!(
         unreal.is_empty(),
         "these prove nothing on this machine: {unreal:#?}"
+    );
+    assert!(
+        told.absent.len() <= ABSENT_MAX,
+        "this machine lacks too much: {:#?}",
+        told.absent
     );
 }
 

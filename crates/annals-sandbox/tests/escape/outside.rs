@@ -6,7 +6,7 @@ use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) struct Outside {
     directory: tempfile::TempDir,
     victim: Child,
-    shm: libc::c_int,
+    objects: Objects,
     queue: String,
-    posix_shm: PathBuf,
+    posix_shm: [PathBuf; 2],
     facts: BTreeMap<String, String>,
     _listeners: (TcpListener, TcpListener, UnixListener, UnixListener),
+    _receivers: [UnixDatagram; 2],
+}
+
+/// System V objects: a segment with a secret, two semaphores, a queue with a secret.
+struct Objects {
+    shm: libc::c_int,
+    sem: libc::c_int,
+    msg: libc::c_int,
 }
 
 impl Outside {
@@ -30,7 +38,7 @@ impl Outside {
         let base = directory.path();
         fs::set_permissions(base, Permissions::from_mode(0o755))?;
         make_files(base, &mut fact)?;
-        let victim = start_victim(&base.join("outside/canary"))?;
+        let victim = start_victim(base)?;
         fact("VICTIM", victim.id().to_string());
 
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -39,21 +47,34 @@ impl Outside {
             std::process::id(),
             NEXT.fetch_add(1, Ordering::Relaxed)
         );
-        let shm = make_shm();
-        fact("SHM", shm.to_string());
+        let objects = Objects::make();
+        fact("SHM", objects.shm.to_string());
+        fact("SEM", objects.sem.to_string());
+        fact("MSG", objects.msg.to_string());
         let queue = format!("/{tag}\0");
         make_queue(&queue);
         fact("QUEUE", format!("/{tag}"));
-        let posix_shm = Path::new("/dev/shm").join(&tag);
-        fs::write(&posix_shm, "secret")?;
+        let posix_shm = [tag.clone(), format!("{tag}-2")].map(|name| Path::new("/dev/shm").join(name));
+        for path in &posix_shm {
+            fs::write(path, "secret")?;
+        }
         fact("POSIX_SHM", tag.clone());
+        fact(
+            "HOSTNAME",
+            fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_owned(),
+        );
 
         let tcp = TcpListener::bind("127.0.0.1:0")?;
         let tcp6 = TcpListener::bind("[::1]:0")?;
         fact("TCP", tcp.local_addr()?.port().to_string());
         fact("TCP6", tcp6.local_addr()?.port().to_string());
-        fact("UDP", echo_udp()?.to_string());
+        fact("UDP", echo_udp("127.0.0.1:0")?.to_string());
+        fact("UDP6", echo_udp("[::1]:0")?.to_string());
         let abstracted = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&tag)?)?;
+        let receivers = [
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(format!("{tag}-d"))?)?,
+            UnixDatagram::bind(base.join("outside/socket-d"))?,
+        ];
         fact("ABSTRACT", tag);
         let by_path = UnixListener::bind(base.join("outside/socket"))?;
         fs::set_permissions(base.join("outside/socket"), Permissions::from_mode(0o777))?;
@@ -61,11 +82,12 @@ impl Outside {
         Ok(Self {
             directory,
             victim,
-            shm,
+            objects,
             queue,
             posix_shm,
             facts,
             _listeners: (tcp, tcp6, abstracted, by_path),
+            _receivers: receivers,
         })
     }
 
@@ -89,36 +111,53 @@ impl Drop for Outside {
     fn drop(&mut self) {
         let _ = self.victim.kill();
         let _ = self.victim.wait();
-        let _ = fs::remove_file(&self.posix_shm);
+        for path in &self.posix_shm {
+            let _ = fs::remove_file(path);
+        }
         // SAFETY: removes objects made by this value; one that an attempt removed gives an error that is ignored.
         unsafe {
-            libc::shmctl(self.shm, libc::IPC_RMID, std::ptr::null_mut());
+            libc::shmctl(self.objects.shm, libc::IPC_RMID, std::ptr::null_mut());
+            libc::semctl(self.objects.sem, 0, libc::IPC_RMID);
+            libc::msgctl(self.objects.msg, libc::IPC_RMID, std::ptr::null_mut());
             libc::mq_unlink(self.queue.as_ptr().cast());
         }
     }
 }
 
 fn make_files(base: &Path, fact: &mut impl FnMut(&str, String) -> Option<String>) -> io::Result<()> {
-    for name in ["workspace", "outside", "outside/open", "read-only"] {
+    for name in [
+        "workspace",
+        "outside",
+        "outside/open",
+        "read-only",
+        "read-only/d00",
+    ] {
         fs::create_dir(base.join(name))?;
     }
     fs::set_permissions(base.join("outside/open"), Permissions::from_mode(0o777))?;
-    for (name, mode) in [
+    let spare = (0..20).map(|n| (format!("read-only/f{n:02}"), 0o666));
+    let files = [
         ("outside/canary", 0o644),
         ("outside/copy", 0o666),
+        ("outside/open/to-remove", 0o666),
         ("read-only/file", 0o666),
-    ] {
-        fs::write(base.join(name), "secret")?;
+    ];
+    for (name, mode) in files
+        .map(|(name, mode)| (name.to_owned(), mode))
+        .into_iter()
+        .chain(spare)
+    {
+        fs::write(base.join(&name), "secret")?;
         fs::set_permissions(base.join(name), Permissions::from_mode(mode))?;
     }
-    fs::copy("/usr/bin/id", base.join("read-only/suid-id"))?;
-    fs::set_permissions(base.join("read-only/suid-id"), Permissions::from_mode(0o4755))?;
+    make_programs(base)?;
     for (name, path) in [
         ("CANARY", "outside/canary"),
         ("CANARY_COPY", "outside/copy"),
         ("OPEN_DIRECTORY", "outside/open"),
         ("OUTSIDE_WORKSPACE", "workspace"),
         ("READ_ONLY", "read-only"),
+        ("FIFO", "outside/fifo"),
     ] {
         fact(name, base.join(path).display().to_string());
     }
@@ -143,14 +182,56 @@ fn make_files(base: &Path, fact: &mut impl FnMut(&str, String) -> Option<String>
     Ok(())
 }
 
+/// Programs with rights of their own, as far as this user can make them, and one that only lies outside.
+fn make_programs(base: &Path) -> io::Result<()> {
+    const GROUP: u32 = 4242;
+    /// Version 2, effective, `CAP_SETUID`, as the kernel stores it.
+    const CAPABILITIES: [u32; 5] = [0x0200_0001, 1 << 7, 0, 0, 0];
+    for (program, name, mode) in [
+        ("/usr/bin/true", "outside/open/program", 0o755),
+        ("/usr/bin/id", "read-only/suid-id", 0o4755),
+        ("/usr/bin/id", "read-only/sgid-id", 0o2755),
+        ("/usr/bin/cat", "read-only/capable", 0o755),
+    ] {
+        fs::copy(program, base.join(name))?;
+        if mode == 0o2755 && rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(base.join(name), None, Some(GROUP))?;
+        }
+        fs::set_permissions(base.join(name), Permissions::from_mode(mode))?;
+    }
+    if rustix::process::geteuid().is_root() {
+        let bytes: Vec<u8> = CAPABILITIES.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(
+            base.join("read-only/capable"),
+            "security.capability",
+            &bytes,
+            flags,
+        )?;
+    }
+    // Any library will do; this process has mapped one.
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let library = maps.split_whitespace().find(|word| word.contains("/libc.so"));
+    fs::copy(library.unwrap_or_default(), base.join("outside/open/library.so"))?;
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        base.join("outside/fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from(0o666),
+        0,
+    )?;
+    Ok(())
+}
+
 /// A process of the host with a secret in its environment and one in its descriptors.
-fn start_victim(canary: &Path) -> io::Result<Child> {
+fn start_victim(base: &Path) -> io::Result<Child> {
     use std::os::unix::process::CommandExt;
     // One process under a name of its own, so that killing it leaves nothing.
     let line = "exec 9<\"$0\"; echo ready; exec -a annals-victim sleep 600";
     let child = Command::new("/bin/bash")
         .args(["-c", line])
-        .arg(canary)
+        .arg(base.join("outside/canary"))
+        .current_dir(base)
         .env("SECRET", "hidden-in-environment")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -166,14 +247,26 @@ fn start_victim(canary: &Path) -> io::Result<Child> {
     Ok(child)
 }
 
-fn make_shm() -> libc::c_int {
-    // SAFETY: makes a segment of one page, writes into it, and lets go of it again.
-    unsafe {
-        let id = libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o666);
-        let address = libc::shmat(id, std::ptr::null(), 0);
-        std::ptr::copy_nonoverlapping(c"secret".as_ptr(), address.cast(), 7);
-        libc::shmdt(address);
-        id
+impl Objects {
+    fn make() -> Self {
+        const MODE: libc::c_int = libc::IPC_CREAT | 0o666;
+        // The kernel's `struct msgbuf`: a type, and the text.
+        let mut message = [0u8; 14];
+        message[..8].copy_from_slice(&1_i64.to_ne_bytes());
+        message[8..].copy_from_slice(b"secret");
+        // SAFETY: makes objects, writes a few bytes into the segment, which has a page, and lets go of it again; the
+        // message is as long as its type and the six bytes that are sent.
+        unsafe {
+            let shm = libc::shmget(libc::IPC_PRIVATE, 4096, MODE);
+            let address = libc::shmat(shm, std::ptr::null(), 0);
+            std::ptr::copy_nonoverlapping(c"secret".as_ptr(), address.cast(), 7);
+            libc::shmdt(address);
+            let sem = libc::semget(libc::IPC_PRIVATE, 2, MODE);
+            libc::semctl(sem, 0, libc::SETVAL, 7);
+            let msg = libc::msgget(libc::IPC_PRIVATE, MODE);
+            libc::msgsnd(msg, message.as_ptr().cast(), 6, libc::IPC_NOWAIT);
+            Self { shm, sem, msg }
+        }
     }
 }
 
@@ -190,8 +283,8 @@ fn make_queue(name: &str) {
     }
 }
 
-fn echo_udp() -> io::Result<u16> {
-    let socket = UdpSocket::bind("127.0.0.1:0")?;
+fn echo_udp(address: &str) -> io::Result<u16> {
+    let socket = UdpSocket::bind(address)?;
     let port = socket.local_addr()?.port();
     // Lives as long as the test process; nothing waits for it.
     std::thread::spawn(move || {

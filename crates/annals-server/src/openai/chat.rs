@@ -1,9 +1,11 @@
 //! Chat Completions on the wire: what is asked, the answer whole, the answer in chunks.
 
-use annals_core::turn::{TurnReport, TurnUsage};
+use annals_core::turn::TurnUsage;
+use annals_runtime::ClientFunction;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::client_tools::{self, ClientCall};
 use super::error::{ApiError, Wrapped, finish_reason};
 use super::input::{Content, RawMessage};
 use super::pieces::{Lane, Piece, TextId};
@@ -25,7 +27,9 @@ pub(crate) struct ChatRequest {
     #[serde(default)]
     pub(crate) metadata: Option<Map<String, Value>>,
     #[serde(default)]
-    pub(crate) tools: Option<Vec<Value>>,
+    tools: Option<Vec<Value>>,
+    #[serde(default)]
+    tool_choice: Option<Value>,
     #[serde(default)]
     response_format: Option<Value>,
     /// Not OpenAI's: a conversation of the agent's, of which `messages` is only what is new.
@@ -38,6 +42,8 @@ struct ChatMessage {
     role: String,
     #[serde(default = "nothing")]
     content: Content,
+    #[serde(default)]
+    tool_call_id: Option<String>,
 }
 
 fn nothing() -> Content {
@@ -62,8 +68,17 @@ impl ChatRequest {
             return Err(ApiError::invalid("modalities", "unsupported_value", message));
         }
         let read = std::mem::take(&mut self.messages).into_iter();
-        read.filter_map(|message| RawMessage::read(&message.role, message.content).transpose())
-            .collect()
+        let read = read.map(|message| {
+            let call = message.tool_call_id.as_deref();
+            RawMessage::read(&message.role, message.content, call)
+        });
+        read.filter_map(Result::transpose).collect()
+    }
+
+    /// What the client performs itself.
+    pub(crate) fn functions(&self) -> Result<Vec<ClientFunction>, ApiError> {
+        let tools = self.tools.as_deref().unwrap_or_default();
+        client_tools::functions(tools, self.tool_choice.as_ref())
     }
 
     /// The schema that the answer must fit.
@@ -136,7 +151,15 @@ impl ChatAnswer {
                 vec![self.chunk(json!({"reasoning_content": text}), None)]
             }
             Piece::Whole { .. } => Vec::new(),
-            Piece::Ended(report) => self.last_chunks(report),
+            Piece::Calls { calls, usage } => {
+                let mut chunks = vec![self.chunk(json!({"tool_calls": tool_calls(calls, true)}), None)];
+                chunks.extend(self.finished(Some("tool_calls"), usage));
+                chunks
+            }
+            Piece::Ended(report) => match ApiError::of_turn(report) {
+                Some(error) => vec![json!(Wrapped { error: &error.body })],
+                None => self.finished(finish_reason(report.outcome), &report.usage),
+            },
         }
     }
 
@@ -150,15 +173,12 @@ impl ChatAnswer {
         text
     }
 
-    fn last_chunks(&self, report: &TurnReport) -> Vec<Value> {
-        if let Some(error) = ApiError::of_turn(report) {
-            return vec![json!(Wrapped { error: &error.body })];
-        }
-        let mut chunks = vec![self.chunk(json!({}), finish_reason(report.outcome))];
+    fn finished(&self, reason: Option<&str>, spent: &TurnUsage) -> Vec<Value> {
+        let mut chunks = vec![self.chunk(json!({}), reason)];
         if self.includes_usage {
             let mut last = self.chunk(json!({}), None);
             last["choices"] = json!([]);
-            last["usage"] = usage(&report.usage);
+            last["usage"] = usage(spent);
             chunks.push(last);
         }
         chunks
@@ -175,18 +195,45 @@ impl ChatAnswer {
         chunk
     }
 
-    /// The whole answer, after the last piece.
-    pub(crate) fn whole(&self, report: &TurnReport, metadata: Value) -> Value {
+    /// The whole answer, with its last piece; none when that is not the last.
+    pub(crate) fn whole(&self, last: &Piece, metadata: &Value) -> Option<Result<Value, ApiError>> {
         let mut message =
             json!({"role": "assistant", "content": self.content, "refusal": null, "annotations": []});
         if !self.reasoning.is_empty() {
             message["reasoning_content"] = json!(self.reasoning);
         }
-        json!({
+        let (reason, spent) = match last {
+            Piece::More { .. } | Piece::Whole { .. } => return None,
+            Piece::Calls { calls, usage } => {
+                message["tool_calls"] = tool_calls(calls, false);
+                if self.content.is_empty() {
+                    message["content"] = Value::Null;
+                }
+                (Some("tool_calls"), usage)
+            }
+            Piece::Ended(report) => match ApiError::of_turn(report) {
+                Some(error) => return Some(Err(error)),
+                None => (finish_reason(report.outcome), &report.usage),
+            },
+        };
+        Some(Ok(json!({
             "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": finish_reason(report.outcome), "logprobs": null}],
-            "usage": usage(&report.usage), "metadata": metadata,
+            "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": null}],
+            "usage": usage(spent), "metadata": metadata,
             "service_tier": "default", "system_fingerprint": null,
-        })
+        })))
     }
+}
+
+/// Calls for the client, as a message has them; in a chunk each says which it is.
+fn tool_calls(calls: &[ClientCall], is_chunk: bool) -> Value {
+    let calls = calls.iter().enumerate().map(|(index, call)| {
+        let function = json!({"name": call.name, "arguments": call.arguments});
+        let mut value = json!({"id": call.id, "type": "function", "function": function});
+        if is_chunk {
+            value["index"] = json!(index);
+        }
+        value
+    });
+    calls.collect()
 }

@@ -1,6 +1,7 @@
 //! Content of messages as it comes in both wire forms: texts, and files as data, by id or by address.
 
 use annals_core::block::BlobDigest;
+use annals_tools::web::fetch::{FetchLimits, Fetcher};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -32,6 +33,8 @@ pub(crate) enum Part {
 pub(crate) enum FileSource {
     Bytes(Vec<u8>),
     Id(String),
+    /// Somewhere on the web.
+    Url(String),
 }
 
 /// A message whose files are not loaded yet.
@@ -42,16 +45,24 @@ pub(crate) struct RawMessage {
 }
 
 impl RawMessage {
-    /// A message of this role; none for roles that say nothing to an agent, such as a client's tools.
-    pub(crate) fn read(role: &str, content: Content) -> Result<Option<Self>, ApiError> {
+    /// A message of this role; none for roles that say nothing to an agent. `call` is the call that a tool's message
+    /// gives the result of.
+    pub(crate) fn read(role: &str, content: Content, call: Option<&str>) -> Result<Option<Self>, ApiError> {
         let role = match role {
             "system" | "developer" => Role::System,
             "user" => Role::User,
             "assistant" => Role::Assistant,
-            "tool" | "function" => return Ok(None),
+            "tool" => {
+                let missing =
+                    || ApiError::invalid("messages", "missing_call", "a result needs its `tool_call_id`");
+                Role::Tool(call.ok_or_else(missing)?.to_owned())
+            }
+            // The form before tools: no client that speaks it can name a call.
+            "function" => return Ok(None),
             other => {
-                let message =
-                    format_args!("`{other}` is not a role: use `system`, `developer`, `user` or `assistant`");
+                let message = format_args!(
+                    "`{other}` is not a role: use `system`, `developer`, `user`, `assistant` or `tool`"
+                );
                 return Err(ApiError::invalid("messages", "invalid_role", message));
             }
         };
@@ -88,6 +99,7 @@ impl RawMessage {
                             let (name, bytes) = uploads.file_content(&id).await?;
                             (Some(name), bytes.to_vec())
                         }
+                        FileSource::Url(url) => (None, uploads.fetched(&url).await?),
                     };
                     let name = name.or(stored);
                     message.said.files.push(super::transcript::File {
@@ -99,6 +111,31 @@ impl RawMessage {
             }
         }
         Ok(message)
+    }
+}
+
+impl Face {
+    /// A file from an address, within what may be reached.
+    async fn fetched(&self, url: &str) -> Result<Vec<u8>, ApiError> {
+        let most = annals_core::limits::ATTACHMENT_MAX_BYTES as usize;
+        let limits = FetchLimits {
+            body_bytes: most,
+            wire_bytes: most,
+            ..FetchLimits::default()
+        };
+        let fetcher = Fetcher::with_limits(
+            self.app.outside.egress.clone(),
+            annals_content::Content::default(),
+            limits,
+        );
+        let fetched = fetcher.bytes(url).await;
+        fetched.map_err(|error| {
+            ApiError::invalid(
+                "messages",
+                error.code(),
+                format_args!("a file cannot be fetched: {error}"),
+            )
+        })
     }
 }
 
@@ -185,6 +222,9 @@ fn part_of(part: &Value) -> Result<Option<Part>, ApiError> {
 fn file(data: &Value, id: &Value, name: &Value) -> Result<Option<Part>, ApiError> {
     let name = name.as_str().map(str::to_owned);
     let from = match (data.as_str(), id.as_str()) {
+        (Some(url), _) if url.starts_with("http://") || url.starts_with("https://") => {
+            FileSource::Url(url.to_owned())
+        }
         (Some(data), _) => FileSource::Bytes(bytes_of(data)?),
         (None, Some(id)) => FileSource::Id(id.to_owned()),
         (None, None) => {
@@ -198,11 +238,6 @@ fn file(data: &Value, id: &Value, name: &Value) -> Result<Option<Part>, ApiError
 /// The bytes of a `data:` address, or of bare base64.
 fn bytes_of(data: &str) -> Result<Vec<u8>, ApiError> {
     let invalid = |message: &str| ApiError::invalid("messages", "invalid_file", message);
-    if data.starts_with("http://") || data.starts_with("https://") {
-        return Err(invalid(
-            "files are not fetched from addresses: send them as `data:…;base64,…`, or upload them to `/v1/files`",
-        ));
-    }
     let encoded = match data.strip_prefix("data:") {
         Some(rest) => {
             let (kind, encoded) = rest
@@ -228,7 +263,7 @@ mod tests {
 
     fn read(parts: Value) -> Result<Vec<Part>, ApiError> {
         let content = serde_json::from_value(parts).unwrap();
-        RawMessage::read("user", content).map(|message| message.unwrap().parts)
+        RawMessage::read("user", content, None).map(|message| message.unwrap().parts)
     }
 
     #[test]
@@ -247,10 +282,6 @@ mod tests {
     fn what_cannot_be_taken_says_why() {
         for (part, code) in [
             (json!({"type": "video"}), "unsupported_content"),
-            (
-                json!({"type": "image_url", "image_url": {"url": "https://a.org/x.png"}}),
-                "invalid_file",
-            ),
             (
                 json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,%"}}),
                 "invalid_file",

@@ -5,18 +5,25 @@
 //! The next request's history is looked up: found at the head it continues, found earlier it forks there (that is what
 //! "edit" and "regenerate" are), not found it must not touch the conversation.
 //!
-//! The entries are conversations without blocks in a scope of their own, which no token has: a name, and a title that says
-//! the place. So every store keeps them, and nothing lists them.
+//! The entries are in a [side table](crate::side_table): a name, and the place.
+
+use std::time::Duration;
 
 use annals_core::block::BlobDigest;
-use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq};
+use annals_core::ids::{ConversationId, Scope, Seq};
 use annals_core::time::Timestamp;
-use annals_store::{LogError, NewConversation, Store};
+use annals_store::{LogError, Owner, Store};
 
 use super::transcript::{Exchange, Said, Transcript};
+use crate::side_table::SideTable;
 
 /// The tenant of scopes that belong to this API. A token for it would see what clients keep here.
 const TENANT: &str = "annals.openai";
+
+/// Whether a scope belongs to the server itself: then no token opens it.
+pub fn is_reserved(scope: &Scope) -> bool {
+    [TENANT, crate::webhooks::TENANT].contains(&scope.tenant())
+}
 
 /// What names a conversation from a client's side, if anything does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,18 +131,12 @@ fn without_signature(word: &str) -> String {
 }
 
 /// What clients of one scope have seen and where, and the names they gave.
-pub(crate) struct Index<'a> {
-    log: &'a dyn Store,
-    scope: Scope,
-}
+pub(crate) struct Index<'a>(SideTable<'a>);
 
 impl<'a> Index<'a> {
     /// The entries for clients of this scope.
     pub(crate) fn new(log: &'a dyn Store, scope: &Scope) -> Self {
-        Index {
-            log,
-            scope: side_scope(scope),
-        }
+        Index(SideTable::new(log, side_scope(scope)))
     }
 
     /// Where a client has seen this.
@@ -167,25 +168,30 @@ impl<'a> Index<'a> {
     }
 
     async fn value(&self, name: Option<ConversationId>) -> Result<Option<String>, LogError> {
-        let Some(name) = name else { return Ok(None) };
-        match self
-            .log
-            .get(&ConversationKey::new(self.scope.clone(), name))
-            .await
-        {
-            Ok(info) => Ok(info.title),
-            Err(LogError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
+        match name {
+            Some(name) => self.0.get(&name).await,
+            None => Ok(None),
         }
     }
 
     async fn set(&self, name: Option<ConversationId>, value: String, now: Timestamp) -> Result<(), LogError> {
-        let Some(name) = name else { return Ok(()) };
-        let key = ConversationKey::new(self.scope.clone(), name);
-        match self.log.create(NewConversation::new(key, now).title(value)).await {
-            Err(LogError::Exists { .. }) => Ok(()),
-            made => made,
+        match name {
+            Some(name) => self.0.put(&name, value, now).await,
+            None => Ok(()),
         }
+    }
+
+    /// Forgets what no client comes back for: answers to repeated requests after a day, calls after a week, histories after
+    /// three months. A history that is forgotten begins a new conversation with what the client remembers.
+    pub(crate) async fn sweep(&self, owner: &Owner, now: Timestamp) -> Result<usize, LogError> {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        let keeps = |name: &str| match name.split_once('_')?.0 {
+            "i" => Some(DAY),
+            "t" => Some(7 * DAY),
+            "l" | "k" => Some(90 * DAY),
+            _ => None,
+        };
+        self.0.sweep(owner, now, keeps).await
     }
 }
 

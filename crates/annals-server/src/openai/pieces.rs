@@ -8,11 +8,15 @@ use std::collections::HashMap;
 
 use annals_core::block::payload::{CallText, TurnReport};
 use annals_core::block::{Block, BlockKind, Visibility};
-use annals_core::ids::{Sid, TurnId};
+use annals_core::ids::{CallId, Sid, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::sources::{SourceRow, citation};
-use annals_runtime::{Delta, DeltaChannel, Update};
+use annals_core::turn::TurnUsage;
+use annals_runtime::{ClientFunction, Delta, DeltaChannel, InputRequest, TurnTerms, Update};
 use serde_json::Value;
+
+use super::client_tools::ClientCall;
+use super::part::Part;
 
 /// What kind of text a piece belongs to, in the order in which a step shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,16 +39,28 @@ pub(crate) struct TextId {
 /// Something to show.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Piece {
-    /// More of a text, after so many characters of it.
+    /// More of a text, after this many characters of it.
     More { id: TextId, after: usize, text: String },
     /// A text is complete.
     Whole { id: TextId, text: String },
+    /// The client is to perform these; the turn waits for their results.
+    Calls {
+        calls: Vec<ClientCall>,
+        usage: TurnUsage,
+    },
     /// The turn is over.
     Ended(TurnReport),
 }
 
+impl Piece {
+    /// Whether nothing follows it in this answer.
+    pub(crate) fn is_last(&self) -> bool {
+        matches!(self, Piece::Calls { .. } | Piece::Ended(_))
+    }
+}
+
 /// How an artifact is linked to: its address, or nothing where there is none.
-pub(crate) type Link = Box<dyn Fn(&LogicalPath) -> Option<String> + Send>;
+pub(crate) type Link = Box<dyn Fn(&LogicalPath) -> Option<String> + Send + Sync>;
 
 /// The fold of one turn.
 pub(crate) struct Pieces {
@@ -57,6 +73,14 @@ pub(crate) struct Pieces {
     is_structured: bool,
     /// What the model is producing, as it came.
     raw: HashMap<TextId, String>,
+    /// The client's own tools, by their names in the table.
+    functions: HashMap<String, ClientFunction>,
+    /// The arguments of calls to them.
+    arguments: HashMap<CallId, String>,
+    /// What the model calls of this answer took.
+    usage: TurnUsage,
+    /// How much had been said before this answer.
+    said_before: usize,
 }
 
 #[derive(Default)]
@@ -78,13 +102,49 @@ impl Pieces {
             texts: Vec::new(),
             is_structured: false,
             raw: HashMap::new(),
+            functions: HashMap::new(),
+            arguments: HashMap::new(),
+            usage: TurnUsage::default(),
+            said_before: 0,
         }
     }
 
-    /// With an answer that a program reads: what is said beside calls counts as activity, and files are not linked to.
-    pub(crate) fn structured(mut self, is_structured: bool) -> Self {
-        self.is_structured = is_structured;
-        self
+    /// What follows is another answer than what was folded in so far.
+    pub(crate) fn begin_part(&mut self) {
+        self.usage = TurnUsage::default();
+        self.said_before = self.said().len();
+    }
+
+    /// The calls that these requests leave to the client, after the texts before them.
+    pub(crate) fn handed_over(&mut self, part: &Part, requests: &[InputRequest]) -> Vec<Piece> {
+        let call = |request: &InputRequest| ClientCall {
+            id: part.call_id(&request.call_id),
+            name: match self.functions.get(&request.tool) {
+                Some(function) => function.name.clone(),
+                None => request.tool.clone(),
+            },
+            arguments: self
+                .arguments
+                .get(&request.call_id)
+                .cloned()
+                .unwrap_or_else(|| "{}".to_owned()),
+        };
+        let calls = requests.iter().map(call).collect();
+        let mut pieces = self.close(|_| true);
+        pieces.push(Piece::Calls {
+            calls,
+            usage: self.usage,
+        });
+        pieces
+    }
+
+    /// What was said in this answer alone.
+    pub(crate) fn said_in_part(&self) -> String {
+        let said = self.said();
+        said.get(self.said_before..)
+            .unwrap_or_default()
+            .trim_start()
+            .to_owned()
     }
 
     /// Folds one update in.
@@ -143,10 +203,17 @@ impl Pieces {
     fn block(&mut self, block: &Block) -> Vec<Piece> {
         self.sources
             .extend(numbered(block.meta().sources.iter().cloned()));
+        if let Some(usage) = block.meta().usage() {
+            self.usage.add(usage);
+        }
         let step = block.meta().step.unwrap_or_else(|| self.last_step());
         let id = |lane| TextId { step, lane };
         let text = block.text().unwrap_or_default();
         match block.kind {
+            BlockKind::TurnHeader => {
+                self.agree(TurnTerms::of_header(block));
+                Vec::new()
+            }
             BlockKind::Thinking => self.whole(id(Lane::Thinking), text),
             BlockKind::Notes if self.is_structured => self.more(id(Lane::Activity), &format!("{text}\n")),
             BlockKind::Notes => {
@@ -154,6 +221,13 @@ impl Pieces {
                 self.whole(id(Lane::Message), &text)
             }
             BlockKind::ToolCall => match CallText::parse(text) {
+                // The client shows its own.
+                Some(call) if self.functions.contains_key(&*call.tool_id) => {
+                    let arguments = call.params.get().to_owned();
+                    self.arguments
+                        .extend(block.meta().call.clone().map(|id| (id, arguments)));
+                    Vec::new()
+                }
                 Some(call) => self.more(id(Lane::Activity), &format!("› {}\n", activity(&call))),
                 None => Vec::new(),
             },
@@ -175,6 +249,16 @@ impl Pieces {
         }
     }
 
+    /// An answer that a program reads has nothing beside it: what is said with calls counts as activity, and files are not
+    /// linked to.
+    fn agree(&mut self, terms: TurnTerms) {
+        self.is_structured = terms.schema.is_some();
+        let functions = terms.client_tools.into_iter();
+        self.functions = functions
+            .map(|function| (function.tool_name(), function))
+            .collect();
+    }
+
     fn file(&mut self, block: &Block) {
         let (Some(path), Some(file)) = (&block.path, &block.meta().file) else {
             return;
@@ -190,9 +274,11 @@ impl Pieces {
     }
 
     fn ended(&mut self, block: &Block) -> Vec<Piece> {
-        let Ok(report) = block.payload::<TurnReport>() else {
+        let Ok(mut report) = block.payload::<TurnReport>() else {
             return Vec::new();
         };
+        // The answers before this one have told what they took.
+        report.usage = self.usage;
         let links: Vec<String> = self
             .files
             .iter()

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 
 use annals_core::turn::{TurnReport, TurnUsage};
+use annals_runtime::ClientFunction;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::client_tools::{self, ClientCall};
 use super::error::{ApiError, finish_reason};
 use super::input::{Content, RawMessage};
 use super::pieces::{Lane, Piece, TextId};
@@ -52,11 +54,11 @@ impl ResponsesRequest {
     pub(crate) fn messages(&mut self) -> Result<Vec<RawMessage>, ApiError> {
         let mut messages = Vec::new();
         if let Some(text) = self.instructions.clone().filter(|text| !text.is_empty()) {
-            messages.extend(RawMessage::read("system", Content::Text(text))?);
+            messages.extend(RawMessage::read("system", Content::Text(text), None)?);
         }
         match self.input.take() {
             None => {}
-            Some(Input::Text(text)) => messages.extend(RawMessage::read("user", Content::Text(text))?),
+            Some(Input::Text(text)) => messages.extend(RawMessage::read("user", Content::Text(text), None)?),
             Some(Input::Items(items)) => {
                 for item in items {
                     messages.extend(message_of(item)?);
@@ -75,29 +77,35 @@ impl ResponsesRequest {
         }
     }
 
-    pub(crate) fn tools(&self) -> usize {
-        self.rest
-            .get("tools")
-            .and_then(Value::as_array)
-            .map_or(0, Vec::len)
+    /// What the client performs itself.
+    pub(crate) fn functions(&self) -> Result<Vec<ClientFunction>, ApiError> {
+        let tools = self.rest.get("tools").and_then(Value::as_array);
+        let tools = tools.map(Vec::as_slice).unwrap_or_default();
+        client_tools::functions(tools, self.rest.get("tool_choice"))
     }
 }
 
-/// A message among the items of an input; other items, such as calls of a client's own tools, say nothing to the agent.
+/// A message among the items of an input, or what counts as one: a call that the agent made, and its result. Other items
+/// say nothing to the agent.
 fn message_of(mut item: Value) -> Result<Option<RawMessage>, ApiError> {
+    match item["type"].as_str() {
+        Some("function_call") => return RawMessage::read("assistant", Content::Nothing(()), None),
+        Some("function_call_output") => {
+            let output = content_of(item["output"].take())?;
+            return RawMessage::read("tool", output, item["call_id"].as_str());
+        }
+        _ => {}
+    }
     let is_message = item.get("type").is_none_or(|kind| kind == "message");
     let Some(role) = item["role"].as_str().map(str::to_owned).filter(|_| is_message) else {
         return Ok(None);
     };
-    let content = serde_json::from_value(item["content"].take());
-    let content = content.map_err(|_| {
-        ApiError::invalid(
-            "input",
-            "invalid_content",
-            "the content of a message is a text or a list of parts",
-        )
-    })?;
-    RawMessage::read(&role, content)
+    RawMessage::read(&role, content_of(item["content"].take())?, None)
+}
+
+fn content_of(value: Value) -> Result<Content, ApiError> {
+    let message = "the content of a message is a text or a list of parts";
+    serde_json::from_value(value).map_err(|_| ApiError::invalid("input", "invalid_content", message))
 }
 
 /// Tokens in the words of Responses.
@@ -125,6 +133,8 @@ pub(crate) struct ResponseAnswer {
     object: Value,
     items: BTreeMap<TextId, (usize, Value)>,
     output: Vec<TextId>,
+    /// Calls for the client, after all texts.
+    calls: Vec<Value>,
     /// Events up to this number are known to the client.
     after: Option<u64>,
     last: u64,
@@ -155,6 +165,7 @@ impl ResponseAnswer {
             object: Value::Object(object),
             items: BTreeMap::new(),
             output: Vec::new(),
+            calls: Vec::new(),
             after,
             last: 1,
         }
@@ -173,7 +184,9 @@ impl ResponseAnswer {
             .output
             .iter()
             .filter_map(|id| self.items.get(id))
-            .map(|(_, item)| item.clone())
+            .map(|(_, item)| item)
+            .chain(&self.calls)
+            .cloned()
             .collect();
         object
     }
@@ -193,6 +206,7 @@ impl ResponseAnswer {
         let events = match piece {
             Piece::More { id, after, text } => self.more(*id, *after, text),
             Piece::Whole { id, text } => self.whole(*id, text),
+            Piece::Calls { calls, usage } => self.handed_over(calls, usage, now),
             Piece::Ended(report) => vec![self.ended(report, now)],
         };
         if let Some(last) = events.last() {
@@ -207,7 +221,16 @@ impl ResponseAnswer {
         let unknown = events.into_iter().filter(|event| event.number > after);
         unknown
             .map(|mut event| {
-                if let Some(text) = event.data["delta"].as_str().map(str::to_owned) {
+                let is_text = event
+                    .data
+                    .get("content_index")
+                    .or(event.data.get("summary_index"))
+                    .is_some();
+                if let Some(text) = event.data["delta"]
+                    .as_str()
+                    .filter(|_| is_text)
+                    .map(str::to_owned)
+                {
                     let chars = text.chars().count() as u64;
                     let known = chars.saturating_sub(event.number - after);
                     let rest: String = text.chars().skip(known as usize).collect();
@@ -264,6 +287,46 @@ impl ResponseAnswer {
         ]
     }
 
+    /// The calls for the client, and the end of this answer.
+    fn handed_over(&mut self, calls: &[ClientCall], spent: &TurnUsage, now: i64) -> Vec<Numbered> {
+        let mut events = Vec::new();
+        for call in calls {
+            let index = self.output.len() + self.calls.len();
+            let item = function_call(call, "in_progress", "");
+            let place = json!({"item_id": item["id"], "output_index": index});
+            let mut push = |kind, data| {
+                self.last += 1;
+                events.push(event(self.last, kind, data));
+            };
+            push(
+                "response.output_item.added",
+                json!({"output_index": index, "item": item}),
+            );
+            let mut delta = place.clone();
+            delta["delta"] = json!(call.arguments);
+            // A stream that goes on after some number gets the arguments whole or not at all, as they came.
+            push("response.function_call_arguments.delta", delta);
+            let mut done = place;
+            done["arguments"] = json!(call.arguments);
+            done["name"] = json!(call.name);
+            push("response.function_call_arguments.done", done);
+            let item = function_call(call, "completed", &call.arguments);
+            push(
+                "response.output_item.done",
+                json!({"output_index": index, "item": item}),
+            );
+            self.calls.push(item);
+        }
+        self.object["usage"] = usage(spent);
+        self.object["completed_at"] = json!(now);
+        events.push(event(
+            self.last + 1,
+            "response.completed",
+            json!({"response": self.object("completed")}),
+        ));
+        events
+    }
+
     fn ended(&mut self, report: &TurnReport, now: i64) -> Numbered {
         let (status, kind) = match finish_reason(report.outcome) {
             Some("stop") => ("completed", "response.completed"),
@@ -284,11 +347,24 @@ impl ResponseAnswer {
         event(self.last + 1, kind, json!({"response": self.object(status)}))
     }
 
-    /// The object after the last piece.
-    pub(crate) fn finished(&mut self, report: &TurnReport, now: i64) -> Value {
-        let mut ended = self.ended(report, now);
-        ended.data["response"].take()
+    /// The object with the last piece; none when that is not the last.
+    pub(crate) fn finished(&mut self, last: &Piece, now: i64) -> Option<Result<Value, ApiError>> {
+        if let Piece::Ended(report) = last
+            && let Some(error) = ApiError::of_turn(report)
+        {
+            return Some(Err(error));
+        }
+        let end = self.events(last, now).pop()?;
+        Some(Ok(end.data.get("response")?.clone()))
     }
+}
+
+/// The item that stands for a call of the client's tool.
+fn function_call(call: &ClientCall, status: &str, arguments: &str) -> Value {
+    json!({
+        "id": call.id.replacen("call_", "fc_", 1), "type": "function_call", "status": status, "call_id": call.id,
+        "name": call.name, "arguments": arguments,
+    })
 }
 
 /// Every field that a response object must have, as it is when nobody says otherwise.
@@ -473,7 +549,8 @@ mod tests {
     #[test]
     fn the_object_has_every_required_field_and_shows_the_request_again() {
         let mut answer = answer(None);
-        let object = answer.finished(&TurnReport::empty(TurnEnd::Complete, None), 9);
+        let ended = Piece::Ended(TurnReport::empty(TurnEnd::Complete, None));
+        let object = answer.finished(&ended, 9).unwrap().unwrap();
         for (name, _) in defaults() {
             assert!(object.get(name).is_some(), "{name}");
         }
@@ -483,13 +560,13 @@ mod tests {
     }
 
     #[test]
-    fn items_that_are_no_messages_are_left_out() {
+    fn a_call_counts_as_an_answer_and_other_items_are_left_out() {
         let mut request: ResponsesRequest =
             serde_json::from_value(json!({"instructions": "Be brief", "input": [
             {"role": "user", "content": "a"}, {"type": "reasoning", "summary": []},
             {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "1"},
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "b"}]}]}))
             .unwrap();
-        assert_eq!(request.messages().unwrap().len(), 3);
+        assert_eq!(request.messages().unwrap().len(), 4);
     }
 }

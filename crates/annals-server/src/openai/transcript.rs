@@ -6,12 +6,14 @@
 use annals_core::block::{BlobDigest, Block};
 
 /// Who said a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// `system` and `developer`.
     System,
     User,
     Assistant,
+    /// A tool of the client's, with the call whose result it gives.
+    Tool(String),
 }
 
 /// One message as it came.
@@ -64,6 +66,16 @@ pub(crate) struct Transcript {
     pub(crate) history: Vec<Exchange>,
     /// What is new.
     pub(crate) prompt: Said,
+    /// Results of the client's own tools that no answer followed yet.
+    pub(crate) outputs: Vec<ToolOutput>,
+}
+
+/// The result of a call that the client performed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ToolOutput {
+    /// The id under which the call was handed to the client.
+    pub(crate) call: String,
+    pub(crate) text: String,
 }
 
 /// The messages end with something else than what a person says.
@@ -89,16 +101,29 @@ impl Transcript {
             match role {
                 Role::System => join(&mut instructions, &said.text),
                 Role::User => open.get_or_insert_default().add(said),
-                Role::Assistant => match (open.take(), transcript.history.last_mut()) {
-                    (None, Some(last)) => join(&mut last.assistant, &said.text),
-                    (user, _) => transcript.history.push(Exchange {
-                        user: user.unwrap_or_default(),
-                        assistant: said.text,
-                    }),
-                },
+                Role::Tool(call) => transcript.outputs.push(ToolOutput {
+                    call,
+                    text: said.text,
+                }),
+                Role::Assistant => {
+                    // Calls of one answer may stand between their results; words say that the results were heard.
+                    if open.is_some() || !said.text.trim().is_empty() {
+                        transcript.outputs.clear();
+                    }
+                    match (open.take(), transcript.history.last_mut()) {
+                        (None, Some(last)) => join(&mut last.assistant, &said.text),
+                        (user, _) => transcript.history.push(Exchange {
+                            user: user.unwrap_or_default(),
+                            assistant: said.text,
+                        }),
+                    }
+                }
             }
         }
-        transcript.prompt = open.ok_or(NothingAsked)?;
+        transcript.prompt = match (open, transcript.outputs.is_empty()) {
+            (None, true) => return Err(NothingAsked),
+            (open, _) => open.unwrap_or_default(),
+        };
         transcript.instructions = Some(instructions).filter(|text| !text.is_empty());
         Ok(transcript)
     }
@@ -187,6 +212,29 @@ mod tests {
         assert_eq!(transcript.history[0].user.text, "a\n\nb");
         assert_eq!(transcript.history[0].assistant, "c\n\nd");
         assert_eq!(transcript.prompt.text, "e");
+    }
+
+    #[test]
+    fn results_count_until_they_are_answered() {
+        use Role::{Assistant, Tool, User};
+        let output = |call: &str| message(Tool(call.to_owned()), "result");
+        let calls = |messages: Vec<Message>| -> Vec<String> {
+            let outputs = Transcript::of(messages).unwrap().outputs.into_iter();
+            outputs.map(|output| output.call).collect()
+        };
+        let asked = || vec![message(User, "a"), message(Assistant, "")];
+        let given = |more: Vec<Message>| calls(asked().into_iter().chain(more).collect());
+        assert_eq!(given(vec![output("1"), output("2")]), ["1", "2"]);
+        assert_eq!(
+            given(vec![output("1"), message(Assistant, ""), output("2")]),
+            ["1", "2"],
+            "pairs"
+        );
+        assert_eq!(given(vec![output("1"), message(User, "and quickly")]), ["1"]);
+        let answered = || vec![output("1"), message(Assistant, "b")];
+        assert!(given(answered().into_iter().chain([message(User, "c")]).collect()).is_empty());
+        let again = [message(User, "c"), message(Assistant, ""), output("2")];
+        assert_eq!(given(answered().into_iter().chain(again).collect()), ["2"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use annals_core::block::BlockKind;
 use annals_core::ids::Seq;
-use annals_sandbox::Limits;
+use annals_sandbox::Bound;
 use annals_sandbox::facts::Facts;
 use serde::Serialize;
 use tokio::sync::OnceCell;
@@ -29,7 +29,7 @@ const REFUSALS: &[&str] = &[
 pub(super) struct SandboxFacts {
     backend: String,
     layers: Vec<LayerFact>,
-    limits: Vec<LimitFact>,
+    limits: Vec<Bound>,
     refused: Vec<Refusal>,
 }
 
@@ -39,12 +39,6 @@ struct LayerFact {
     in_force: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<String>,
-}
-
-#[derive(Serialize)]
-struct LimitFact {
-    name: &'static str,
-    value: String,
 }
 
 #[derive(Serialize)]
@@ -59,11 +53,7 @@ pub(super) async fn of(looked: &Looked, at: Seq) -> SandboxFacts {
     let is_local = backend.as_deref() == Some("local");
     SandboxFacts {
         layers: if is_local { layers().await } else { Vec::new() },
-        limits: if backend.is_some() {
-            limits(&Limits::default())
-        } else {
-            Vec::new()
-        },
+        limits: looked.agent.sandbox_bounds(),
         backend: backend.unwrap_or_else(|| "none: no tool of this agent runs commands".to_owned()),
         refused: refused(looked, at),
     }
@@ -84,21 +74,6 @@ async fn layers() -> Vec<LayerFact> {
         layers.map(fact).collect()
     };
     LAYERS.get_or_init(gather).await.clone()
-}
-
-fn limits(limits: &Limits) -> Vec<LimitFact> {
-    let fact = |name, value| LimitFact { name, value };
-    let bytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
-    vec![
-        fact("time of a command", format!("{} s", limits.timeout.as_secs())),
-        fact("memory", bytes(limits.memory_bytes)),
-        fact("processor time of a process", format!("{} s", limits.cpu_seconds)),
-        fact("processes", limits.processes.to_string()),
-        fact("one file", bytes(limits.file_bytes)),
-        fact("workspace", bytes(limits.workspace_bytes)),
-        fact("files in the workspace", limits.workspace_files.to_string()),
-        fact("temporary space", bytes(limits.scratch_bytes)),
-    ]
 }
 
 fn refused(looked: &Looked, at: Seq) -> Vec<Refusal> {

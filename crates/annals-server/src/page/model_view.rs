@@ -104,8 +104,8 @@ fn view_at(looked: &Looked, at: Seq) -> ModelView {
     let made = steps.iter().rposition(|step| step.at <= at);
     // A request at this very moment finds what the one before it left in the cache.
     let cached = steps.iter().rposition(|step| step.at < at);
-    let outline = looked.agent.outline(&view);
-    let before = cached.map(|index| looked.agent.outline(&looked.at(steps[index].at)));
+    let outline = looked.outline(&view, at);
+    let before = cached.map(|index| looked.outline(&looked.at(steps[index].at), steps[index].at));
     let caching = simulate(&outline, before.as_ref());
     let shown = made.map(|index| shown_step(looked, &steps, index));
     let is_this_request = made.is_some_and(|index| steps[index].at == at);

@@ -127,7 +127,7 @@ fn next_call<'a>(view: &'a View, notes: &Block) -> Option<&'a annals_core::ids::
 }
 
 /// The arguments, with parameters that the block shows cut put back.
-async fn whole_arguments(looked: &Looked, written: &Block, params: &str) -> Value {
+pub(super) async fn whole_arguments(looked: &Looked, written: &Block, params: &str) -> Value {
     let mut arguments: Value = match serde_json::from_str(params) {
         Ok(value) => value,
         Err(_) => return Value::String(params.to_owned()),

@@ -6,7 +6,7 @@ use annals_core::block::payload::{HideReason, HideText, TurnUsage};
 use annals_core::block::{Block, BlockKind};
 use annals_core::ids::{Seq, TurnId};
 use annals_core::view::View;
-use annals_model::{Catalog, Model, Price};
+use annals_model::{Catalog, Price};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -40,8 +40,16 @@ pub(super) struct Step {
     /// The first block of the answer.
     pub(super) seq: Seq,
     pub(super) usage: Option<TurnUsage>,
-    /// What changed the prefix since the call before.
+    /// What changed the view since the call before.
     marks: Vec<Mark>,
+    /// Tokens that the call before had left in the provider's cache and that this one did not read again: the cache
+    /// broke. A hide in what was never cached breaks nothing, and an expired cache breaks without any mark.
+    #[serde(skip_serializing_if = "is_none")]
+    lost_tokens: u64,
+}
+
+fn is_none(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// Something that changed what comes before.
@@ -54,19 +62,47 @@ struct Mark {
 /// Prices by bucket.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct TokenPrice {
+    #[serde(flatten)]
+    rates: Rates,
+    /// What holds instead for long prompts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    long: Option<LongRates>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Rates {
     input: u64,
     cache_read: u64,
     cache_write: u64,
     output: u64,
 }
 
-impl From<Price> for TokenPrice {
+#[derive(Clone, Copy, Debug, Serialize)]
+struct LongRates {
+    over_tokens: u64,
+    #[serde(flatten)]
+    rates: Rates,
+}
+
+impl From<Price> for Rates {
     fn from(price: Price) -> Self {
-        TokenPrice {
+        Rates {
             input: price.input_nanousd,
             cache_read: price.cache_read_nanousd,
             cache_write: price.cache_write_nanousd,
             output: price.output_nanousd,
+        }
+    }
+}
+
+impl From<Price> for TokenPrice {
+    fn from(price: Price) -> Self {
+        TokenPrice {
+            rates: price.into(),
+            long: price.long.map(|long| LongRates {
+                over_tokens: long.over_tokens,
+                rates: price.of_prompt(long.over_tokens + 1).into(),
+            }),
         }
     }
 }
@@ -83,10 +119,10 @@ pub(crate) async fn steps(
         .into_iter()
         .filter(|step| step.seq.get() > after)
         .collect();
-    let mut prices = BTreeMap::new();
+    let (mut prices, catalog) = (BTreeMap::new(), Catalog::default());
     for step in &items {
-        if let Some(price) = price_of(&looked.whole, &step.turn_id, &**looked.agent.model()) {
-            prices.insert(step.turn_id.clone(), price);
+        if let Some(price) = looked.agent.price_of(&looked.whole, &step.turn_id, &catalog) {
+            prices.insert(step.turn_id.clone(), price.into());
         }
     }
     Ok(Json(Steps { items, prices }))
@@ -111,16 +147,28 @@ pub(super) fn of(view: &View) -> Vec<Step> {
             .checked_sub(1)
             .and_then(|at| Seq::try_new(at).ok());
         let Some(at) = before else { continue };
+        let usage = block.meta().usage();
+        let lost_tokens = lost(steps.iter().rev().find_map(|step| step.usage), usage);
         steps.push(Step {
             turn_id: block.turn.clone(),
             step,
             at,
             seq: block.seq,
-            usage: block.meta().usage(),
+            usage,
             marks: std::mem::take(&mut marks),
+            lost_tokens,
         });
     }
     steps
+}
+
+/// What a call reads less than the one before it read and wrote, by the provider's own counts.
+fn lost(before: Option<TurnUsage>, now: Option<TurnUsage>) -> u64 {
+    let (Some(before), Some(now)) = (before, now) else {
+        return 0;
+    };
+    let cached = before.cache_read_tokens + before.cache_write_tokens;
+    cached.saturating_sub(now.cache_read_tokens)
 }
 
 fn mark_of(block: &Block, is_before_all: bool) -> Option<Mark> {
@@ -138,22 +186,4 @@ fn mark_of(block: &Block, is_before_all: bool) -> Option<Mark> {
         _ => return None,
     };
     Some(Mark { kind, seq: block.seq })
-}
-
-/// What the model of a turn costs: as the configured model says if it is that one, else by the catalog.
-pub(super) fn price_of(view: &View, turn: &TurnId, model: &dyn Model) -> Option<TokenPrice> {
-    let turn = view.turn(turn)?;
-    let header = view
-        .turn_blocks(turn)
-        .iter()
-        .find(|block| block.kind == BlockKind::AgentLogHeader);
-    let name = header.and_then(|block| block.text()?.split_once("model: ").map(|(_, name)| name.trim()));
-    let price = match name {
-        Some(name) if name != model.name() => {
-            let plain = name.split_once(':').map_or(name, |(_, name)| name);
-            Catalog::default().find(plain)?.price?
-        }
-        _ => model.price()?,
-    };
-    Some(price.into())
 }

@@ -63,6 +63,17 @@ impl Trees {
         Ok(found.into_iter().map(Option::unwrap_or_default).collect())
     }
 
+    /// The tree of a text that is still growing, so that keeping it would help nobody.
+    pub(super) async fn passing(&self, request: TreeRequest) -> Result<Value, ContentError> {
+        let made = self.content.trees(&[request]).await?;
+        Ok(made.into_iter().next().unwrap_or_default())
+    }
+
+    /// The helpers that read what strangers wrote.
+    pub(super) fn content(&self) -> &Content {
+        &self.content
+    }
+
     /// One tree.
     pub(super) async fn one(&self, request: TreeRequest) -> Result<Arc<Value>, Problem> {
         let trees = self.make(vec![request]).await.map_err(unreadable)?;
@@ -83,7 +94,7 @@ impl Kept {
 }
 
 /// The helper met a bound, or the text is not what it should be.
-fn unreadable(error: ContentError) -> Problem {
+pub(super) fn unreadable(error: ContentError) -> Problem {
     Problem::new(
         Code::Unprocessable,
         format!("this text cannot be shown as a tree: {error}"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annals_content::TreeRequest;
 use annals_core::path::LogicalPath;
-use annals_tools::content::{self, ContentError};
+use annals_tools::content::{self, ContentError, Opened};
 use axum::Json;
 use axum::extract::State;
 use futures::TryStreamExt as _;
@@ -62,10 +62,11 @@ pub(crate) async fn preview(
     let truncated_bytes = unread + annals_content::left_out(&text) as u64;
     let (kind, request) = request(&version.path, &read.mime, text);
     let tree = app.trees.one(request).await?;
-    let (tree, table) = if kind == "table" {
-        (None, Some(tree))
-    } else {
-        (Some(tree), None)
+    // A table has columns; JSON is one only if it has the form of one.
+    let (kind, tree, table) = match (kind, tree.is_object()) {
+        ("json" | "table", true) => ("table", None, Some(tree)),
+        ("json", false) => ("code", Some(tree), None),
+        _ => (kind, Some(tree), None),
     };
     Ok(Json(Preview {
         kind,
@@ -93,17 +94,7 @@ fn request(path: &str, mime: &str, text: String) -> (&'static str, TreeRequest) 
                 separator: '\t',
             },
         ),
-        ("application/json", _) | (_, "json") => {
-            let value = serde_json::from_str::<Value>(&text);
-            let pretty = value
-                .ok()
-                .and_then(|value| serde_json::to_string_pretty(&value).ok());
-            let request = TreeRequest::Code {
-                text: pretty.unwrap_or(text),
-                language: "json".to_owned(),
-            };
-            ("code", request)
-        }
+        ("application/json", _) | (_, "json") => ("json", TreeRequest::Json { text }),
         _ => {
             let language = extension;
             ("code", TreeRequest::Code { text, language })
@@ -146,17 +137,28 @@ struct Read {
     text: Option<String>,
 }
 
-async fn read(app: &App, caller: &Caller, place: &Place, path: &str, number: u64) -> Result<Read, Problem> {
+/// The version of a file that a block wrote.
+pub(super) async fn open(
+    app: &App,
+    caller: &Caller,
+    place: &Place,
+    path: &str,
+    number: u64,
+) -> Result<Opened, Problem> {
     let (agent, id) = (app.agent(&caller.scope), place.conversation()?);
     let missing = || Problem::not_found(format_args!("`{}`", path.escape_default()));
     let path = LogicalPath::parse(path).map_err(|_| missing())?;
     let cx = agent.reading(&id, Some(seq(number)?)).await?;
-    let opened = content::open(&cx, &path, None)
+    content::open(&cx, &path, None)
         .await
         .map_err(|error| match error {
             ContentError::Missing(_) => missing(),
             error => Problem::internal(error),
-        })?;
+        })
+}
+
+async fn read(app: &App, caller: &Caller, place: &Place, path: &str, number: u64) -> Result<Read, Problem> {
+    let opened = open(app, caller, place, path, number).await?;
     let (mime, size_bytes, is_text) = (opened.mime.to_string(), opened.size_bytes, opened.is_text);
     if !is_text {
         return Ok(Read {

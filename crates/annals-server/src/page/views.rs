@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use annals_core::ids::{ConversationKey, Seq};
 use annals_core::view::View;
+use annals_core::view::outline::Outline;
 use annals_runtime::Agent;
 use annals_store::BlockLogExt as _;
 use serde::Deserialize;
@@ -90,6 +91,12 @@ impl Looked {
                 format!("there is no block {asked}: the last one is {last}"),
             )
         })
+    }
+
+    /// What the model sees of the view at this place.
+    pub(super) fn outline(&self, view: &View, at: Seq) -> Outline {
+        let next = self.whole.block(at.next()).map(|next| &**next);
+        self.agent.outline(view, next)
     }
 
     /// The conversation as it was when this block was the last one.

@@ -25,3 +25,24 @@ answer = responses.invoke("By responses")
 assert answer.text == "By responses, too" if isinstance(answer.text, str) else answer.text() == "By responses, too", answer
 text = "".join(part["text"] for chunk in responses.stream("Again") for part in chunk.content_blocks if part["type"] == "text")
 assert text == "Streamed", text
+
+# Tools of the client's own, as an agent loop binds and runs them.
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+
+
+@tool
+def add(a: int, b: int) -> str:
+    """Adds two numbers."""
+    return f"the sum is {a + b}"
+
+
+for expected, more in (("Five", {}), ("Five by responses", {"use_responses_api": True})):
+    model = ChatOpenAI(**options, **more, default_headers={"X-Annals-Tools": "client"}).bind_tools([add])
+    messages = [HumanMessage(f"What is 2 + 3, {expected}?")]
+    asked = model.invoke(messages)
+    assert [call["name"] for call in asked.tool_calls] == ["add"], asked
+    messages += [asked, *(add.invoke(call) for call in asked.tool_calls)]
+    answer = model.invoke(messages)
+    text = answer.text if isinstance(answer.text, str) else answer.text()
+    assert text == expected, answer

@@ -1,6 +1,7 @@
 """The official Python SDK: models, chat, responses, files, errors. The model behind answers by a script, step by step."""
 
 import base64
+import json
 import os
 import sys
 
@@ -158,4 +159,44 @@ seen = client.chat.completions.create(
 assert seen.choices[0].message.content == "Pear"
 assert client.files.delete(stored.id).deleted
 raises(openai.NotFoundError, 404, lambda: client.files.retrieve(stored.id))
+
+# Tools of the client's own: the answer asks for a call, the next request brings its result.
+PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
+with_tools = client.with_options(default_headers={"X-Annals-Tools": "client"})
+tools = [{"type": "function", "function": {"name": "add", "description": "Adds", "parameters": PARAMETERS}}]
+
+
+def added(arguments):
+    values = json.loads(arguments)
+    return f"the sum is {values['a'] + values['b']}"
+
+
+messages = [{"role": "user", "content": "What is 2 + 3?"}]
+asked = with_tools.chat.completions.create(model="annals", messages=messages, tools=tools)
+assert asked.choices[0].finish_reason == "tool_calls", asked
+call = asked.choices[0].message.tool_calls[0]
+assert call.function.name == "add", call
+messages.append(asked.choices[0].message)
+messages.append({"role": "tool", "tool_call_id": call.id, "content": added(call.function.arguments)})
+answer = with_tools.chat.completions.create(model="annals", messages=messages, tools=tools)
+assert answer.choices[0].message.content == "Five", answer
+
+messages = [{"role": "user", "content": "Once more, in pieces: what is 2 + 3?"}]
+with with_tools.chat.completions.stream(model="annals", messages=messages, tools=tools) as stream:
+    asked = stream.get_final_completion()
+call = asked.choices[0].message.tool_calls[0]
+messages.append({"role": "assistant", "content": None, "tool_calls": [call.model_dump(include={"id", "type", "function"})]})
+messages.append({"role": "tool", "tool_call_id": call.id, "content": added(call.function.arguments)})
+with with_tools.chat.completions.stream(model="annals", messages=messages, tools=tools) as stream:
+    answer = stream.get_final_completion()
+assert answer.choices[0].message.content == "Five, streamed", answer
+
+flat = [{"type": "function", "name": "add", "description": "Adds", "parameters": PARAMETERS, "strict": False}]
+with with_tools.responses.stream(model="annals", input="What is 2 + 3?", tools=flat) as stream:
+    asked = stream.get_final_response()
+calls = [item for item in asked.output if item.type == "function_call"]
+assert [call.name for call in calls] == ["add"], asked
+outputs = [{"type": "function_call_output", "call_id": call.call_id, "output": added(call.arguments)} for call in calls]
+answer = with_tools.responses.create(model="annals", input=outputs, previous_response_id=asked.id, tools=flat)
+assert answer.output_text == "Five by responses", answer
 print("passed", openai.__version__, file=sys.stderr)

@@ -54,6 +54,11 @@ fn says(text: &str) -> Value {
     json!({"text": text, "usage": {"input_tokens": 5, "output_tokens": 3}})
 }
 
+/// A step that calls the client's tool `add`.
+fn calls_add() -> Value {
+    json!({"tool_calls": [{"tool": "client.add", "params": {"a": 2, "b": 3}}], "usage": {"input_tokens": 5, "output_tokens": 3}})
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn openai_python_talks_to_the_agent() {
     let steps = json!([
@@ -70,6 +75,9 @@ async fn openai_python_talks_to_the_agent() {
         {"text": "Done later", "delay_ms": 300},
         {"text": "Plum and a dot", "expect": ["The secret word is plum", "notes.txt"]},
         {"text": "Pear", "expect": ["p.txt"]},
+        calls_add(), {"text": "Five", "expect": ["the sum is 5"]},
+        calls_add(), {"text": "Five, streamed", "expect": ["the sum is 5"]},
+        calls_add(), {"text": "Five by responses", "expect": ["the sum is 5"]},
     ]);
     passes("openai-python", "openai_python.py", steps).await;
 }
@@ -88,6 +96,8 @@ async fn langchain_talks_to_the_agent() {
     let steps = json!([
         says("Hello"), {"text": "More of it", "expect": ["Hello"]}, says("In pieces"), says("By responses, too"),
         says("Streamed"),
+        calls_add(), {"text": "Five", "expect": ["the sum is 5"]},
+        calls_add(), {"text": "Five by responses", "expect": ["the sum is 5"]},
     ]);
     passes("langchain", "langchain.py", steps).await;
 }
@@ -106,7 +116,11 @@ async fn the_ai_sdk_talks_to_the_agent() {
         says("Hello"),
         thinking,
         says("By responses, too"),
-        says("Streamed")
+        says("Streamed"),
+        calls_add(),
+        {"text": "Five", "expect": ["the sum is 5"]},
+        calls_add(),
+        {"text": "Five by responses", "expect": ["the sum is 5"]},
     ]);
     passes("ai-sdk", "ai_sdk.mjs", steps).await;
 }

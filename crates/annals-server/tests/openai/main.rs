@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod client_tools;
 mod clients;
 mod lineage;
 mod open_responses;

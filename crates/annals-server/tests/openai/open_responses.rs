@@ -1,5 +1,5 @@
 //! What the acceptance tests of Open Responses look for, after its published description: the complete response object, the
-//! order of events, system text, pictures and turns that follow each other. Calling a client's own tools is not offered.
+//! order of events, system text, calls of the client's tools, pictures, and turns that follow each other.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -94,8 +94,14 @@ async fn a_basic_response_is_complete() {
 
 /// The events of a streamed response; their numbers rise.
 async fn streamed(server: &Running, input: &str) -> Vec<Value> {
-    let body = json!({"model": "annals", "input": input, "stream": true});
-    let request = server.request(Method::POST, "/v1/responses").json(&body);
+    streamed_body(server, json!({"model": "annals", "input": input, "stream": true})).await
+}
+
+async fn streamed_body(server: &Running, body: Value) -> Vec<Value> {
+    let request = server
+        .request(Method::POST, "/v1/responses")
+        .header("x-annals-tools", "client")
+        .json(&body);
     let text = request.send().await.unwrap().text().await.unwrap();
     let events: Vec<Value> = text
         .split("\n\n")
@@ -167,6 +173,76 @@ async fn a_system_text_reaches_the_model() {
         {"type": "message", "role": "system", "content": "You are a pirate. Always answer like one."},
         {"type": "message", "role": "user", "content": "Say hello"}]});
     assert_eq!(output_text(&create(&server, body).await), "Ahoy");
+}
+
+/// A request with a tool, as the acceptance tests of tool calling send it.
+fn with_tool() -> Value {
+    let parameters = json!({"type": "object", "required": ["location"],
+        "properties": {"location": {"type": "string", "description": "The city and state, e.g. San Francisco, CA"}}});
+    json!({"model": "annals", "input": [{"type": "message", "role": "user", "content": "What's the weather like in San Francisco?"}],
+        "tools": [{"type": "function", "name": "get_weather", "description": "Get the current weather for a location", "parameters": parameters}]})
+}
+
+fn calls_weather() -> Value {
+    json!([{"tool_calls": [{"tool": "client.get_weather", "params": {"location": "San Francisco, CA"}}]}])
+}
+
+#[tokio::test]
+async fn a_tool_of_the_client_is_called() {
+    let server = Running::start(calls_weather()).await;
+    let request = server
+        .request(Method::POST, "/v1/responses")
+        .header("x-annals-tools", "client");
+    let response: Value = request
+        .json(&with_tool())
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(misfits(&response), Vec::<&str>::new(), "{response}");
+    let item = response["output"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&item["type"], &item["name"], &item["status"]),
+        (
+            &json!("function_call"),
+            &json!("get_weather"),
+            &json!("completed")
+        )
+    );
+    assert!(item["call_id"].is_string() && item["id"].is_string());
+    let arguments: Value = serde_json::from_str(item["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!(arguments["location"], "San Francisco, CA");
+    assert_eq!(
+        response["tools"][0]["name"], "get_weather",
+        "the request is shown again"
+    );
+}
+
+#[tokio::test]
+async fn a_tool_of_the_client_is_called_in_a_stream() {
+    let server = Running::start(calls_weather()).await;
+    let mut body = with_tool();
+    body["stream"] = json!(true);
+    let events = streamed_body(&server, body).await;
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.function_call_arguments.delta",
+            "response.function_call_arguments.done",
+            "response.output_item.done",
+            "response.completed"
+        ]
+    );
+    assert_eq!(misfits(&events.last().unwrap()["response"]), Vec::<&str>::new());
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use super::{Holding, StoredAnswer};
 /// How a conversation came out of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Operator {
     /// It shares the parent's blocks up to a cut.
     Fork,

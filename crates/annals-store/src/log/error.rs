@@ -175,6 +175,7 @@ pub enum LogError {
 
 /// What is stale about a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stale {
     /// Another owner has acquired the conversation since.
     Lease {

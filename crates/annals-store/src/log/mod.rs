@@ -31,7 +31,8 @@ pub use tokens::{Role, RoleError, Roles, Token, TokenHash, Tokens};
 
 use std::time::Duration;
 
-use annals_core::block::{BlobDigest, Block};
+use annals_core::block::payload::ToolsTable;
+use annals_core::block::{BlobDigest, Block, BlockKind};
 use annals_core::ids::{ConversationKey, Scope, Seq};
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -199,27 +200,46 @@ pub trait BlockLogExt: BlockLog {
 impl<T: BlockLog + ?Sized> BlockLogExt for T {}
 
 /// The digests that a block names, in its body or anywhere in its metadata.
-///
-/// Metadata is searched as text, so that a field this version does not know still protects its bytes.
 pub fn named_by(block: &Block) -> Vec<BlobDigest> {
+    let meta = block.meta.as_ref();
+    let further = meta.map(|meta| serde_json::to_string(meta).expect("plain data always serialises to JSON"));
+    named_with(block, further.as_deref().unwrap_or_default())
+}
+
+/// The same, given the metadata as text. It is searched as text, so that a field this version does not know still protects
+/// its bytes.
+pub(crate) fn named_with(block: &Block, meta: &str) -> Vec<BlobDigest> {
     let mut named: Vec<BlobDigest> = block.blob().map(|blob| blob.digest).into_iter().collect();
-    if let Some(meta) = &block.meta {
-        let text = serde_json::to_string(meta).expect("plain data always serialises to JSON");
-        digests_in(&text, &mut named);
+    if block.kind == BlockKind::ToolsTable
+        && let Ok(table) = block.payload::<ToolsTable>()
+    {
+        named.extend(table.needs());
     }
+    digests_in(meta, &mut named);
     named
 }
 
 /// The digests whose bytes a block cannot do without: its body's, its file's, and those of cut parameters. What
 /// merely looks like a digest in further metadata may be anything.
-pub(crate) fn needed_by(block: &Block) -> Vec<BlobDigest> {
+pub(crate) fn needed_by(block: &Block) -> Vec<Named> {
     let meta = block.meta();
-    let body = block.blob().map(|blob| blob.digest);
-    let file = meta.file.as_ref().and_then(|file| file.content_digest);
+    let named = |digest: BlobDigest, size_bytes: Option<u64>| Named { digest, size_bytes };
+    let body = block.blob().map(|blob| named(blob.digest, Some(blob.size_bytes)));
+    let file = meta
+        .file
+        .as_ref()
+        .and_then(|file| Some(named(file.content_digest?, file.size_bytes)));
     body.into_iter()
         .chain(file)
-        .chain(meta.cut.iter().map(|cut| cut.blob))
+        .chain(meta.cut.iter().map(|cut| named(cut.blob, Some(cut.size_bytes))))
         .collect()
+}
+
+/// Bytes that a block names, and how many it says they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub(crate) digest: BlobDigest,
+    pub(crate) size_bytes: Option<u64>,
 }
 
 /// Adds every `sha256:<64 hex>` of the text.

@@ -9,7 +9,7 @@ use flate2::read::ZlibDecoder;
 
 use super::content::find;
 
-/// Object streams are unpacked up to so many bytes in all.
+/// Object streams are unpacked up to this many bytes in all.
 const UNPACKED_MAX_BYTES: u64 = 64_000_000;
 
 /// How far a dictionary may reach; looking no further keeps the count linear in the file.

@@ -67,7 +67,7 @@ pub struct Query {
     pub text: String,
     /// Whose words; all if empty.
     pub targets: Vec<Target>,
-    /// At most so many hits.
+    /// At most this many hits.
     pub limit: usize,
     /// Nothing older.
     pub since: Option<Timestamp>,
@@ -95,7 +95,7 @@ impl Query {
         }
     }
 
-    /// Not older than so many days.
+    /// Not older than this number of days.
     #[must_use]
     pub fn days(mut self, days: u32) -> Self {
         const DAY_MICROS: i64 = 86_400_000_000;
@@ -127,7 +127,7 @@ pub struct Hit {
 
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct RecallHits {
     /// The best first.
     pub hits: Vec<Hit>,
     /// What keeps this answer from being as good as it could be.
@@ -136,6 +136,7 @@ pub struct Found {
 
 /// What keeps an answer from being as good as it could be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Shortfall {
     /// The vectors were made by another embedder.
     #[error(
@@ -176,5 +177,5 @@ pub enum Shortfall {
 #[async_trait]
 pub trait Recall: Send + Sync {
     /// The best passages for a query.
-    async fn search(&self, query: Query) -> Result<Found, LogError>;
+    async fn search(&self, query: Query) -> Result<RecallHits, LogError>;
 }

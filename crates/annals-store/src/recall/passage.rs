@@ -7,13 +7,13 @@ use std::ops::Range;
 
 use annals_core::limits::MEMSEARCH_SNIPPET_MAX_CHARS;
 
-/// A passage has at most so many characters.
+/// A passage has at most this many characters.
 pub const MAX_CHARS: usize = MEMSEARCH_SNIPPET_MAX_CHARS;
-/// A passage of so many characters ends with its paragraph.
+/// A passage of this many characters ends with its paragraph.
 const ENOUGH_CHARS: usize = 300;
-/// A passage of so many characters ends before a heading.
+/// A passage of this many characters ends before a heading.
 const SECTION_CHARS: usize = 80;
-/// A text gives at most so many passages; what is behind them is found by name and by `react.search_files`.
+/// A text gives at most this many passages; what is behind them is found by name and by `react.search_files`.
 pub const MAX_PASSAGES: usize = 256;
 
 /// What lies before a unit.

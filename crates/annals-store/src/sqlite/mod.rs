@@ -54,7 +54,7 @@ use crate::log::{
 /// How long a commit waits for another process's commit before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The write-ahead log moves into the database once it has so many pages: rarely enough that a page which
+/// The write-ahead log moves into the database once it has this many pages: rarely enough that a page which
 /// changes often is moved once for many changes.
 const CHECKPOINT_PAGES: u32 = 2_000;
 
@@ -101,14 +101,14 @@ impl SqliteOptions {
         self
     }
 
-    /// Lets the index of memory search be behind the log by less than so many passages.
+    /// Lets the index of memory search be behind the log by less than this many passages.
     #[doc(hidden)]
     pub fn lag_max_passages(mut self, passages: usize) -> Self {
         self.lag_max_passages = passages;
         self
     }
 
-    /// Moves the write-ahead log into the database once it has so many pages.
+    /// Moves the write-ahead log into the database once it has this many pages.
     #[doc(hidden)]
     pub fn checkpoint_pages(mut self, pages: u32) -> Self {
         self.checkpoint_pages = pages;

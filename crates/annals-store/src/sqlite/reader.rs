@@ -15,11 +15,11 @@ use super::words::Words;
 use super::{SqliteOptions, connect};
 use crate::log::LogError;
 
-/// At most so many read at once, each on a connection of its own; more would wait for the same disk,
+/// At most this many read at once, each on a connection of its own; more would wait for the same disk,
 /// and a thousand conversations opened together must not make a thousand connections.
 const READERS_MAX: usize = 8;
 
-/// So many connections are kept when nobody reads.
+/// This many connections are kept when nobody reads.
 const IDLE_MAX_CONNECTIONS: usize = 4;
 
 /// Pages that a reader keeps; the system keeps them all.

@@ -278,11 +278,11 @@ pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;
 /// Makes the file one of ours, of the newest schema; refuses what is not ours or is newer.
 pub(super) fn prepare(connection: &mut Connection, database: &Database) -> Result<(), LogError> {
     let fault = |error| database.error(error);
-    let Found {
+    let FileIdentity {
         version,
         application,
         objects,
-    } = Found::read(connection).map_err(fault)?;
+    } = FileIdentity::read(connection).map_err(fault)?;
     if objects > 0 && application != APPLICATION_ID {
         return Err(LogError::Foreign {
             log: database.name().to_owned(),
@@ -312,19 +312,19 @@ pub(super) fn prepare(connection: &mut Connection, database: &Database) -> Resul
 }
 
 /// What a file says of itself.
-struct Found {
+struct FileIdentity {
     version: i64,
     application: i64,
     objects: i64,
 }
 
-impl Found {
+impl FileIdentity {
     /// Read in one transaction: another process may be making the file this moment, and half of its answer would look
     /// like somebody else's database.
     fn read(connection: &mut Connection) -> rusqlite::Result<Self> {
         let tx = connection.transaction()?;
         let number = |name: &str| tx.pragma_query_value(None, name, |row| row.get(0));
-        Ok(Found {
+        Ok(FileIdentity {
             objects: tx.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?,
             version: number("user_version")?,
             application: number("application_id")?,

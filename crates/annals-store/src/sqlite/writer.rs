@@ -19,7 +19,7 @@ use super::words::WordKeys;
 use crate::failpoint::failpoint;
 use crate::log::LogError;
 
-/// One commit takes at most so many requests.
+/// One commit takes at most this many requests.
 const GROUP_MAX_JOBS: usize = 1024;
 
 /// The first request of a commit waits for others at most so long, and never longer than this share of what the
@@ -206,7 +206,7 @@ struct Committer {
     /// A sync failed: commits before it that had none of their own may be lost, though they can still be read.
     is_in_doubt: bool,
     pending: Arc<AtomicUsize>,
-    /// How many requests were under way when the last commit ended: so many may come again.
+    /// How many requests were under way when the last commit ended: as many may come again.
     expected: usize,
     last_commit: Duration,
 }

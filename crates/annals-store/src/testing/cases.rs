@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annals_core::block::payload::ToolsTable;
 use annals_core::block::{Blob, Block, BlockKind};
-use annals_core::ids::{ConversationKey, Scope, Seq};
+use annals_core::ids::{ConversationKey, Scope, Seq, TurnId};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, join_all};
 
@@ -425,6 +426,18 @@ cases! {
         let fork = log.acquire(&conversation("f"), &owner("a"), TTL).await.unwrap();
         log.delete(&fork).await.unwrap();
         assert_eq!(named().await, []);
+    }
+
+    async fn what_a_table_of_tools_needs_is_named(log) {
+        let lease = begin(&log, "c").await;
+        let (definitions, system) = (Blob::of(b"[]").digest, Blob::of(b"Be brief.").digest);
+        let table = ToolsTable { tools: Vec::new(), definitions, system };
+        let turn = TurnId::parse("turn_1").expect("a turn");
+        let block = table.block(&turn, 1).seal(Seq::FIRST, at(1));
+        log.append(&lease, after(None, vec![block])).await.unwrap();
+        let mut expected = vec![definitions, system];
+        expected.sort();
+        assert_eq!(log.named_blobs(None, 100).await.unwrap(), expected);
     }
 
     async fn many_conversations_append_at_once(log) {

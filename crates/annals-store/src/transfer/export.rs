@@ -16,7 +16,7 @@ use super::lines::{About, End, FORMAT, Header, PIECE_BYTES, Piece, Totals};
 use crate::artifacts::{ArtifactError, ArtifactStore};
 use crate::log::{BlockLog, BlockLogExt as _, named_by, needed_by};
 
-/// Blocks are read from the log so many at a time.
+/// Blocks are read from the log in pages of this size.
 const PAGE_BLOCKS: usize = 1_000;
 
 /// What was written.
@@ -126,7 +126,7 @@ impl Export<'_> {
             }
             if self.artifacts.contains(&digest).await? {
                 self.artifact(digest).await?;
-            } else if needed.contains(&digest) {
+            } else if needed.iter().any(|named| named.digest == digest) {
                 self.text(digest).await?;
             } else {
                 // What only looks like a digest is no reason to fail.

@@ -1,10 +1,10 @@
 //! Reading an export file.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
-use annals_core::block::{BlobDigest, Block, BlockJson};
+use annals_core::block::{Blob, BlobDigest, Block, BlockJson};
 use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,10 +12,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use super::ImportError;
-use super::lines::{About, End, FORMAT, Header, LINE_MAX_BYTES, Piece, Totals};
+use super::lines::{About, BLOCKS_MAX_BYTES, End, FORMAT, Header, LINE_MAX_BYTES, Piece, Totals};
 use crate::artifacts::ArtifactStore;
 use crate::log::{
-    Ancestor, Append, BatchId, BlockLog, LogError, NewConversation, Operator, Owner, needed_by,
+    Ancestor, Append, BatchId, BlockLog, LogError, Named, NewConversation, Operator, Owner, needed_by,
 };
 
 /// How long the import may hold the new conversation.
@@ -50,7 +50,7 @@ pub async fn import_conversation(
     reader: &mut (dyn AsyncBufRead + Unpin + Send),
     import_as: ImportAs,
 ) -> Result<Imported, ImportError> {
-    let mut import = Import::new(artifacts, reader);
+    let mut import = Import::new(artifacts, reader, Bounds::default());
     let (about, blocks, totals) = import.read().await?;
     let id = import_as.id.clone().unwrap_or_else(|| about.id.clone());
     let key = ConversationKey::new(import_as.scope, id);
@@ -103,14 +103,34 @@ async fn begin(log: &dyn BlockLog, new: &NewConversation) -> Result<(), LogError
     }
 }
 
+/// What one file may cost in memory.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    line_bytes: u64,
+    blocks_bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds {
+            line_bytes: LINE_MAX_BYTES,
+            blocks_bytes: BLOCKS_MAX_BYTES,
+        }
+    }
+}
+
 struct Import<'i> {
+    bounds: Bounds,
+    /// Bytes of the lines of blocks so far.
+    blocks_bytes: u64,
     artifacts: &'i ArtifactStore,
     reader: &'i mut (dyn AsyncBufRead + Unpin + Send),
     line: u64,
     hash: Sha256,
     /// An artifact whose pieces are still coming.
     open: Option<Open>,
-    kept: HashSet<BlobDigest>,
+    /// What has come, and how many bytes it has.
+    kept: HashMap<BlobDigest, u64>,
 }
 
 struct Open {
@@ -121,14 +141,20 @@ struct Open {
 }
 
 impl<'i> Import<'i> {
-    fn new(artifacts: &'i ArtifactStore, reader: &'i mut (dyn AsyncBufRead + Unpin + Send)) -> Self {
+    fn new(
+        artifacts: &'i ArtifactStore,
+        reader: &'i mut (dyn AsyncBufRead + Unpin + Send),
+        bounds: Bounds,
+    ) -> Self {
         Import {
+            bounds,
+            blocks_bytes: 0,
             artifacts,
             reader,
             line: 0,
             hash: Sha256::new(),
             open: None,
-            kept: HashSet::new(),
+            kept: HashMap::new(),
         }
     }
 
@@ -142,12 +168,12 @@ impl<'i> Import<'i> {
     /// The next line without its end; none at the end of the file. A line without end counts as cut off.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, ImportError> {
         let mut line = Vec::new();
-        let mut limited = (&mut *self.reader).take(LINE_MAX_BYTES);
+        let mut limited = (&mut *self.reader).take(self.bounds.line_bytes);
         limited.read_until(b'\n', &mut line).await?;
         if line.last() != Some(&b'\n') {
-            return match line.len() as u64 {
-                LINE_MAX_BYTES => Err(self.bad("the line is too long")),
-                _ => Ok(None),
+            return match line.len() as u64 == self.bounds.line_bytes {
+                true => Err(self.bad("the line after it is too long")),
+                false => Ok(None),
             };
         }
         self.line += 1;
@@ -170,6 +196,11 @@ impl<'i> Import<'i> {
                 let piece = serde_json::from_slice(&line).map_err(|e| self.bad(e.to_string()))?;
                 self.piece(piece).await?;
             } else {
+                self.blocks_bytes += line.len() as u64;
+                if self.blocks_bytes > self.bounds.blocks_bytes {
+                    let most = self.bounds.blocks_bytes;
+                    return Err(self.bad(format!("the blocks have more than {most} bytes")));
+                }
                 let block = self.block(&line, blocks.len() as u64 + 1).await?;
                 blocks.push(block);
             }
@@ -202,17 +233,48 @@ impl<'i> Import<'i> {
             )));
         }
         if let Some(bytes) = bytes {
-            self.kept.insert(self.artifacts.put(bytes).await?.blob.digest);
+            let blob = self.artifacts.put(bytes).await?.blob;
+            self.kept.insert(blob.digest, blob.size_bytes);
         }
-        for digest in needed_by(&block) {
-            if !self.kept.contains(&digest) {
-                return Err(ImportError::MissingBytes {
-                    line: self.line,
-                    digest,
-                });
-            }
+        for named in needed_by(&block) {
+            self.check_named(named)?;
         }
+        self.check_place(&block)?;
         Ok(block)
+    }
+
+    /// Bytes that a block names have come, and are as many as it says.
+    fn check_named(&self, named: Named) -> Result<(), ImportError> {
+        let Named { digest, size_bytes } = named;
+        let Some(kept_bytes) = self.kept.get(&digest) else {
+            return Err(ImportError::MissingBytes {
+                line: self.line,
+                digest,
+            });
+        };
+        match size_bytes.is_none_or(|size_bytes| size_bytes == *kept_bytes) {
+            true => Ok(()),
+            false => Err(self.bad(format!(
+                "`{digest}` has {kept_bytes} bytes, but the block says otherwise"
+            ))),
+        }
+    }
+
+    /// A file is where its digest says, and nowhere that a stranger chose.
+    fn check_place(&self, block: &Block) -> Result<(), ImportError> {
+        let Some(file) = &block.meta().file else {
+            return Ok(());
+        };
+        let place = file.content_digest.map(|digest| {
+            let size_bytes = file.size_bytes.unwrap_or_default();
+            self.artifacts.locate(Blob { digest, size_bytes })
+        });
+        let fits = |said: &Option<String>, is: Option<&String>| said.is_none() || said.as_ref() == is;
+        let (uri, key) = (place.as_ref().map(|at| &at.uri), place.as_ref().map(|at| &at.key));
+        match fits(&file.hosted_uri, uri) && fits(&file.key, key) {
+            true => Ok(()),
+            false => Err(self.bad("a file is said to be kept elsewhere than its digest says")),
+        }
     }
 
     async fn piece(&mut self, piece: Piece) -> Result<(), ImportError> {
@@ -248,7 +310,7 @@ impl<'i> Import<'i> {
             let reason = format!("the bytes hash to `{kept}`, but the line names `{}`", open.digest);
             return Err(self.bad(reason));
         }
-        self.kept.insert(kept);
+        self.kept.insert(kept, open.size_bytes);
         Ok(())
     }
 }
@@ -269,4 +331,57 @@ fn read_header(line: &[u8]) -> Result<Header, ImportError> {
         line: 1,
         reason: e.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = concat!(
+        r#"{"annals_export":1,"conversation":{"id":"x","scope":"a/b/c","created":"2026-02-09T02:14:32Z"},"blocks":9}"#,
+        "\n"
+    );
+
+    /// Blocks without end, as a stranger's file may have them.
+    async fn refused(bounds: Bounds, text_bytes: usize) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let artifacts = ArtifactStore::open(folder.path()).unwrap();
+        let mut file = HEADER.to_owned();
+        for seq in 1..=9 {
+            let text = "x".repeat(text_bytes);
+            file.push_str(&format!(
+                "{{\"seq\":{seq},\"type\":\"user.prompt\",\"author\":\"user\",\"turn_id\":\"turn_1\",\
+                 \"ts\":\"2026-02-09T02:14:32Z\",\"mime\":\"text/plain\",\"text\":\"{text}\"}}\n"
+            ));
+        }
+        let mut reader = file.as_bytes();
+        Import::new(&artifacts, &mut reader, bounds)
+            .read()
+            .await
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[tokio::test]
+    async fn a_line_and_all_blocks_together_are_bounded() {
+        let bounds = Bounds {
+            line_bytes: 4_000,
+            blocks_bytes: 5_000,
+        };
+        assert!(
+            refused(bounds, 5_000)
+                .await
+                .contains("the line after it is too long")
+        );
+        assert!(
+            refused(bounds, 1_000)
+                .await
+                .contains("the blocks have more than 5000 bytes")
+        );
+        assert!(
+            refused(Bounds::default(), 1_000)
+                .await
+                .contains("without its last line")
+        );
+    }
 }

@@ -18,11 +18,11 @@ use annals_core::ids::Seq;
 use annals_embed::StaticTable;
 use annals_store::failpoint;
 use annals_store::testing::{after, conversation, new_conversation, owner, text_block};
-use annals_store::{BlockLog, BlockLogExt, Home, LogError, SqliteLog, SqliteOptions};
+use annals_store::{BlockLog, BlockLogExt, Home, LogError, SqliteLog, SqliteOptions, Workspace};
 
 /// Conversations that the writer appends to at once.
 const CONVERSATIONS: usize = 4;
-/// The writer ends by itself after so many appends to each.
+/// The writer ends by itself after this many appends to each.
 const APPENDS: u64 = 25;
 /// Every block whose number is a multiple of this names an artifact.
 const ARTIFACT_EVERY: u64 = 5;
@@ -116,7 +116,7 @@ pub(crate) fn write(home: &Path, seed: u64) {
                     .acquire(&id, &owner("writer"), Duration::from_secs(1 << 30))
                     .await
                     .unwrap();
-                let workspace = home.open_workspace(&id).unwrap();
+                let workspace = Workspace::open(home.workspace_path(&id)).unwrap();
                 let mut tail = log.tail(&id).await.unwrap();
                 for _ in 0..APPENDS {
                     let first = tail.map_or(1, |tail: Seq| tail.get() + 1);
@@ -148,7 +148,7 @@ fn file() -> annals_core::path::PhysicalPath {
 /// How a writer meets its end.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// Killed from outside after it has spoken so many times.
+    /// Killed from outside after it has spoken this many times.
     After(u64),
     /// Killed at a named point, when it passes it for the n-th time.
     At(&'static str, u64),
@@ -264,7 +264,7 @@ fn judge(home: &Path, acknowledged: &HashMap<String, u64>, end: &End) {
                     assert_eq!(bytes, artifact(&name, number));
                 }
             }
-            let workspace = home.open_workspace(&conversation(&name)).unwrap();
+            let workspace = Workspace::open(home.workspace_path(&conversation(&name))).unwrap();
             if let Ok(bytes) = workspace.read(&file(), u64::MAX) {
                 let text = String::from_utf8(bytes).unwrap();
                 let number = text

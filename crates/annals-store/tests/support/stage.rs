@@ -10,7 +10,7 @@ use annals_core::block::{BlobDigest, Block, BlockKind, FileMeta, Meta, NewBlock}
 use annals_core::ids::{CallId, ConversationKey, Scope, TurnId};
 use annals_core::path::{LogicalPath, RelPath};
 use annals_embed::{Embedder, StaticTable};
-use annals_store::recall::{Found, Query, Within};
+use annals_store::recall::{Query, RecallHits, Within};
 use annals_store::testing::{after, at, conversation, owner};
 use annals_store::{
     BlockLog, BlockLogExt, LogError, NewConversation, Recall, SqliteLog, SqliteOptions, SqliteRecall,
@@ -107,7 +107,7 @@ impl Stage {
         }
     }
 
-    /// With an index that follows once so many passages are missing.
+    /// With an index that follows once this many passages are missing.
     pub(crate) fn following(lag_max_passages: usize) -> Self {
         let mut stage = Stage::new();
         stage.lag_max_passages = Some(lag_max_passages);
@@ -186,7 +186,7 @@ impl Stage {
         Query::new(scope("t/p/u"), conversation(name).id, text, at(1_000))
     }
 
-    pub(crate) async fn search(&self, name: &str, text: &str) -> Found {
+    pub(crate) async fn search(&self, name: &str, text: &str) -> RecallHits {
         self.recall().search(self.query(name, text)).await.unwrap()
     }
 
@@ -197,7 +197,7 @@ impl Stage {
     }
 
     /// Searches all conversations of a scope.
-    pub(crate) async fn everywhere(&self, of: &str, text: &str) -> Found {
+    pub(crate) async fn everywhere(&self, of: &str, text: &str) -> RecallHits {
         let query = Query {
             scope: scope(of),
             within: Within::Scope,

@@ -1,10 +1,10 @@
 //! What an exec call promises: files of the current turn, by name, each with what it is for.
 
+use annals_core::code::Code;
 use annals_core::ids::TurnId;
 use annals_core::limits;
 use annals_core::path::PhysicalPath;
 use annals_core::turn::outcome::Notice;
-use annals_core::turn::protocol;
 use serde_json::Value;
 
 use crate::react::target::Target;
@@ -37,7 +37,7 @@ impl ContractInvalid {
 
     /// The notice that counts as a protocol violation.
     pub(super) fn notice(&self) -> Notice {
-        Notice::new(protocol::EXEC_CONTRACT_INVALID, self.to_string())
+        Notice::new(Code::ViolationExecContractInvalid, self.to_string())
     }
 }
 

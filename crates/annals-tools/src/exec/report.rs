@@ -2,6 +2,7 @@
 //! what it printed.
 
 use annals_core::block::ShownError;
+use annals_core::code::Code;
 use annals_core::path::PhysicalPath;
 
 /// Everything the report is made from.
@@ -20,7 +21,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// The report with at most so many characters of the end of each stream. `whole_at` names where the rest is.
+    /// The report with at most this many characters of the end of each stream. `whole_at` names where the rest is.
     pub(super) fn text(&self, tail_max_chars: usize, whole_at: &str) -> String {
         let mut lines = Vec::new();
         if let Some(error) = &self.error {
@@ -64,7 +65,7 @@ impl Report {
             (Some(error), _) => Some(error.clone()),
             (None, []) => None,
             (None, missing) => Some(ShownError::new(
-                "files_missing",
+                Code::FilesMissing,
                 format!("Missing output files: {}", missing.join(", ")),
             )),
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::ShownError;
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::turn::outcome::Notice;
 use annals_sandbox::{Captured, CodeRun, Failure, FailureKind, Language, Op, OpResult, Target};
@@ -27,7 +28,7 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    fn not(code: &str, message: impl Into<String>) -> Self {
+    fn not(code: Code, message: impl Into<String>) -> Self {
         Ran {
             error: Some(ShownError::new(code, message)),
             ..Ran::default()
@@ -39,7 +40,7 @@ impl Ran {
 pub(super) async fn run(cx: &ToolCx, language: Language, code: &str, timeout: Duration) -> Ran {
     let Some(target) = cx.sandbox_target() else {
         return Ran::not(
-            "sandbox_not_configured",
+            Code::SandboxNotConfigured,
             "this session has no sandbox, and no code runs without one: start it with a sandbox target",
         );
     };
@@ -67,7 +68,7 @@ async fn inside(
     timeout: Duration,
 ) -> Result<Ran, ShownError> {
     let unavailable =
-        |error: &dyn std::fmt::Display| ShownError::new("sandbox_not_available", error.to_string());
+        |error: &dyn std::fmt::Display| ShownError::new(Code::SandboxNotAvailable, error.to_string());
     let mut opening = target
         .opening()
         .context(Arc::new(Conversation { cx: cx.clone() }));
@@ -120,7 +121,7 @@ fn ended(result: Result<OpResult, Failure>, timeout: Duration) -> Ran {
                     reason if reason.contains("exit code") || reason.contains("signal") => reason.to_owned(),
                     reason => format!("{reason} (exit code {})", result.exit_code),
                 };
-                ShownError::new("execution_failed", message)
+                ShownError::new(Code::ExecutionFailed, message)
             });
             Ran {
                 error,
@@ -130,7 +131,7 @@ fn ended(result: Result<OpResult, Failure>, timeout: Duration) -> Ran {
             }
         }
         Ok(_) => Ran::not(
-            "sandbox_not_available",
+            Code::SandboxNotAvailable,
             "the sandbox answered something else than a run",
         ),
         Err(failure) => stopped(failure, timeout),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::sources::SourceRow;
 use annals_core::turn::outcome::{Artifact, Outcome, Output, Payload};
@@ -140,7 +141,7 @@ fn parameters() -> Value {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": limits::EXEC_TIMEOUT_MAX_SECONDS,
-                "description": "FOURTH FIELD. End it after so many seconds. Default 600."
+                "description": "FOURTH FIELD. Timeout in seconds. Default 600."
             },
         },
         "required": ["code", "contract"],
@@ -150,7 +151,7 @@ fn parameters() -> Value {
 
 /// A call that does not say which files it makes is not run.
 fn refused(error: &ContractInvalid) -> Outcome {
-    let failure = ToolFailure::new("exec_contract_invalid", error.to_string());
+    let failure = ToolFailure::new(Code::ExecContractInvalid, error.to_string());
     Outcome {
         notices: vec![error.notice()],
         ..serialise::failed(&failure)

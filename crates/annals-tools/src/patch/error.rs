@@ -1,14 +1,16 @@
 //! Why a patch was not applied.
 
+use annals_core::code::Code;
 use serde_json::{Value, json};
 
-/// So many lines of an excerpt are shown.
+/// This many lines of an excerpt are shown.
 const SHOWN_LINES_MAX: usize = 20;
-/// So many characters of each.
+/// This many characters of each.
 const SHOWN_LINE_MAX_CHARS: usize = 200;
 
 /// Why a patch was not applied. The text it was for is untouched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PatchError {
     /// The patch cannot be read as a unified diff.
     #[error("line {line} of the patch, `{text}`: {why}")]
@@ -60,8 +62,8 @@ impl PatchError {
     /// The stable code of the result.
     pub fn code(&self) -> &'static str {
         match self {
-            PatchError::InvalidHunkHeader { .. } => "invalid_hunk_header",
-            PatchError::HunkMismatch { .. } | PatchError::Ambiguous { .. } => "hunk_mismatch",
+            PatchError::InvalidHunkHeader { .. } => Code::InvalidHunkHeader.as_str(),
+            PatchError::HunkMismatch { .. } | PatchError::Ambiguous { .. } => Code::HunkMismatch.as_str(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! `react.clarify`: the turn ends with questions for the person.
 
 use annals_core::block::{BlockKind, Meta, NewBlock, ShownError};
+use annals_core::code::Code;
 use annals_core::path::LogicalPath;
 use annals_core::turn::outcome::{Outcome, Output, Payload};
 use annals_policy::Reach;
@@ -12,7 +13,7 @@ use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 
-/// A person answers only so many questions at once.
+/// A person answers only a few questions at once.
 const QUESTIONS_MAX: usize = 10;
 
 /// The tool.
@@ -83,7 +84,7 @@ impl Tool for Clarify {
         let path = LogicalPath::stage(cx.turn(), "clarification");
         let (false, Ok(path)) = (questions.is_empty(), path) else {
             let message = "there is no question: ask at least one, or answer without asking";
-            return serialise::refused(ShownError::new("clarify_without_question", message));
+            return serialise::refused(ShownError::new(Code::ClarifyWithoutQuestion, message));
         };
         let stage = NewBlock::new(BlockKind::StageClarification, cx.turn(), path)
             .text("text/markdown", as_text(&questions))

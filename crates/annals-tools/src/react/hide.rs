@@ -3,6 +3,7 @@
 //! `react.memory_hide` is the same tool under another name.
 
 use annals_core::block::ShownError;
+use annals_core::code::Code;
 use annals_core::path::LogicalPath;
 use annals_core::turn::outcome::{HideItem, Outcome, Output, Payload};
 use annals_core::view::HideCheck;
@@ -137,12 +138,13 @@ impl Tool for Hide {
             }
             HideCheck::NotFound => {
                 status.status = "not_found";
-                ("hide_not_found", format!("nothing visible has the path `{path}`"))
+                let message = format!("nothing visible has the path `{path}`");
+                (Code::HideNotFound, message)
             }
             HideCheck::BeforeCache => {
                 status.status = "too_old";
                 (
-                    "hide_before_cache",
+                    Code::HideBeforeCache,
                     format!("`{path}` lies in the cached part of the conversation: leave it"),
                 )
             }
@@ -150,7 +152,7 @@ impl Tool for Hide {
                 status.status = "too_old";
                 status.tail_tokens = Some(tail_tokens);
                 (
-                    "hide_too_old",
+                    Code::HideTooOld,
                     format!("`{path}` is more than {tail_limit} tokens from the end: leave it"),
                 )
             }

@@ -1,10 +1,11 @@
 //! `react.memsearch`: what was said in earlier turns, by words and by meaning.
 
 use annals_core::block::ShownError;
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::turn::outcome::{Notice, Outcome, Output, Payload};
 use annals_store::LogError;
-use annals_store::recall::{Found, Hit, Query, Target, Within};
+use annals_store::recall::{Hit, Query, RecallHits, Target, Within};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -116,25 +117,25 @@ impl Tool for MemSearch {
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {
         let args: Args = match serde_json::from_value(args) {
             Ok(args) => args,
-            Err(error) => return refused("invalid_tool_arguments", error.to_string()),
+            Err(error) => return refused(Code::InvalidToolArguments, error.to_string()),
         };
         let Some(recall) = cx.recall() else {
             return refused(
-                "memory_not_configured",
+                Code::MemoryNotConfigured,
                 "this session's log has no memory search: use react.search_files and react.read",
             );
         };
         if args.query.trim().is_empty() {
-            return refused("empty_query", "`query` has no words: say what to look for");
+            return refused(Code::EmptyQuery, "`query` has no words: say what to look for");
         }
         match recall.search(query(cx, args)).await {
             Ok(found) => answer(cx, &found),
             // What a log says of itself names places on the host.
             Err(LogError::NotFound { .. }) => {
-                refused("memory_not_available", "this conversation is not in the log")
+                refused(Code::MemoryNotAvailable, "this conversation is not in the log")
             }
             Err(_) => refused(
-                "memory_not_available",
+                Code::MemoryNotAvailable,
                 "the memory search failed: try again, or use react.search_files",
             ),
         }
@@ -170,12 +171,12 @@ fn query(cx: &ToolCx, args: Args) -> Query {
     query.days(args.days.unwrap_or(limits::MEMSEARCH_DEFAULT_DAYS))
 }
 
-fn answer(cx: &ToolCx, found: &Found) -> Outcome {
+fn answer(cx: &ToolCx, found: &RecallHits) -> Outcome {
     let shown: Vec<Shown<'_>> = found.hits.iter().map(|hit| show(cx, hit)).collect();
     let shortfall = found.shortfall.iter();
     Outcome {
         notices: shortfall
-            .map(|shortfall| Notice::new("memory_incomplete", shortfall.to_string()))
+            .map(|shortfall| Notice::new(Code::MemoryIncomplete, shortfall.to_string()))
             .collect(),
         output: Output::Payload(Payload::json(&shown)),
         ..Outcome::default()
@@ -194,6 +195,6 @@ fn show<'h>(cx: &ToolCx, hit: &'h Hit) -> Shown<'h> {
     }
 }
 
-fn refused(code: &str, message: impl Into<String>) -> Outcome {
+fn refused(code: Code, message: impl Into<String>) -> Outcome {
     serialise::refused(ShownError::new(code, message))
 }

@@ -1,9 +1,9 @@
 //! `react.patch`: a unified diff, or a whole new content, for a file that exists.
 
 use annals_core::block::{ArtifactKind, Channel, ShownError, Visibility};
+use annals_core::code::Code;
 use annals_core::path::LogicalPath;
 use annals_core::turn::outcome::{Notice, Outcome, Payload};
-use annals_core::turn::protocol;
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use crate::content::{self, ContentError, Whole};
 use crate::cx::ToolCx;
 use crate::file::{Produced, TextShown};
 use crate::patch::{self, Patched};
+use crate::proposal::Proposal;
 use crate::spec::{BodyParam, Effect, Family, Produces, ToolSpec};
 use crate::tool::Tool;
 use crate::{disk, serialise};
@@ -37,6 +38,8 @@ struct Args {
 struct Edited {
     target: Target,
     notices: Vec<Notice>,
+    /// None when it is no text.
+    before: Option<String>,
     text: String,
     summary: Value,
 }
@@ -96,11 +99,23 @@ impl Tool for Patch {
         &self.spec
     }
 
+    async fn proposes(&self, cx: &ToolCx, args: &Value) -> Option<Proposal> {
+        let args: Args = serde_json::from_value(args.clone()).ok()?;
+        Some(match edit(cx, &args).await {
+            Ok(edited) => Proposal::Change {
+                path: edited.target.logical().to_string(),
+                before: edited.before,
+                after: edited.text,
+            },
+            Err((_, error)) => Proposal::Fails(error),
+        })
+    }
+
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {
         let args: Args = match serde_json::from_value(args) {
             Ok(args) => args,
             Err(error) => {
-                return serialise::refused(ShownError::new("invalid_tool_arguments", error.to_string()));
+                return serialise::refused(ShownError::new(Code::InvalidToolArguments, error.to_string()));
             }
         };
         match edit(cx, &args).await {
@@ -129,13 +144,14 @@ async fn edit(cx: &ToolCx, args: &Args) -> Result<Edited, (Vec<Notice>, ShownErr
         return Ok(Edited {
             target,
             notices,
+            before: old.text().map(str::to_owned),
             text: args.patch.clone(),
             summary,
         });
     }
     let Ok(old) = std::str::from_utf8(&old.bytes) else {
         let message = format!("`{source}` is {}, not text: a diff cannot change it", old.mime);
-        return Err((notices, ShownError::new("hunk_mismatch", message)));
+        return Err((notices, ShownError::new(Code::HunkMismatch, message)));
     };
     match patch::apply(old, &args.patch) {
         Ok(patched) => {
@@ -143,6 +159,7 @@ async fn edit(cx: &ToolCx, args: &Args) -> Result<Edited, (Vec<Notice>, ShownErr
             Ok(Edited {
                 target,
                 notices,
+                before: Some(old.to_owned()),
                 text: patched.text,
                 summary,
             })
@@ -185,7 +202,7 @@ fn earlier(cx: &ToolCx, target: &Target) -> Option<LogicalPath> {
 
 fn copied(from: &LogicalPath, to: &LogicalPath) -> Notice {
     let message = format!("`{from}` belongs to another turn: it was copied to `{to}` and changed there");
-    Notice::new(protocol::PATH_REWRITTEN, message)
+    Notice::new(Code::ViolationPathRewritten, message)
         .with("from", from.as_str())
         .with("to", to.as_str())
 }
@@ -200,7 +217,7 @@ fn missing(source: &LogicalPath, error: &ContentError, earlier: Option<LogicalPa
         }
         (ContentError::TooLarge { .. } | ContentError::Unavailable { .. }, _) => error.to_string(),
     };
-    ShownError::new("patch_target_missing", message)
+    ShownError::new(Code::PatchTargetMissing, message)
 }
 
 fn mismatch(source: &LogicalPath, old: &str, error: &patch::PatchError) -> ShownError {
@@ -233,12 +250,13 @@ async fn record(cx: &ToolCx, args: &Args, edited: Edited) -> Outcome {
         mut notices,
         text,
         summary,
+        ..
     } = edited;
     if let Err(error) = disk::write(cx.workspace(), &target.path, text.as_bytes()).await {
         let message = format!("`{}` was not written: {error}", target.logical());
         return Outcome {
             notices,
-            ..serialise::refused(ShownError::new("write_failed", message))
+            ..serialise::refused(ShownError::new(Code::WriteFailed, message))
         };
     }
     let before = cx.timeline(|timeline| timeline.latest_digest(&target.logical()));

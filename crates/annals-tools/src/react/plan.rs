@@ -1,6 +1,7 @@
 //! `react.plan`: the steps the model sets itself, as snapshots. Progress is read from its notes, elsewhere.
 
 use annals_core::block::{BlobDigest, BlockKind, Meta, NewBlock, ShownError};
+use annals_core::code::Code;
 use annals_core::ids::PlanId;
 use annals_core::limits;
 use annals_core::path::LogicalPath;
@@ -80,7 +81,7 @@ impl Tool for PlanTool {
         let args: Args = match serde_json::from_value(args) {
             Ok(args) => args,
             Err(error) => {
-                return serialise::refused(ShownError::new("invalid_tool_arguments", error.to_string()));
+                return serialise::refused(ShownError::new(Code::InvalidToolArguments, error.to_string()));
             }
         };
         let active = cx.timeline(|timeline| timeline.plan().cloned());
@@ -103,10 +104,10 @@ impl Tool for PlanTool {
 }
 
 fn snapshot(cx: &ToolCx, args: Args, active: Option<&Plan>) -> Result<Plan, ShownError> {
-    let invalid = |error: annals_core::plan::PlanError| ShownError::new("invalid_plan", error.to_string());
+    let invalid = |error: annals_core::plan::PlanError| ShownError::new(Code::InvalidPlan, error.to_string());
     let no_plan = || {
         ShownError::new(
-            "no_active_plan",
+            Code::NoActivePlan,
             "there is no active plan: start one with mode `new` and its steps",
         )
     };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use annals_core::block::ShownError;
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::path::LogicalPath;
 use annals_core::turn::outcome::{Outcome, Output, Payload};
@@ -19,11 +20,11 @@ use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 use crate::{disk, serialise};
 
-/// A compiled expression takes at most so many bytes.
+/// A compiled expression takes at most this many bytes.
 const REGEX_MAX_BYTES: usize = 1_000_000;
-/// A hit shows so many characters of its line.
+/// A hit shows this many characters of its line.
 const LINE_MAX_CHARS: usize = 200;
-/// One file gives at most so many hits, so that one log does not use up the rest.
+/// One file gives at most this many hits, so that one log does not use up the rest.
 const HITS_PER_FILE_MAX: usize = 50;
 
 /// The tool.
@@ -50,7 +51,7 @@ struct Hit {
 }
 
 #[derive(Default, Serialize)]
-struct Found {
+struct SearchReport {
     hits: Vec<Hit>,
     files_searched: usize,
     truncated: bool,
@@ -119,7 +120,7 @@ impl Tool for SearchFiles {
             .and_then(Search::compile)
         {
             Ok(search) => search,
-            Err(message) => return serialise::refused(ShownError::new("invalid_regex", message)),
+            Err(message) => return serialise::refused(ShownError::new(Code::InvalidRegex, message)),
         };
         let candidates = candidates(cx, search.name.as_ref()).await;
         let found = search.run(cx, candidates).await;
@@ -157,8 +158,8 @@ impl Search {
         })
     }
 
-    async fn run(self, cx: &ToolCx, candidates: BTreeMap<LogicalPath, Option<u64>>) -> Found {
-        let mut found = Found::default();
+    async fn run(self, cx: &ToolCx, candidates: BTreeMap<LogicalPath, Option<u64>>) -> SearchReport {
+        let mut found = SearchReport::default();
         for (path, size_bytes) in candidates {
             if cx.cancel().is_cancelled() || found.hits.len() >= self.max_hits {
                 found.truncated = true;

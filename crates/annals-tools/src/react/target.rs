@@ -1,10 +1,10 @@
 //! The file of the current turn that a tool is to write, from whatever form of path the model gave.
 
 use annals_core::block::ShownError;
+use annals_core::code::Code;
 use annals_core::ids::TurnId;
 use annals_core::path::{LogicalPath, PhysicalPath, rewrite};
 use annals_core::turn::outcome::Notice;
-use annals_core::turn::protocol;
 
 /// Where to write, and what the model must be told about it.
 pub(crate) struct Target {
@@ -21,7 +21,7 @@ impl Target {
         let notice = target.rewritten_from.as_ref().map(|from| {
             let message =
                 format!("files of other turns are not written: `{from}` was written as `{logical}`");
-            Notice::new(protocol::PATH_REWRITTEN, message)
+            Notice::new(Code::ViolationPathRewritten, message)
                 .with("from", from.as_str())
                 .with("to", logical.as_str())
         });

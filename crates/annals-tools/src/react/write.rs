@@ -3,6 +3,7 @@
 //! `react.stream` and `react.file` are the same tool under other names.
 
 use annals_core::block::{ArtifactKind, BlockKind, Channel, Meta, NewBlock, ShownError, Visibility};
+use annals_core::code::Code;
 use annals_core::ids::{CallId, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::turn::outcome::{Notice, Outcome};
@@ -14,6 +15,7 @@ use super::target::Target;
 use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::file::{Produced, TextShown};
+use crate::proposal::{self, Proposal};
 use crate::spec::{BodyParam, Effect, Family, Produces, ToolSpec, ToolSpecBuilder};
 use crate::tool::Tool;
 use crate::{disk, serialise};
@@ -138,11 +140,24 @@ impl Tool for Write {
             .map(|target| target.logical())
     }
 
+    async fn proposes(&self, cx: &ToolCx, args: &Value) -> Option<Proposal> {
+        let args: Args = serde_json::from_value(args.clone()).ok()?;
+        let path = match Target::parse(&args.path, cx.turn()) {
+            Ok(target) => target.logical(),
+            Err(error) => return Some(Proposal::Fails(error)),
+        };
+        Some(Proposal::Change {
+            before: proposal::text_of(cx, &path).await,
+            path: path.to_string(),
+            after: args.content,
+        })
+    }
+
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {
         let args: Args = match serde_json::from_value(args) {
             Ok(args) => args,
             Err(error) => {
-                return serialise::refused(ShownError::new("invalid_tool_arguments", error.to_string()));
+                return serialise::refused(ShownError::new(Code::InvalidToolArguments, error.to_string()));
             }
         };
         let target = match Target::parse(&args.path, cx.turn()) {
@@ -164,7 +179,7 @@ impl Tool for Write {
         let mut recorded = produced.record(cx, NAME, TextShown::Whole).await;
         if let Err(error) = written {
             let error = ShownError::new(
-                "write_failed",
+                Code::WriteFailed,
                 format!("`{}` was not written: {error}", target.logical()),
             );
             recorded.artifact.digest.error = Some(Box::new(error.clone()));
@@ -184,7 +199,7 @@ impl Tool for Write {
 }
 
 fn write_failed(error: &ShownError, path: &LogicalPath) -> Notice {
-    Notice::new("tool_result_error", error.message.clone())
+    Notice::new(Code::ToolResultError, error.message.clone())
         .with("error", error.code.clone())
         .with("artifact_path", path.as_str())
 }

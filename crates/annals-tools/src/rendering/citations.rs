@@ -1,5 +1,6 @@
 //! What a document cites: rows of the pool, and numbers that name none.
 
+use annals_core::code::Code;
 use annals_core::ids::Sid;
 use annals_core::sources::{SourceRow, citation};
 use annals_core::turn::outcome::Notice;
@@ -44,7 +45,7 @@ pub(super) async fn resolve(cx: &ToolCx, content: &str) -> Citations {
         let numbers: Vec<u32> = unknown.iter().map(|sid| sid.get()).collect();
         citations
             .notices
-            .push(Notice::new("tool_call_warning.missing_sources", message).with("missing", numbers));
+            .push(Notice::new(Code::MissingSources, message).with("missing", numbers));
     }
     citations
 }

@@ -2,6 +2,7 @@
 
 use annals_content::{Content, ContentError, Document, DocumentHead, Form};
 use annals_core::block::{ArtifactKind, ShownError, Visibility, word};
+use annals_core::code::Code;
 use annals_core::ids::TurnId;
 use annals_core::path::{PhysicalPath, mentions};
 use annals_core::turn::outcome::{Notice, Outcome};
@@ -229,7 +230,7 @@ impl WriteDocument {
             .render(self.form, document, move |reference| files.get(reference));
         tokio::select! {
             rendered = rendered => rendered.map_err(|error| ShownError::new(code(&error), error.to_string())),
-            () = cx.cancel().cancelled() => Err(ShownError::new("cancelled", "rendering was cancelled")),
+            () = cx.cancel().cancelled() => Err(ShownError::new(Code::Cancelled, "rendering was cancelled")),
         }
     }
 
@@ -242,7 +243,7 @@ impl WriteDocument {
     ) -> Outcome {
         let warnings = rendered.warnings.iter().map(ToString::to_string);
         if let Err(error) = disk::write(cx.workspace(), path, rendered.bytes.clone()).await {
-            return self.absent(path, ShownError::new("write_failed", error.to_string()));
+            return self.absent(path, ShownError::new(Code::WriteFailed, error.to_string()));
         }
         let produced = Produced {
             path,
@@ -285,7 +286,7 @@ impl WriteDocument {
     }
 
     fn absent(&self, path: &PhysicalPath, error: ShownError) -> Outcome {
-        let notice = Notice::new("tool_result_error", error.message.clone())
+        let notice = Notice::new(Code::ToolResultError, error.message.clone())
             .with("error", error.code.clone())
             .with("tool_id", self.spec.name().as_str())
             .with("artifact_path", path.logical().as_str());
@@ -304,7 +305,7 @@ impl WriteDocument {
 
     /// A call that cannot run.
     fn refused(&self, failure: &ToolFailure) -> Outcome {
-        let notice = Notice::new("tool_call_error", failure.message.clone())
+        let notice = Notice::new(Code::ToolCallError, failure.message.clone())
             .with("error", failure.kind.clone())
             .with("tool_id", self.spec.name().as_str());
         Outcome {
@@ -327,17 +328,17 @@ fn missing_assets(brought: &Brought) -> Option<Notice> {
         "files that the content mentions are missing: {}; a placeholder stands for each picture",
         missing.join(", ")
     );
-    Some(Notice::new("tool_call_error.missing_assets", message).with("missing", missing))
+    Some(Notice::new(Code::MissingAssets, message).with("missing", missing))
 }
 
 fn code(error: &ContentError) -> &'static str {
     match error {
         ContentError::Render(RenderError::ContentTooLarge { .. } | RenderError::TooManyPages { .. }) => {
-            "document_too_large"
+            Code::DocumentTooLarge.as_str()
         }
-        ContentError::Render(RenderError::Deadline { .. }) => "timeout",
-        ContentError::Render(RenderError::Busy) => "busy",
-        ContentError::Render(RenderError::Chromium { .. }) => "chromium_not_available",
+        ContentError::Render(RenderError::Deadline { .. }) => Code::Timeout.as_str(),
+        ContentError::Render(RenderError::Busy) => Code::Busy.as_str(),
+        ContentError::Render(RenderError::Chromium { .. }) => Code::ChromiumNotAvailable.as_str(),
         error => error.code(),
     }
 }
@@ -363,7 +364,7 @@ impl Tool for WriteDocument {
         };
         if args.content.trim().is_empty() {
             let message = "the content is empty: give the text of the document";
-            return self.refused(&ToolFailure::new("empty_content", message));
+            return self.refused(&ToolFailure::new(Code::EmptyContent, message));
         }
         match Target::parse(&args.path, cx.turn()) {
             Ok(target) => self.write(cx, args, target).await,

@@ -1,8 +1,9 @@
 //! Envelopes: how tools that were made elsewhere say whether they did what they were asked.
 
+use annals_core::code::Code;
 use serde_json::{Value, json};
 
-use crate::failure::{TOOL_ERROR, ToolFailure};
+use crate::failure::ToolFailure;
 
 /// An envelope taken apart.
 #[derive(Debug, PartialEq)]
@@ -52,13 +53,13 @@ fn envelope_failure(error: Value) -> ToolFailure {
         let message = error
             .as_str()
             .unwrap_or("the tool said that it failed, but not why");
-        return ToolFailure::new(TOOL_ERROR, message);
+        return ToolFailure::new(Code::ToolError, message);
     };
     let mut text = |name: &str| match error.shift_remove(name) {
         Some(Value::String(text)) if !text.is_empty() => Some(text),
         _ => None,
     };
-    let kind = text("code").unwrap_or_else(|| TOOL_ERROR.into());
+    let kind = text("code").unwrap_or_else(|| Code::ToolError.into());
     let message = text("message").unwrap_or_else(|| format!("the tool failed with `{kind}`"));
     error.shift_remove("managed");
     error.retain(|_, fact| !fact.is_null());

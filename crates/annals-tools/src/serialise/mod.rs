@@ -7,6 +7,7 @@ mod envelope;
 mod operation;
 
 use annals_core::block::{Blob, ShownError};
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::turn::outcome::{Notice, Outcome, Output, Payload};
 use annals_sandbox::{Failure, OpResult};
@@ -73,7 +74,7 @@ pub fn refused(error: ShownError) -> Outcome {
 fn said_no(spec: &ToolSpec, failure: &ToolFailure, mut outcome: Outcome) -> Outcome {
     if !matches!(spec.family(), Family::Exec | Family::React) {
         outcome.notices.push(
-            Notice::new("tool_result_error", failure.message.clone())
+            Notice::new(Code::ToolResultError, failure.message.clone())
                 .with("error", failure.kind.clone())
                 .with("tool_id", spec.name().as_str()),
         );

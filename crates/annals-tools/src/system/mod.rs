@@ -10,6 +10,7 @@ mod write_workspace_file;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::turn::outcome::Outcome;
 use annals_sandbox::Op;
@@ -65,5 +66,5 @@ async fn perform(cx: &ToolCx, spec: &ToolSpec, op: Op) -> Outcome {
 const CALL_TIMEOUT: Duration = Duration::from_secs(limits::EXEC_TIMEOUT_MAX_SECONDS + 60);
 
 fn refuse(message: impl Into<String>) -> ToolFailure {
-    ToolFailure::new("invalid_tool_arguments", message)
+    ToolFailure::new(Code::InvalidToolArguments, message)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::turn::outcome::Outcome;
 use annals_policy::Reach;
@@ -53,7 +54,7 @@ impl RunCode {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": limits::EXEC_TIMEOUT_MAX_SECONDS,
-                        "description": "End it after so many seconds. Default 120."
+                        "description": "Timeout in seconds. Default 120."
                     },
                 },
                 "required": ["code", "language"],
@@ -90,7 +91,7 @@ fn code(args: Args) -> Result<CodeRun, ToolFailure> {
         .language
         .parse()
         .map_err(|error: annals_sandbox::UnknownLanguage| {
-            ToolFailure::new("unsupported", error.to_string())
+            ToolFailure::new(Code::Unsupported, error.to_string())
         })?;
     let mut run = CodeRun::new(language, args.code);
     run.timeout = args.timeout_s.map(Duration::from_secs);

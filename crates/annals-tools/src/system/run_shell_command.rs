@@ -54,7 +54,7 @@ impl RunShellCommand {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": limits::EXEC_TIMEOUT_MAX_SECONDS,
-                        "description": "End it after so many seconds. Default 120."
+                        "description": "Timeout in seconds. Default 120."
                     },
                 },
                 "required": ["command"],

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::access::Uses;
 use crate::cx::ToolCx;
+use crate::proposal::{self, Proposal};
 use crate::serialise;
 use crate::spec::{Effect, ToolSpec};
 use crate::tool::Tool;
@@ -55,6 +56,15 @@ impl Default for WriteWorkspaceFile {
 impl Tool for WriteWorkspaceFile {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    async fn proposes(&self, cx: &ToolCx, args: &Value) -> Option<Proposal> {
+        let args: Args = serde_json::from_value(args.clone()).ok()?;
+        Some(Proposal::Change {
+            before: proposal::text_in_workspace(cx, &args.path).await,
+            path: args.path,
+            after: args.content,
+        })
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {

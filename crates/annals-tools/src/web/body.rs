@@ -41,7 +41,7 @@ enum Decoder {
 }
 
 impl Unpacker {
-    /// Unpacks this coding into at most so many bytes.
+    /// Unpacks this coding into at most this many bytes.
     pub fn new(coding: Coding, limit_bytes: usize) -> Self {
         let sink = Bounded {
             out: Unpacked::default(),
@@ -156,7 +156,7 @@ pub enum Declared {
     Nowhere,
 }
 
-/// A `<meta charset>` is looked for in so many bytes, as browsers do.
+/// A `<meta charset>` is looked for in this many bytes, as browsers do.
 const META_MAX_BYTES: usize = 1_024;
 
 /// The bytes as text: by byte order mark, by what the server said, by what the page says, by what is valid.

@@ -6,6 +6,7 @@
 //! it again for every redirect, which is why redirects are followed by [`fetch`](super::fetch) and never by the
 //! HTTP client. This module sends nothing itself.
 
+use annals_core::code::Code;
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,13 +26,14 @@ pub const USER_AGENT: &str = concat!(
     " (agent acting for a person; +https://github.com/annals-dev/annals)"
 );
 
-/// A connection that is not there after so many seconds will not come.
+/// A connection that is not there after this many seconds will not come.
 const CONNECT_TIMEOUT_SECONDS: u64 = 10;
 /// Longer addresses are an attack or a mistake.
 const URL_MAX_BYTES: usize = 8_192;
 
 /// Why an address is not reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The text is no address.
     #[error("`{given}` is not a web address: give a whole one, such as https://example.com/page")]
@@ -79,10 +81,12 @@ impl Refusal {
     /// A stable word for the kind of refusal.
     pub fn code(&self) -> &'static str {
         match self {
-            Refusal::NotAnAddress { .. } => "invalid_url",
-            Refusal::Scheme { .. } => "unsupported_scheme",
-            Refusal::Credentials { .. } | Refusal::Port { .. } | Refusal::Private { .. } => "address_refused",
-            Refusal::Unresolved { .. } => "name_not_resolved",
+            Refusal::NotAnAddress { .. } => Code::InvalidUrl.as_str(),
+            Refusal::Scheme { .. } => Code::UnsupportedScheme.as_str(),
+            Refusal::Credentials { .. } | Refusal::Port { .. } | Refusal::Private { .. } => {
+                Code::AddressRefused.as_str()
+            }
+            Refusal::Unresolved { .. } => Code::NameNotResolved.as_str(),
         }
     }
 }
@@ -260,9 +264,14 @@ impl EgressPolicy {
 }
 
 impl Passed {
-    /// A request to it.
+    /// A request for what is there.
     pub fn get(&self) -> reqwest::RequestBuilder {
         self.client.get(self.url.clone())
+    }
+
+    /// A request that brings something.
+    pub fn post(&self) -> reqwest::RequestBuilder {
+        self.client.post(self.url.clone())
     }
 }
 

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use annals_content::{Content, ContentError};
+use annals_core::code::Code;
 use annals_core::limits;
 use futures::StreamExt;
 use reqwest::Response;
@@ -60,6 +61,7 @@ pub struct Fetched {
 
 /// Why there is no page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FetchError {
     /// The egress.
     #[error(transparent)]
@@ -120,12 +122,14 @@ impl FetchError {
     pub fn code(&self) -> &'static str {
         match self {
             FetchError::Refused(refusal) => refusal.code(),
-            FetchError::TooManyRedirects { .. } | FetchError::RedirectWithoutTarget => "too_many_redirects",
-            FetchError::Status { .. } => "http_status",
-            FetchError::Timeout { .. } => "timeout",
-            FetchError::TooLarge { .. } => "too_large",
-            FetchError::Unpackable { .. } | FetchError::Unreadable { .. } => "unreadable",
-            FetchError::Network { .. } => "network_error",
+            FetchError::TooManyRedirects { .. } | FetchError::RedirectWithoutTarget => {
+                Code::TooManyRedirects.as_str()
+            }
+            FetchError::Status { .. } => Code::HttpStatus.as_str(),
+            FetchError::Timeout { .. } => Code::Timeout.as_str(),
+            FetchError::TooLarge { .. } => Code::TooLarge.as_str(),
+            FetchError::Unpackable { .. } | FetchError::Unreadable { .. } => Code::Unreadable.as_str(),
+            FetchError::Network { .. } => Code::NetworkError.as_str(),
         }
     }
 }
@@ -177,6 +181,37 @@ impl Fetcher {
         tokio::time::timeout(self.limits.time, fetched)
             .await
             .unwrap_or_else(|_| Err(timeout()))
+    }
+
+    /// Fetches the bytes of a file, all of them or none.
+    pub async fn bytes(&self, address: &str) -> Result<Vec<u8>, FetchError> {
+        let fetched = async {
+            let response = self.follow(self.egress.pass(address)?).await?;
+            let mut unpacker = Unpacker::new(coding(response.headers())?, self.limits.body_bytes);
+            let mut stream = response.bytes_stream();
+            let unpackable = |error: std::io::Error| FetchError::Unpackable {
+                reason: error.to_string(),
+            };
+            while let Some(chunk) = stream.next().await {
+                let chunk = chunk.map_err(|error| network(&error))?;
+                unpacker.push(&chunk).map_err(unpackable)?;
+                if unpacker.is_full() {
+                    break;
+                }
+            }
+            let unpacked = unpacker.finish().map_err(unpackable)?;
+            match unpacked.is_cut {
+                true => Err(FetchError::TooLarge {
+                    limit_bytes: self.limits.body_bytes,
+                }),
+                false => Ok(unpacked.bytes),
+            }
+        };
+        let timeout = FetchError::Timeout {
+            seconds: self.limits.time.as_secs(),
+        };
+        let fetched = tokio::time::timeout(self.limits.time, fetched).await;
+        fetched.unwrap_or(Err(timeout))
     }
 
     /// Asks, and asks again wherever the answer points to.

@@ -25,6 +25,7 @@ pub struct WebSettings {
 
 /// A setting that cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WebSettingsError {
     /// The allow-list.
     #[error("{WEB_ALLOW}: {0}")]

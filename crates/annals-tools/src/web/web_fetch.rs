@@ -1,5 +1,6 @@
 //! `web_tools.web_fetch`: pages as readable text, in the sources pool.
 
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::sources::SourceRow;
 use annals_core::time::Timestamp;
@@ -21,7 +22,7 @@ use crate::tool::Tool;
 
 /// Pages fetched at once.
 const CONCURRENT_MAX_COUNT: usize = 6;
-/// Of one page, the pool keeps so many bytes of text: more than a model reads, less than a log suffers from.
+/// Of one page, the pool keeps this many bytes of text: more than a model reads, less than a log suffers from.
 const KEPT_MAX_BYTES: usize = 1_000_000;
 /// What the pool shows of a page in its tail.
 const SNIPPET_MAX_CHARS: usize = limits::SOURCE_SNIPPET_MAX_CHARS;
@@ -112,7 +113,7 @@ impl WebFetch {
 
 fn notice(url: &str, error: &FetchError) -> Notice {
     let message = format!("`{}` was not fetched: {error}", shown(url));
-    Notice::new("tool_result_error", message)
+    Notice::new(Code::ToolResultError, message)
         .with("error", error.code())
         .with("url", shown(url))
 }
@@ -147,9 +148,7 @@ fn row(asked: &str, page: Fetched, now: Timestamp) -> SourceRow {
     row.mime = Some(page.mime.into());
     row.size_bytes = page.size_bytes;
     row.fetched_time_iso = Some(now);
-    if page.url.as_str().trim_end_matches('/') != asked.trim().trim_end_matches('/') {
-        row.extra.insert("final_url".into(), page.url.as_str().into());
-    }
+    row.set_reached(page.url.as_str());
     row
 }
 
@@ -166,7 +165,7 @@ impl Tool for WebFetch {
         };
         tokio::select! {
             outcome = self.fetch(cx.now(), args.urls) => outcome,
-            () = cx.cancel().cancelled() => serialise::failed(&ToolFailure::new("cancelled", "the fetch was cancelled")),
+            () = cx.cancel().cancelled() => serialise::failed(&ToolFailure::new(Code::Cancelled, "the fetch was cancelled")),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::sources::SourceRow;
 use annals_core::turn::outcome::{Notice, Outcome, Output, SourcesForm, SourcesOutput};
@@ -18,7 +19,7 @@ use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 
-/// A query is cut to so many characters; providers take no more.
+/// A query is cut to this many characters; providers take no more.
 const QUERY_MAX_CHARS: usize = 400;
 
 /// The tool.
@@ -39,7 +40,7 @@ fn default_results() -> usize {
 }
 
 /// What one query found, and who found it.
-struct Found {
+struct Answered {
     provider: &'static str,
     hits: Vec<Hit>,
 }
@@ -82,13 +83,13 @@ impl WebSearch {
     }
 
     /// Asks the providers in order; the last one's error is the one to tell.
-    async fn ask(&self, query: &str, n: usize) -> Result<Found, SearchError> {
+    async fn ask(&self, query: &str, n: usize) -> Result<Answered, SearchError> {
         let query: String = query.trim().chars().take(QUERY_MAX_CHARS).collect();
         let mut last = None;
         for provider in &self.providers {
             match provider.search(&query, n).await {
                 Ok(hits) => {
-                    return Ok(Found {
+                    return Ok(Answered {
                         provider: provider.name(),
                         hits,
                     });
@@ -105,7 +106,7 @@ impl WebSearch {
     async fn search(&self, args: Args) -> Outcome {
         if self.providers.is_empty() {
             return self.failed(&ToolFailure::new(
-                "search_provider_not_configured",
+                Code::SearchProviderNotConfigured,
                 "no search provider is configured: set ANNALS_SEARXNG_URL or ANNALS_BRAVE_KEY, or fetch known \
                  addresses with web_tools.web_fetch",
             ));
@@ -114,13 +115,13 @@ impl WebSearch {
         let (mut lists, mut notices, mut failure) = (Vec::new(), Vec::new(), None);
         for (query, answer) in args.queries.iter().zip(answers) {
             match answer {
-                Ok(Found { provider, hits }) => lists.push((provider, hits)),
+                Ok(Answered { provider, hits }) => lists.push((provider, hits)),
                 Err(error) => {
                     let message = format!("the query `{query}` gave nothing: {error}");
                     notices.push(
-                        Notice::new("tool_result_error", message.clone()).with("error", "search_failed"),
+                        Notice::new(Code::ToolResultError, message.clone()).with("error", "search_failed"),
                     );
-                    failure = Some(ToolFailure::new("search_failed", message));
+                    failure = Some(ToolFailure::new(Code::SearchFailed, message));
                 }
             }
         }
@@ -145,7 +146,7 @@ impl WebSearch {
     }
 
     fn failed(&self, failure: &ToolFailure) -> Outcome {
-        let notice = Notice::new("tool_result_error", failure.message.clone())
+        let notice = Notice::new(Code::ToolResultError, failure.message.clone())
             .with("error", failure.kind.clone())
             .with("tool_id", self.spec.name().as_str());
         Outcome {
@@ -176,7 +177,7 @@ impl Tool for WebSearch {
         };
         tokio::select! {
             outcome = self.search(args) => outcome,
-            () = cx.cancel().cancelled() => serialise::failed(&ToolFailure::new("cancelled", "the search was cancelled")),
+            () = cx.cancel().cancelled() => serialise::failed(&ToolFailure::new(Code::Cancelled, "the search was cancelled")),
         }
     }
 }

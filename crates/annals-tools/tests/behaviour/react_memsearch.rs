@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use annals_core::ids::{ConversationId, Seq, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::time::Timestamp;
-use annals_store::recall::{Found, Hit, Query, Shortfall, Target, Within};
+use annals_store::recall::{Hit, Query, RecallHits, Shortfall, Target, Within};
 use annals_store::{LogError, Recall};
 use async_trait::async_trait;
 use serde_json::json;
@@ -20,7 +20,7 @@ struct Remembering {
 
 #[async_trait]
 impl Recall for Remembering {
-    async fn search(&self, query: Query) -> Result<Found, LogError> {
+    async fn search(&self, query: Query) -> Result<RecallHits, LogError> {
         self.asked.lock().unwrap().push(query);
         if self.fails {
             return Err(LogError::Storage {
@@ -39,7 +39,7 @@ impl Recall for Remembering {
             score: 0.812_345,
             ts: Timestamp::from_unix_millis(1_770_603_271_112),
         };
-        Ok(Found {
+        Ok(RecallHits {
             hits: vec![hit],
             shortfall: self.shortfall.clone(),
         })

@@ -195,3 +195,49 @@ async fn a_crlf_file_stays_one() {
     let patched = content.replace("sugar is sweet", "salt is salty");
     assert_eq!(stage.disk("turn_1/files/dos.txt"), Some(patched));
 }
+
+#[tokio::test]
+async fn a_person_sees_what_would_become_of_the_file_and_nothing_is_written() {
+    use annals_tools::Proposal;
+    let stage = with_poem().await;
+    let proposed = async |tool: &str, args: Value| {
+        let tool = stage.table.get(tool).unwrap();
+        tool.proposes(&stage.tool_cx("c9"), &args).await
+    };
+    let path = "fi:turn_1.files/poem.md".to_owned();
+    let diff = "@@ -2,1 +2,1 @@\n-violets are blue\n+violets are violet\n";
+    assert_eq!(
+        proposed("react.patch", patch("poem.md", diff)).await,
+        Some(Proposal::Change {
+            path: path.clone(),
+            before: Some(POEM.to_owned()),
+            after: POEM.replace("blue", "violet"),
+        })
+    );
+    let write = json!({"path": "poem.md", "channel": "canvas", "content": "short\n"});
+    assert_eq!(
+        proposed("react.write", write).await,
+        Some(Proposal::Change {
+            path,
+            before: Some(POEM.to_owned()),
+            after: "short\n".to_owned(),
+        })
+    );
+    let in_tree = json!({"path": "turn_1/files/poem.md", "content": "x"});
+    assert!(matches!(
+        proposed("write_workspace_file", in_tree).await,
+        Some(Proposal::Change { before: Some(before), .. }) if before == POEM
+    ));
+    let new = json!({"path": "other/file.txt", "content": "x"});
+    assert!(matches!(
+        proposed("write_workspace_file", new).await,
+        Some(Proposal::Change { before: None, .. })
+    ));
+    let wrong = "@@ -1,1 +1,1 @@\n-tulips are red\n+x\n";
+    assert!(matches!(
+        proposed("react.patch", patch("poem.md", wrong)).await,
+        Some(Proposal::Fails(error)) if error.code == "hunk_mismatch"
+    ));
+    assert_eq!(proposed("react.read", json!({"paths": []})).await, None);
+    assert_eq!(stage.disk("turn_1/files/poem.md").as_deref(), Some(POEM));
+}

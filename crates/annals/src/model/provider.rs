@@ -54,7 +54,7 @@ impl<M: From<Opened>> ModelBuilder<M> {
         let key = Some(ApiKey::new(key));
         match self.spec.name.provider {
             Provider::Anthropic => self.spec.anthropic_key = key,
-            Provider::OpenAi | Provider::Ollama | Provider::Script => self.spec.openai_key = key,
+            _ => self.spec.openai_key = key,
         }
         self
     }

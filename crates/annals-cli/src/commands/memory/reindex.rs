@@ -1,4 +1,4 @@
-//! `annals memory reindex`: the index made anew from the log.
+//! `annals memory reindex`: the index rebuilt from the log.
 
 use std::io::IsTerminal as _;
 

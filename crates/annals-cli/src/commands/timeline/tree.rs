@@ -220,6 +220,7 @@ fn about(block: &Block) -> String {
     match &block.kind {
         BlockKind::ToolCall => paint::gist(&json()["params"].to_string(), GIST_MAX_CHARS),
         BlockKind::ReactCompletion => json()["outcome"].as_str().unwrap_or_default().to_owned(),
+        BlockKind::ToolsTable => format!("{} tools", json()["tools"].as_array().map_or(0, Vec::len)),
         BlockKind::UserAttachmentMeta => digest(&json()),
         BlockKind::ToolResult if block.meta().is_digest => digest(&json()),
         _ => paint::gist(&Citations::default().plain(text), GIST_MAX_CHARS),

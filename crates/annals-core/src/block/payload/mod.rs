@@ -5,15 +5,16 @@
 
 mod call;
 mod child;
+mod gate;
 mod hide;
 mod notice;
-pub mod protocol;
 mod report;
 mod tools;
 mod waiting;
 
 pub use call::CallText;
 pub use child::ChildResult;
+pub use gate::{GateNote, GateRule};
 pub use hide::{HideItem, HideReason, HideText};
 pub use notice::Notice;
 pub use report::{TurnEnd, TurnReport, TurnUsage};

@@ -6,11 +6,16 @@ use crate::block::{BlobDigest, BlockKind, NewBlock};
 use crate::ids::TurnId;
 use crate::path::LogicalPath;
 
-/// The tools on offer, by name and by the digest of what the model reads of each.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What is on offer. The bytes of the two digests are in the artifact store, so that a prompt can be made again when the
+/// program that sent it has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolsTable {
     /// The tools, sorted by name.
     pub tools: Vec<OfferedTool>,
+    /// SHA-256 of all definitions, a JSON array in the order of `tools`.
+    pub definitions: BlobDigest,
+    /// SHA-256 of the system text.
+    pub system: BlobDigest,
 }
 
 /// One tool on offer.
@@ -18,7 +23,7 @@ pub struct ToolsTable {
 pub struct OfferedTool {
     /// The tool's id, such as `react.write`.
     pub name: String,
-    /// SHA-256 of its name, description and parameters as JSON; the text is in the artifact store.
+    /// SHA-256 of its name, description and parameters as JSON.
     pub digest: BlobDigest,
 }
 
@@ -26,5 +31,15 @@ impl ToolsTable {
     /// The block that says so, the `n`th of its turn.
     pub fn block(&self, turn: &TurnId, n: u32) -> NewBlock {
         NewBlock::new(BlockKind::ToolsTable, turn, LogicalPath::tools_table(turn, n)).json(self)
+    }
+
+    /// The tool with this name.
+    pub fn get(&self, name: &str) -> Option<&OfferedTool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// The digests whose bytes it needs.
+    pub fn needs(&self) -> [BlobDigest; 2] {
+        [self.definitions, self.system]
     }
 }

@@ -92,20 +92,22 @@ struct WireUsage {
     input_tokens_details: Option<InputDetails>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct InputDetails {
     #[serde(default)]
     cached_tokens: u64,
+    /// Models that charge for writing say how much they wrote.
+    #[serde(default)]
+    cache_write_tokens: u64,
 }
 
 impl From<WireUsage> for Usage {
     fn from(wire: WireUsage) -> Self {
+        let details = wire.input_tokens_details.unwrap_or_default();
         Usage {
             input_tokens: wire.input_tokens,
-            cache_read_tokens: wire
-                .input_tokens_details
-                .map_or(0, |details| details.cached_tokens),
-            cache_write_tokens: 0,
+            cache_read_tokens: details.cached_tokens,
+            cache_write_tokens: details.cache_write_tokens,
             output_tokens: wire.output_tokens,
         }
     }
@@ -350,7 +352,7 @@ mod tests {
         "event: response.from_the_future\ndata: {\"type\":\"response.from_the_future\",\"x\":[1]}\n\n",
         "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"id\":\"resp_1\",\"status\":\"completed\",",
         "\"error\":null,\"incomplete_details\":null,\"usage\":{\"input_tokens\":3210,\"input_tokens_details\":",
-        "{\"cached_tokens\":3000},\"output_tokens\":89,\"output_tokens_details\":{\"reasoning_tokens\":40}}}}\n\n",
+        "{\"cached_tokens\":3000,\"cache_write_tokens\":200},\"output_tokens\":89,\"output_tokens_details\":{\"reasoning_tokens\":40}}}}\n\n",
     );
 
     fn names() -> ToolNames {
@@ -392,7 +394,7 @@ mod tests {
         let usage = Usage {
             input_tokens: 3_210,
             cache_read_tokens: 3_000,
-            cache_write_tokens: 0,
+            cache_write_tokens: 200,
             output_tokens: 89,
         };
         let expected = [

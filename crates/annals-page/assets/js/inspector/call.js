@@ -2,11 +2,10 @@
 /**
  * One call: arguments, what the gate decided, notices, results.
  */
-import { approvalCard } from "../approvals.js";
 import { clock, count, elapsed, parse } from "../format.js";
 import { body } from "../rows.js";
 import * as state from "../state.js";
-import { copyButton } from "../tree.js";
+import { copyButton, sentence } from "../tree.js";
 import { h } from "../view.js";
 
 /** @param {import("../inspector.js").Moment} moment */
@@ -22,7 +21,7 @@ export function callPanel(moment) {
       results.length === 0 ? h("span.chip.live", null, "no result yet") : error ? h("span.chip.bad", null, error.code ?? "failed") : h("span.chip.good", null, "done"),
       took !== null ? h("span.faint", null, elapsed(took)) : null),
     argumentsOf(call),
-    section("Gate", gate(call, found, moment.conversation)),
+    section("Gate", gate(found)),
     section("Notices", found(/^react\.notice$/).map((/** @type {any} */ block) => body(block, moment.conversation))),
     section("Result", results.length === 0 ? null : results.map((/** @type {any} */ block) => h("div.result-block", null, position(block), body(block, moment.conversation)))));
 }
@@ -45,22 +44,34 @@ function argumentsOf(call) {
       : h("pre", { tabindex: "0" }, whole()));
 }
 
-/** @param {any} call @param {(type: RegExp) => any[]} found @param {string} conversation */
-function gate(call, found, conversation) {
+/** What decided whether the call runs: rules, a person, or neither. @param {(type: RegExp) => any[]} found */
+function gate(found) {
   const requests = found(/^approval\.request$/);
   const decisions = found(/^approval\.decision$/).map((block) => parse(block.text) ?? {});
-  const refused = found(/^react\.tool\.result$/).map((block) => block.meta?.error?.code).find((code) => /^(denied_|approval_)/.test(code ?? ""));
-  const ruled = call.policy;
+  const results = found(/^react\.tool\.result$/);
+  const error = results.map((block) => block.meta?.error).find((error) => /^(denied_|approval_)/.test(error?.code ?? ""));
+  const ruled = results.map((block) => block.meta?.gate).find(Boolean);
+  const isPlain = requests.length === 0 && !error && !ruled;
   return [
-    ruled ? h("p", null, `${ruled.decision}, by rule `, h("code", null, ruled.rule ?? "default"), ruled.why ? `: ${ruled.why}` : "") : null,
-    requests.map((block) => {
-      const request = parse(block.text) ?? {};
-      return h("div", null, h("p", null, request.rule ? ["Rule ", h("code", null, request.rule), " asked for a person's decision at "] : "A person's decision was asked for at ", clock(block.ts), "."), approvalCard(block, conversation));
-    }),
-    decisions.map((decision) => h("p", null, h("strong", null, decision.decision), ` by ${decision.by} through ${decision.via}${decision.note ? `: ${decision.note}` : ""}`)),
-    refused ? h("p", null, "Refused: ", h("code", null, refused)) : null,
-    requests.length === 0 && !refused && !ruled ? h("p.faint", null, "Allowed without asking: no rule asks for this call.") : null,
+    // After a person's yes the rules allow, by that very yes.
+    ruled && requests.length === 0 ? ruling(ruled) : null,
+    requests.map((block) => h("div", { "data-gate": "ask" }, asking(parse(block.text) ?? {}, block.ts))),
+    decisions.map((decision) => h("p", { "data-gate": decision.decision }, h("span", { class: `badge ${decision.decision?.startsWith("deny") ? "bad" : "good"}` }, decision.decision), ` by ${decision.by} through ${decision.via}${decision.note ? `: ${decision.note}` : ""}`)),
+    error && !ruled ? h("p", { "data-gate": "refused" }, h("span.badge.bad", null, error.code), " ", sentence(error.message ?? "")) : null,
+    isPlain && results.length > 0 ? h("p.faint", { "data-gate": "default" }, "Allowed by default: no rule speaks of this call.") : null,
   ];
+}
+
+/** @param {{ decide: string, by: { id: string, place?: string, why?: string }[] }} ruled */
+function ruling(ruled) {
+  const denied = ruled.decide === "deny";
+  return h("div", { "data-gate": ruled.decide }, ruled.by.map((rule) =>
+    h("p", null, h("span", { class: `badge ${denied ? "bad" : "good"}` }, denied ? "denied" : "allowed"), " by rule ", h("code", null, rule.id), rule.place ? h("span.faint", null, ` in ${rule.place}`) : null, rule.why ? `: ${rule.why}` : "")));
+}
+
+/** @param {any} request @param {string} ts */
+function asking(request, ts) {
+  return h("p", null, h("span.badge.warn", null, "asked"), request.rule ? [" by rule ", h("code", null, request.rule)] : null, ` at ${clock(ts)}`, request.why ? [": ", sentence(request.why)] : "");
 }
 
 /** @param {any} block */

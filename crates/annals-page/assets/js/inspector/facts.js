@@ -38,6 +38,13 @@ export function planPanel(moment) {
     h("p.faint", null, plan.plan_id));
 }
 
+const LAYERS = /** @type {Record<string, string>} */ ({
+  user: "identities inside mean nothing outside", mount: "a root made only of what programs need", pid: "sees only its own processes",
+  ipc: "its own queues and shared memory", uts: "its own host name", net: "no network but its own loopback",
+  "unprivileged-uid": "runs as nobody", seccomp: "unneeded system calls are refused", landlock: "a second rule about files",
+  cgroup: "memory and processes as a whole",
+});
+
 /** @param {Moment} moment */
 export function sandboxPanel(moment) {
   const { sandbox } = moment.facts;
@@ -46,9 +53,9 @@ export function sandboxPanel(moment) {
     h("section", null, h("h2.label", null, "Backend"), h("p", null, sandbox.backend)),
     sandbox.layers.length > 0
       ? h("section", null, h("h2.label", null, "Isolation in force"), h("ul.layers", null, sandbox.layers.map((/** @type {any} */ layer) =>
-          h("li", { "data-on": String(layer.in_force) }, h("span", { class: `dot ${layer.in_force ? "read" : "off"}` }), h("span", null, layer.name), h("span.faint", null, layer.in_force ? (layer.detail ?? "") : `not here: ${layer.missing ?? ""}`)))))
+          h("li", { "data-on": String(layer.in_force) }, h("span", { class: `dot ${layer.in_force ? "read" : "off"}` }), h("span", null, layer.name), h("span.faint", null, layer.in_force ? (LAYERS[layer.name] ?? "") : `not here: ${layer.missing ?? ""}`)))))
       : null,
-    sandbox.limits.length > 0 ? h("section", null, h("h2.label", null, "Limits"), rows(sandbox.limits.map((/** @type {any} */ limit) => [limit.name, limit.value]))) : null,
+    sandbox.limits.length > 0 ? h("section", null, h("h2.label", null, "Limits"), rows(sandbox.limits.map((/** @type {any} */ limit) => [limit.what, /^\d+$/.test(limit.most) ? count(Number(limit.most)) : limit.most]))) : null,
     h("section", null, h("h2.label", null, "Refused"), sandbox.refused.length === 0
       ? h("p.faint", null, "Nothing was refused so far.")
       : h("ul.refused", null, sandbox.refused.map((/** @type {any} */ item) => h("li", null, h("button.link.seq", { type: "button", onClick: () => state.goTo(item.seq) }, count(item.seq)), h("span.badge.bad", null, item.code), h("span", null, item.message))))));

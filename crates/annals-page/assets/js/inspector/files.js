@@ -3,10 +3,10 @@
  * Files of the conversation as of the position: versions, what changed between them, and a look at each.
  */
 import * as api from "../api.js";
-import { clock, count, fileName, plural, size } from "../format.js";
+import { clock, count, extension, fileName, plural, size } from "../format.js";
 import * as state from "../state.js";
 import { copyButton, difference, grid, listing, prose } from "../tree.js";
-import { effect, h, signal } from "../view.js";
+import { h, onCleanup, signal } from "../view.js";
 
 /** @param {import("../inspector.js").Moment} moment */
 export function filesPanel(moment) {
@@ -23,6 +23,7 @@ function fileList(files) {
   return h("ul.file-list", { "aria-label": "Files" }, files.map((file) => {
     const last = file.versions[file.versions.length - 1];
     return h("li", null, h("button.file-entry", { type: "button", onClick: () => (state.openFile.value = { path: file.path, seq: null }) },
+      h("span.file-type", { "aria-hidden": "true" }, extension(file.path)),
       h("span.file-name", null, fileName(file.path)),
       h("span.file-facts", null, `${file.mime} · ${size(last.size_bytes)} · ${plural(file.versions.length, "version")}`)));
   }));
@@ -67,7 +68,7 @@ function reading(path, draw) {
 /** @param {import("../inspector.js").Moment} moment @param {any} file @param {any} before @param {any} after */
 function diffView(moment, file, before, after) {
   const query = new URLSearchParams({ path: file.path, from: String(before.seq), to: String(after.seq) });
-  return reading(api.conversation(moment.conversation, `/difference?${query}`), difference);
+  return reading(api.conversation(moment.conversation, `/diff?${query}`), difference);
 }
 
 /** @param {import("../inspector.js").Moment} moment @param {any} file @param {any} version */
@@ -76,13 +77,32 @@ function preview(moment, file, version) {
   const address = api.artifact(conversation, file.path, { seq: version.seq });
   const name = fileName(file.path);
   if (/^image\/(png|jpeg|gif|webp)$/.test(version.mime)) return h("figure.picture", null, h("img", { src: address, alt: name }));
-  if (version.mime === "application/pdf") {
-    return h("div.document", null, h("iframe", { src: address, title: name }), h("p.note.only-narrow", null, "Phones show no PDF inside a page: download it."));
-  }
+  if (version.mime === "application/pdf") return pdfPages(conversation, file.path, version.seq, address);
   // Drawings and pages of strangers run in a frame without an origin, and their answer forbids everything as well.
   if (/^(image\/svg\+xml|text\/html)$/.test(version.mime)) return h("iframe.foreign", { src: address, sandbox: "", title: name });
   const query = new URLSearchParams({ path: file.path, seq: String(version.seq) });
   return reading(api.conversation(conversation, `/preview?${query}`), (answer) => drawn(answer, conversation, address));
+}
+
+const PDF_PAGES_SHOWN = 60;
+
+/** The pages as pictures, drawn by the server: browsers of phones show no PDF inside a page. @param {string} conversation @param {string} path @param {number} seq @param {string} address */
+function pdfPages(conversation, path, seq, address) {
+  const pages = signal(0);
+  const first = signal("");
+  const failed = signal("");
+  const width = Math.min(1600, Math.round(Math.min(innerWidth, 800) * Math.min(devicePixelRatio, 2)));
+  const source = (/** @type {number} */ number) => api.conversation(conversation, `/pdf?${new URLSearchParams({ path, seq: String(seq), number: String(number), width: String(width) })}`);
+  api.picture(source(1)).then(
+    (answer) => { first.value = answer.address; pages.value = Number(answer.headers.get("annals-pages")); },
+    (error) => (failed.value = api.sentence(error)),
+  );
+  onCleanup(() => URL.revokeObjectURL(first.peek()));
+  const picture = (/** @type {number} */ number) => h("img.pdf-page", { src: number === 1 ? first.peek() : source(number), alt: `Page ${number} of ${fileName(path)}`, loading: number === 1 ? null : "lazy", "data-page": number });
+  return h("div.document", null,
+    () => (failed.value ? h("p.sentence-error", null, failed.value) : pages.value === 0 ? h("p.empty", null, "Drawing the pages.") : null),
+    () => Array.from({ length: Math.min(pages.value, PDF_PAGES_SHOWN) }, (_, at) => picture(at + 1)),
+    h("p.note", null, () => (pages.value > PDF_PAGES_SHOWN ? `${plural(pages.value - PDF_PAGES_SHOWN, "more page")} not drawn. ` : pages.value > 0 ? `${plural(pages.value, "page")}. ` : ""), h("a", { href: address, target: "_blank", rel: "noopener" }, "Open in the browser's own viewer")));
 }
 
 /** @param {any} answer @param {string} conversation @param {string} address */

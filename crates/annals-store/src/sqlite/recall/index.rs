@@ -17,7 +17,7 @@ use crate::recall::remembered::{Remembered, remembered};
 use crate::recall::terms::terms;
 use crate::sqlite::observer::LogObserver;
 
-/// The index is behind the log by less than so many passages, of the blocks that this process wrote: a search that finds
+/// The index is behind the log by less than this many passages, of the blocks that this process wrote: a search that finds
 /// it there adds them in a few milliseconds.
 pub(in crate::sqlite) const LAG_MAX_PASSAGES: usize = 64;
 /// Blocks without passages are passed over quickly, but not for nothing.
@@ -49,7 +49,7 @@ impl Indexer {
         }
     }
 
-    /// Follows once so many passages are missing.
+    /// Follows once this many passages are missing.
     pub(in crate::sqlite) fn lag_max_passages(self, lag_max_passages: usize) -> Self {
         Indexer {
             lag_max_passages,

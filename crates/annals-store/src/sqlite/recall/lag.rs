@@ -16,9 +16,9 @@ use crate::recall::remembered::KINDS;
 use crate::sqlite::reader;
 use crate::sqlite::words::Words;
 
-/// A step looks at so many blocks.
+/// A step looks at this many blocks.
 const STEP_BLOCKS: usize = 256;
-/// A step ends with the block that gives it so many passages: others want to write too.
+/// A step ends with the block that gives it this many passages: others want to write too.
 const STEP_PASSAGES: usize = 512;
 
 /// How far a step came.

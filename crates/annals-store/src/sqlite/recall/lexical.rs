@@ -11,13 +11,13 @@ use rusqlite::{Connection, params};
 use crate::recall::rank;
 use crate::recall::terms::{distinct, is_filler, is_near};
 
-/// At most so many passages are read for a term.
+/// At most this many passages are read for a term.
 const TERM_MAX_PASSAGES: usize = 2_000;
-/// A query has at most so many terms; the first ones count.
+/// A query has at most this many terms; the first ones count.
 const QUERY_MAX_TERMS: usize = 24;
-/// So many unknown words of a query are taken for misspelt ones.
+/// This many unknown words of a query are taken for misspelt ones.
 const MISSPELT_MAX_TERMS: usize = 3;
-/// A misspelt word may mean one of so many.
+/// Number of known words that a misspelt one may stand for.
 const MEANT_MAX_TERMS: usize = 3;
 /// What a guessed word counts beside a known one.
 const MEANT_WEIGHT: f32 = 0.7;
@@ -91,7 +91,7 @@ fn known(docs: Vec<i64>, all: usize) -> Lookup {
     }
 }
 
-/// The newest passages that have a term, at most so many.
+/// The newest passages that have a term, at most this many.
 fn passages(tx: &Connection, term: &str, ranges: &[Range<i64>], most: usize) -> rusqlite::Result<Vec<i64>> {
     let mut docs = Vec::new();
     let mut statement = tx.prepare_cached(

@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 use super::source::Source;
 use crate::recall::Target;
 
-/// All matrices together take at most so many bytes between searches.
+/// All matrices together take at most this many bytes between searches.
 const RESIDENT_MAX_BYTES: usize = 256 << 20;
 
 /// What is known of a passage beside its vector.

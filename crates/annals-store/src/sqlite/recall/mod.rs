@@ -2,7 +2,7 @@
 //!
 //! `index` says what is written of a block and when, `lag` brings the index along the log, `removal` takes out what left
 //! the log, `source` is a conversation's place in the index, `matrix` keeps vectors in memory, `lexical` looks words up,
-//! `search` puts both together, `upkeep` makes missing vectors, and builds the index anew. Nothing here is a second
+//! `search` puts both together, `upkeep` makes missing vectors, and rebuilds the index. Nothing here is a second
 //! truth: all of it can be dropped and made again from the log.
 
 mod index;
@@ -30,7 +30,7 @@ use super::reader::Readers;
 use super::writer::Writer;
 use crate::log::LogError;
 use crate::recall::rank::SearchMode;
-use crate::recall::{Found, Query, Recall, Shortfall};
+use crate::recall::{Query, Recall, RecallHits, Shortfall};
 
 /// Finds what was said in the conversations of a [`SqliteLog`](super::SqliteLog). Cheap to clone.
 #[derive(Clone)]
@@ -120,7 +120,7 @@ impl SqliteRecall {
 
 #[async_trait]
 impl Recall for SqliteRecall {
-    async fn search(&self, query: Query) -> Result<Found, LogError> {
+    async fn search(&self, query: Query) -> Result<RecallHits, LogError> {
         let (vector, shortfall) = match self.vector_of(&query).await {
             Ok(vector) => (vector, None),
             Err(shortfall) => (None, Some(shortfall)),
@@ -128,7 +128,7 @@ impl Recall for SqliteRecall {
         let mut catch_up = CatchUp::Wait;
         let mut found = loop {
             match self.look(&query, vector.as_ref(), catch_up).await? {
-                Looked::Found(found) => break found,
+                Looked::Done(found) => break found,
                 Looked::Behind(behind) => self.wait_for(behind).await?,
             }
             catch_up = CatchUp::DontWait;
@@ -143,7 +143,7 @@ impl Recall for SqliteRecall {
 
 /// What the index knows of itself.
 pub(super) struct State {
-    /// Rises whenever everything is made anew.
+    /// Rises with each rebuild.
     pub(super) epoch: i64,
     /// Everything up to this row of the log is in the index.
     pub(super) block: i64,

@@ -15,21 +15,21 @@ use super::matrix::{Matrices, Row};
 use super::source::{self, Source};
 use super::{State, last_block};
 use crate::recall::rank::{self, Candidate, SearchMode};
-use crate::recall::{Found, Hit, Query, Shortfall, Target, Within};
+use crate::recall::{Hit, Query, RecallHits, Shortfall, Target, Within};
 use crate::sqlite::conversations;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::reader;
 use crate::sqlite::words::Words;
 
-/// So many of the best by each way of looking are joined.
+/// Number of best hits of each ranking that are fused.
 const JOINED: usize = 100;
 
-/// A search brings at most so many blocks into the index before it answers; more are left to a reindex.
+/// A search brings at most this many blocks into the index before it answers; more are left to a reindex.
 const CATCH_UP_MAX_BLOCKS: u64 = 20_000;
 
 /// What a search found, or what has to be done before it can answer.
 pub(super) enum Looked {
-    Found(Found),
+    Done(RecallHits),
     Behind(Behind),
 }
 
@@ -110,7 +110,7 @@ pub(super) fn look(
     }
     let ranked = rank::ranked(candidates.all, query.by, query.now);
     let hits = hits(words, tx, query, &strands, ranked)?;
-    Ok(Looked::Found(Found { hits, shortfall }))
+    Ok(Looked::Done(RecallHits { hits, shortfall }))
 }
 
 /// A conversation that may be looked at, perhaps unknown to the index so far.

@@ -1,4 +1,4 @@
-//! The index brought up to the log, its missing vectors made, or all of it made anew.
+//! The index brought up to the log, its missing vectors made, or all of it rebuilt.
 //!
 //! Everything is done in small transactions between those of others, and each leaves a whole index that merely ends
 //! earlier: it may be stopped at any moment and goes on where it was.
@@ -17,7 +17,7 @@ use crate::sqlite::fault::Fault;
 use crate::sqlite::reader;
 use crate::sqlite::words::Words;
 
-/// One request asks for so many vectors.
+/// One request asks for this many vectors.
 const STEP_VECTORS: usize = 64;
 
 /// How far a reindex is.
@@ -35,6 +35,7 @@ pub struct Progress {
 
 /// Why an index could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReindexError {
     /// The log failed.
     #[error(transparent)]
@@ -45,7 +46,7 @@ pub enum ReindexError {
 }
 
 impl SqliteRecall {
-    /// Makes the whole index anew, with the configured embedder; tells `seen` how far it is, and stops when told `false`.
+    /// Rebuilds the whole index, with the configured embedder; tells `seen` how far it is, and stops when told `false`.
     /// What is not there yet when it stops is added by the next search or reindex.
     pub async fn reindex(&self, mut seen: impl FnMut(Progress) -> bool) -> Result<Progress, ReindexError> {
         let identity = self.embedder.identity().to_owned();
@@ -233,7 +234,7 @@ fn pending(words: &mut Words, tx: &Connection, identity: &str, from: i64) -> Res
     Ok(found)
 }
 
-/// Keeps vectors, unless everything was made anew since they were asked for.
+/// Keeps vectors, unless everything was rebuilt since they were asked for.
 fn put(tx: &Connection, epoch: i64, vectors: &[(i64, Vec<u8>)]) -> rusqlite::Result<()> {
     if State::read(tx)?.epoch != epoch {
         return Ok(());

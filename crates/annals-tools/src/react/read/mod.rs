@@ -6,6 +6,7 @@
 mod item;
 mod source;
 
+use annals_core::code::Code;
 use annals_core::ids::{SkillName, TurnId};
 use annals_core::limits;
 use annals_core::path::{LineRange, LogicalPath, PathKind, RangedPath};
@@ -22,7 +23,7 @@ use crate::spec::{Effect, FacetParam, Family, Produces, ToolSpec};
 use crate::tool::Tool;
 use item::Item;
 
-/// One call reads at most so many paths.
+/// One call reads at most this many paths.
 const PATHS_MAX: usize = 100;
 
 /// The tool.
@@ -288,7 +289,7 @@ impl Reading<'_> {
             .collect();
         let notice = (!gone.is_empty()).then(|| {
             let message = format!("nothing is at {}: check the paths", gone.join(", "));
-            Notice::new("read_paths_missing", message).with("missing", gone)
+            Notice::new(Code::ReadPathsMissing, message).with("missing", gone)
         });
         Outcome {
             notices: notice.into_iter().collect(),

@@ -8,7 +8,7 @@ use super::{Hit, SearchError, SearchProvider, answer, client, is_web, plain};
 
 /// Results that one request may ask for.
 const REQUEST_MAX_RESULTS: usize = 20;
-/// The API gives so many pages of results.
+/// The API gives this many pages of results.
 const PAGES_MAX_COUNT: usize = 10;
 
 /// Searches through the API with a key.
@@ -27,11 +27,11 @@ struct Answer {
 #[derive(Deserialize)]
 struct Web {
     #[serde(default)]
-    results: Vec<Found>,
+    results: Vec<BraveResult>,
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct BraveResult {
     #[serde(default)]
     url: String,
     #[serde(default)]
@@ -87,7 +87,7 @@ impl SearchProvider for Brave {
             };
             let results = found.web.map(|web| web.results).unwrap_or_default();
             let is_last = results.len() < count;
-            hits.extend(results.into_iter().filter_map(Found::hit));
+            hits.extend(results.into_iter().filter_map(BraveResult::hit));
             if hits.len() >= n || is_last {
                 break;
             }
@@ -97,7 +97,7 @@ impl SearchProvider for Brave {
     }
 }
 
-impl Found {
+impl BraveResult {
     fn hit(self) -> Option<Hit> {
         is_web(&self.url).then(|| Hit {
             title: plain(&self.title),

@@ -22,7 +22,7 @@ pub use searxng::Searxng;
 
 use super::egress::USER_AGENT;
 
-/// A provider's answer has at most so many bytes.
+/// A provider's answer has at most this many bytes.
 const ANSWER_MAX_BYTES: usize = 5_000_000;
 
 /// One result of a search.
@@ -40,6 +40,7 @@ pub struct Hit {
 
 /// Why a provider gave no results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SearchError {
     /// It could not be reached in time.
     #[error("`{provider}` could not be reached: {reason}")]

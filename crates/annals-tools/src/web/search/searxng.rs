@@ -18,11 +18,11 @@ pub struct Searxng {
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
-    results: Vec<Found>,
+    results: Vec<SearxngResult>,
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct SearxngResult {
     #[serde(default)]
     url: Option<String>,
     #[serde(default)]
@@ -75,7 +75,7 @@ impl SearchProvider for Searxng {
                 Ok(found) => found,
             };
             let before = hits.len();
-            for hit in found.results.into_iter().filter_map(Found::hit) {
+            for hit in found.results.into_iter().filter_map(SearxngResult::hit) {
                 if !hits.iter().any(|known| known.url == hit.url) {
                     hits.push(hit);
                 }
@@ -90,7 +90,7 @@ impl SearchProvider for Searxng {
     }
 }
 
-impl Found {
+impl SearxngResult {
     fn hit(self) -> Option<Hit> {
         Some(Hit {
             url: self.url.filter(|url| is_web(url))?,

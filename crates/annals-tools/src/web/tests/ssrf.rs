@@ -1,4 +1,8 @@
-//! No address that a model or a server chooses reaches a private service. A canary proves it.
+//! No address that a model or a server chooses reaches a private service. A canary proves it, and [`control`] that each
+//! attempt would reach it.
+
+mod control;
+mod corpus;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,6 +15,7 @@ use super::super::address;
 use super::super::egress::{EgressPolicy, Opened, Resolver};
 use super::super::fetch::{FetchError, Fetcher};
 use super::server::{Server, answer, redirect, target};
+use corpus::Way;
 
 /// Answers every name with the next of its answers, the last one for ever.
 struct Scripted {
@@ -57,163 +62,53 @@ fn fetcher(resolver: Arc<Scripted>, opened: &[String]) -> Fetcher {
     )
 }
 
-/// Ways to write an address that must not be reached. `P` is the canary's port.
-const DIRECT: &[&str] = &[
-    // Loopback in every notation.
-    "http://127.0.0.1:P/",
-    "http://127.0.0.1.:P/",
-    "http://127.1:P/",
-    "http://127.0.1:P/",
-    "http://127.255.255.254:P/",
-    "http://2130706433:P/",
-    "http://0x7f000001:P/",
-    "http://0x7F.0.0.1:P/",
-    "http://0x7f.0x0.0x0.0x1:P/",
-    "http://0177.0.0.1:P/",
-    "http://017700000001:P/",
-    "http://0177.0.0.01:P/",
-    "http://127.0x1:P/",
-    "http://0:P/",
-    "http://0.0.0.0:P/",
-    "http://0x0:P/",
-    "http://00000000000:P/",
-    "http://%31%32%37.0.0.1:P/",
-    "http://127%2e0%2e0%2e1:P/",
-    "http://①②⑦.⓪.⓪.①:P/",
-    "http://127。0。0。1:P/",
-    "http://１２７.0.0.1:P/",
-    "http:127.0.0.1:P/",
-    "http:/127.0.0.1:P/",
-    "http:\\\\127.0.0.1:P/",
-    "HTTP://127.0.0.1:P/",
-    "https://127.0.0.1:P/",
-    " http://127.0.0.1:P/ ",
-    "http://127.0.0.1:P#@example.com/",
-    "http://127.0.0.1:P?@example.com/",
-    "ht\ntp://127.0.0.1:P/",
-    "http://127.0.\t0.1:P/",
-    // IPv6.
-    "http://[::1]:P/",
-    "http://[0:0:0:0:0:0:0:1]:P/",
-    "http://[::]:P/",
-    "http://[::127.0.0.1]:P/",
-    "http://[::ffff:127.0.0.1]:P/",
-    "http://[::ffff:7f00:1]:P/",
-    "http://[0:0:0:0:0:ffff:127.0.0.1]:P/",
-    "http://[::ffff:10.0.0.1]:P/",
-    "http://[::ffff:169.254.169.254]/",
-    "http://[::ffff:0:127.0.0.1]:P/",
-    "http://[64:ff9b::127.0.0.1]:P/",
-    "http://[64:ff9b::7f00:1]:P/",
-    "http://[64:ff9b::a9fe:a9fe]/",
-    "http://[64:ff9b:1::127.0.0.1]:P/",
-    "http://[2002:7f00:1::]:P/",
-    "http://[2002:a9fe:a9fe::1]/",
-    "http://[2001:0:4136:e378:8000:63bf:3fff:fdd2]/",
-    "http://[2001:db8::1]/",
-    "http://[fe80::1]:P/",
-    "http://[fe80::1%25lo]:P/",
-    "http://[fec0::1]/",
-    "http://[fc00::1]/",
-    "http://[fd00:ec2::254]/latest/meta-data/",
-    "http://[ff02::1]/",
-    "http://[100::1]/",
-    "http://[3fff::1]/",
-    "http://[5f00::1]/",
-    // Private, shared, reserved, multicast.
-    "http://10.0.0.1/",
-    "http://10.255.255.255:P/",
-    "http://172.16.0.1/",
-    "http://172.31.255.255/",
-    "http://192.168.0.1/",
-    "http://192.168.255.255/",
-    "http://100.64.0.1/",
-    "http://100.127.255.254/",
-    "http://169.254.0.1/",
-    "http://192.0.0.1/",
-    "http://192.0.0.192/",
-    "http://192.0.2.1/",
-    "http://198.18.0.1/",
-    "http://198.19.255.255/",
-    "http://198.51.100.1/",
-    "http://203.0.113.1/",
-    "http://192.88.99.1/",
-    "http://224.0.0.1/",
-    "http://239.255.255.250:1900/",
-    "http://240.0.0.1/",
-    "http://255.255.255.255/",
-    "http://0.1.2.3/",
-    "http://3232235521/",
-    "http://0xC0A80001/",
-    "http://0300.0250.0.1/",
-    "http://10.1/",
-    // Metadata services.
-    "http://169.254.169.254/latest/meta-data/",
-    "http://169.254.170.2/",
-    "http://0xA9FEA9FE/",
-    "http://2852039166/",
-    "http://0251.0376.0251.0376/",
-    "http://100.100.100.200/",
-    "http://168.63.129.16/",
-    "http://[fe80::a9fe:a9fe]/",
-    "http://metadata.google.internal/computeMetadata/v1/",
-    "http://metadata/",
-    // Names.
-    "http://localhost:P/",
-    "http://LOCALHOST:P/",
-    "http://localhost.:P/",
-    "http://a.localhost:P/",
-    "http://lOcAlHoSt:P/",
-    "http://ⓛocalhost:P/",
-    "http://localhost.localdomain:P/",
-    "http://printer.local/",
-    "http://router.lan/",
-    "http://intranet/",
-    "http://db.internal:5432/",
-    "http://x.home.arpa/",
-    // Disguises.
-    "http://example.com@127.0.0.1:P/",
-    "http://example.com:80@127.0.0.1:P/",
-    "http://127.0.0.1:P@example.com/",
-    "http://user:pass@example.com/",
-    "http://example.com%40127.0.0.1:P/",
-    "http://127.0.0.1:P\\@example.com/",
-    "http://example.com#@127.0.0.1:P@/",
-    // Ports and protocols.
-    "http://example.com:22/",
-    "http://example.com:25/",
-    "http://example.com:0/",
-    "https://example.com:993/",
-    "ftp://127.0.0.1:P/",
-    "file:///etc/passwd",
-    "gopher://127.0.0.1:P/_GET",
-    "data:text/html,hi",
-    "javascript:alert(1)",
-    "dict://127.0.0.1:P/",
-    "ws://127.0.0.1:P/",
-    "unix:///var/run/docker.sock",
-    "jar:http://127.0.0.1:P/!/",
-    "view-source:http://127.0.0.1:P/",
-    "//127.0.0.1:P/",
-    "127.0.0.1:P",
+/// Texts that no client could reach anything by, or not by TCP; they are refused all the same.
+const NONSENSE: &[&str] = &[
     "",
     "http://",
     "http:///",
-    "http://:P/",
+    "http://:§/",
     "http://[::1",
     "http://[::1]:99999/",
-    "http://127.0.0.1:P:P/",
+    "http://127.0.0.1:§:§/",
+    "http://example.com%40127.0.0.1:§/",
+    "http://example.com:0/",
+    "http://[fe80::1]:§/",
+    "http://[fe80::1%25lo]:§/",
+    "http://224.0.0.1/",
+    "http://239.255.255.250:1900/",
+    "http://255.255.255.255/",
+    "http://[ff02::1]/",
+    "data:text/html,hi",
+    "javascript:alert(1)",
+    "unix:///var/run/docker.sock",
+    "jar:http://127.0.0.1:§/!/",
+    "view-source:http://127.0.0.1:§/",
 ];
+
+/// A canary, and what says its port instead of the sign for it.
+async fn canary() -> (Server, impl Fn(&str) -> String) {
+    let canary = Server::canary().await;
+    let port = canary.address.port().to_string();
+    (canary, move |text: &str| text.replace('§', &port))
+}
+
+#[test]
+fn the_corpus_is_listed_and_its_mechanisms_are_distinct() {
+    annals_requirements::assert_listed("ssrf", 300, corpus::all().into_iter().map(|attempt| attempt.name));
+}
 
 #[tokio::test]
 async fn no_written_address_reaches_the_canary() {
-    let canary = Server::canary().await;
-    let port = canary.address.port().to_string();
+    let (canary, named) = canary().await;
     // Every name leads to the canary too, so that a name that passes would be heard.
     let fetcher = fetcher(Scripted::new(&[&["127.0.0.1"]]), &[]);
-    assert!(DIRECT.len() >= 100, "{}", DIRECT.len());
-    for written in DIRECT {
-        let address = written.replace('P', &port);
+    let written = corpus::all().into_iter().filter_map(|attempt| match attempt.way {
+        Way::Written(text) => Some(text),
+        _ => None,
+    });
+    for text in written.chain(NONSENSE.iter().map(|text| (*text).to_owned())) {
+        let address = named(&text);
         let error = fetcher.fetch(&address).await.expect_err(&address);
         assert!(matches!(error, FetchError::Refused(_)), "{address}: {error}");
     }
@@ -222,42 +117,98 @@ async fn no_written_address_reaches_the_canary() {
 
 #[tokio::test]
 async fn no_redirect_reaches_the_canary() {
-    let canary = Server::canary().await;
-    let port = canary.address.port().to_string();
-    let targets: Vec<String> = DIRECT
-        .iter()
-        .map(|written| written.trim().replace('P', &port))
-        .collect();
-    // Relative forms are within the redirecting site, which is allowed; all others must be refused.
-    let targets: Vec<String> = targets
-        .into_iter()
-        .filter(|target| target.contains("//") && target.is_ascii() && !target.contains(['\n', '\t']))
-        .collect();
-    assert!(targets.len() >= 100, "{}", targets.len());
+    let (canary, named) = canary().await;
+    let mut answers: Vec<String> = Vec::new();
+    for attempt in corpus::all() {
+        match attempt.way {
+            Way::Redirected(head) => answers.push(named(&head)),
+            // What can be written can be redirected to, as far as it fits into a header.
+            Way::Written(text) if !text.contains(|c: char| c.is_control()) => {
+                let location = format!("HTTP/1.1 302 Moved\r\nLocation: {}\r\n", named(text.trim()));
+                answers.push(location);
+            }
+            _ => {}
+        }
+    }
+    let hop = named("HTTP/1.1 302 Moved\r\nLocation: http://127.0.0.1:§/\r\n");
     let site = Server::start({
-        let targets = targets.clone();
-        move |head| match target(head)
-            .strip_prefix("/to/")
-            .and_then(|index| index.parse::<usize>().ok())
-        {
-            Some(index) => redirect([301, 302, 303, 307, 308][index % 5], &targets[index]),
-            None => answer(404, "text/plain", b""),
+        let answers = answers.clone();
+        move |head| {
+            let index = target(head)
+                .strip_prefix("/to/")
+                .and_then(|index| index.parse::<usize>().ok());
+            let answer = match (index, target(head)) {
+                (Some(index), _) => &answers[index],
+                (None, "/hop") => &hop,
+                (None, _) => "HTTP/1.1 404 No\r\n",
+            };
+            format!("{answer}Content-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
         }
     })
     .await;
     let fetcher = fetcher(Scripted::new(&[&["127.0.0.1"]]), &[site.address.to_string()]);
-    for (index, target) in targets.iter().enumerate() {
-        let error = fetcher
-            .fetch(&site.url(&format!("/to/{index}")))
-            .await
-            .expect_err(target);
-        // Some forms are no address at all where a redirect is expected, and lead back to the site.
-        let is_refused = matches!(error, FetchError::Refused(_) | FetchError::RedirectWithoutTarget)
-            || error == FetchError::Status { status: 404 };
-        assert!(is_refused, "{target}: {error}");
+    for (index, answer) in answers.iter().enumerate() {
+        // Some are no redirects to this client, and some lead back to the site.
+        if let Err(error) = fetcher.fetch(&site.url(&format!("/to/{index}"))).await {
+            let is_refused = matches!(error, FetchError::Refused(_) | FetchError::RedirectWithoutTarget)
+                || matches!(error, FetchError::Status { .. });
+            assert!(is_refused, "{answer}: {error}");
+        }
     }
     assert_eq!(canary.connections(), 0);
-    assert!(site.connections() >= targets.len());
+    assert!(site.connections() >= answers.len());
+}
+
+#[tokio::test]
+async fn no_answer_of_a_name_server_reaches_the_canary() {
+    let canary = Server::canary().await;
+    let url = format!("http://evil.example:{}/", canary.address.port());
+    for attempt in corpus::all() {
+        let Way::Resolved(answers) = attempt.way else {
+            continue;
+        };
+        let answers: Vec<&[&str]> = answers.iter().map(Vec::as_slice).collect();
+        let error = fetcher(Scripted::new(&answers), &[])
+            .fetch(&url)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, FetchError::Refused(_)),
+            "{}: {error}",
+            attempt.name
+        );
+    }
+    assert_eq!(canary.connections(), 0);
+}
+
+#[tokio::test]
+async fn no_page_that_is_read_reaches_the_canary() {
+    let (canary, named) = canary().await;
+    let pages: Vec<(String, String)> = corpus::all()
+        .into_iter()
+        .filter_map(|attempt| match attempt.way {
+            Way::Embedded(body) => Some((attempt.name, named(&body))),
+            _ => None,
+        })
+        .collect();
+    let site = Server::start({
+        let pages = pages.clone();
+        move |head| {
+            let index = target(head).trim_start_matches('/').parse::<usize>();
+            let body = index.map_or("", |index| pages[index].1.as_str());
+            answer(
+                200,
+                "text/html",
+                format!("<html><p>the page</p>{body}</html>").as_bytes(),
+            )
+        }
+    })
+    .await;
+    let fetcher = fetcher(Scripted::new(&[&["127.0.0.1"]]), &[site.address.to_string()]);
+    for (index, (name, _)) in pages.iter().enumerate() {
+        fetcher.fetch(&site.url(&format!("/{index}"))).await.expect(name);
+    }
+    assert_eq!(canary.connections(), 0);
 }
 
 #[tokio::test]

@@ -1,0 +1,266 @@
+//! The HTTP server under load, in a process of its own: turns a second, many turns in flight, many idle subscribers.
+//!
+//! `serve N DIRECTORY` is that process: it prints its address and serves, with a model that takes N milliseconds, until its
+//! standard input ends. The other workloads start it, send it requests over loopback, and read what it took from the kernel.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use annals::CancellationToken;
+use annals::prelude::*;
+use annals_server::{Limits, Options, Server};
+use anyhow::{Context as _, ensure};
+use reqwest::{Client, Response};
+use tokio::task::JoinSet;
+
+use crate::agent::durable;
+use crate::meter::Figures;
+use crate::model::{ROUND, Scripted, prompt};
+
+/// Rounds of a turn, so that one has three model calls.
+const ROUNDS: usize = 2;
+/// Clients that each wait for their turn before they start the next.
+const CLIENTS: usize = 64;
+/// What the model takes where turns are in flight.
+const MODEL_DELAY: Duration = Duration::from_millis(1_000);
+/// The rate at which turns are started there.
+const STARTED_PER_SECOND: u32 = 400;
+
+/// Serves until standard input ends.
+pub(crate) async fn serve(delay_ms: usize, directory: &Path) -> anyhow::Result<Figures> {
+    raise_file_limit();
+    let delay = Duration::from_millis(delay_ms as u64);
+    let rounds = if delay.is_zero() { ROUNDS } else { 0 };
+    let model = Scripted::new(rounds, "add_one", json!({"x": ROUND})).after(delay);
+    let unlimited = Limits {
+        requests_per_second: 1_000_000,
+        requests_burst: 1_000_000,
+        turns_per_scope: 100_000,
+        connections_max: 40_000,
+        streams_per_token: 40_000,
+        ..Limits::default()
+    };
+    let options = Options {
+        listen: ([127, 0, 0, 1], 0).into(),
+        needs_token: false,
+        limits: unlimited,
+        ..Options::default()
+    };
+    let server = Server::bind(durable(model, directory).await?, options).await?;
+    println!("http://{}", server.address());
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        stopping.cancel();
+    });
+    server.serve(stop).await;
+    Ok(Figures::default())
+}
+
+/// As many files as the kernel lets this process have: every connection is one.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel fills and reads the structure it is given.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+    }
+}
+
+/// A server to send requests to.
+struct Served {
+    child: Child,
+    base: String,
+    client: Client,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Served {
+    fn start(delay: Duration, directory: &Path) -> anyhow::Result<Self> {
+        raise_file_limit();
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["serve", &delay.as_millis().to_string()])
+            .arg(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut base = String::new();
+        let out = child.stdout.as_mut().context("the server has no output")?;
+        BufReader::new(out).read_line(&mut base)?;
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Ok(Served {
+            child,
+            base: base.trim().to_owned(),
+            client: Client::builder().no_proxy().build()?,
+        })
+    }
+
+    async fn conversation(&self) -> anyhow::Result<String> {
+        let made = self
+            .client
+            .post(format!("{}/v1/conversations", self.base))
+            .json(&json!({}))
+            .send();
+        let made: Value = made.await?.error_for_status()?.json().await?;
+        Ok(made["id"]
+            .as_str()
+            .context("a conversation has an id")?
+            .to_owned())
+    }
+
+    async fn events(&self, conversation: &str) -> anyhow::Result<Response> {
+        let address = format!("{}/v1/conversations/{conversation}/events", self.base);
+        Ok(self.client.get(address).send().await?.error_for_status()?)
+    }
+
+    /// One turn of a new conversation, watched to its end.
+    async fn turn(&self) -> anyhow::Result<()> {
+        let conversation = self.conversation().await?;
+        let mut events = self.events(&conversation).await?;
+        let address = format!("{}/v1/conversations/{conversation}/turns", self.base);
+        let started = self
+            .client
+            .post(address)
+            .json(&json!({"prompt": prompt(0)}))
+            .send();
+        started.await?.error_for_status()?;
+        let mut seen = Vec::new();
+        while let Some(piece) = events.chunk().await? {
+            seen.extend_from_slice(&piece);
+            if seen.windows(16).any(|window| window == b"react.completion") {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("the stream ended before the turn")
+    }
+
+    /// Processor time and resident memory of the server so far.
+    fn spent(&self) -> anyhow::Result<(u64, u64)> {
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", self.child.id()));
+        let (stat, statm) = (read("stat")?, read("statm")?);
+        let after = stat.rsplit_once(") ").context("stat has a name")?.1;
+        let ticks: u64 = after
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .filter_map(|ticks| ticks.parse::<u64>().ok())
+            .sum();
+        let pages: u64 = statm
+            .split(' ')
+            .nth(1)
+            .and_then(|pages| pages.parse().ok())
+            .context("statm has pages")?;
+        Ok((ticks * 10_000_000, pages * 4_096))
+    }
+}
+
+/// `n` turns of three model calls each, by clients that wait for one before they start the next.
+pub(crate) async fn turns(n: usize, directory: &Path) -> anyhow::Result<Figures> {
+    let served = std::sync::Arc::new(Served::start(Duration::ZERO, directory)?);
+    served.turn().await?;
+    let (began, (cpu_before, _)) = (Instant::now(), served.spent()?);
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let served = served.clone();
+        let share = n / CLIENTS + usize::from(client < n % CLIENTS);
+        clients.spawn(async move {
+            let mut took = Vec::with_capacity(share);
+            for _ in 0..share {
+                let began = Instant::now();
+                served.turn().await?;
+                took.push(began.elapsed());
+            }
+            anyhow::Ok(took)
+        });
+    }
+    let mut took = Vec::with_capacity(n);
+    while let Some(client) = clients.join_next().await {
+        took.extend(client??);
+    }
+    figures(&served, began, cpu_before, took)
+}
+
+/// `n` turns started at a fixed rate, whether or not the earlier ones have ended, with a model that takes a second: told is
+/// what the server adds to that second.
+pub(crate) async fn in_flight(n: usize, directory: &Path) -> anyhow::Result<Figures> {
+    let served = std::sync::Arc::new(Served::start(MODEL_DELAY, directory)?);
+    served.turn().await?;
+    let (began, (cpu_before, _)) = (Instant::now(), served.spent()?);
+    let mut turns = JoinSet::new();
+    let (mut took, mut most) = (Vec::with_capacity(n), 0);
+    for number in 0..n as u32 {
+        // When it should start, not when it could: a server that falls behind does not slow its clients down.
+        let due = began + Duration::from_secs(1) * number / STARTED_PER_SECOND;
+        tokio::time::sleep_until(due.into()).await;
+        let served = served.clone();
+        turns.spawn(async move {
+            served.turn().await?;
+            anyhow::Ok(due.elapsed().saturating_sub(MODEL_DELAY))
+        });
+        while let Some(ended) = turns.try_join_next() {
+            took.push(ended??);
+        }
+        most = most.max(turns.len());
+    }
+    while let Some(ended) = turns.join_next().await {
+        took.push(ended??);
+    }
+    Ok(Figures {
+        in_flight: Some(most as u64),
+        ..figures(&served, began, cpu_before, took)?
+    })
+}
+
+/// `n` subscribers of one conversation each, in which nothing happens.
+pub(crate) async fn idle(n: usize, directory: &Path) -> anyhow::Result<Figures> {
+    let served = Served::start(Duration::ZERO, directory)?;
+    served.turn().await?;
+    let (began, (cpu_before, before)) = (Instant::now(), served.spent()?);
+    let mut open = Vec::with_capacity(n);
+    for _ in 0..n {
+        let conversation = served.conversation().await?;
+        let mut events = served.events(&conversation).await?;
+        // Its first event says that it is subscribed.
+        ensure!(events.chunk().await?.is_some(), "a stream ended");
+        open.push(events);
+    }
+    let (_, after) = served.spent()?;
+    let figures = figures(&served, began, cpu_before, Vec::new())?;
+    Ok(Figures {
+        rss_bytes: Some(after.saturating_sub(before)),
+        ..figures
+    })
+}
+
+fn figures(
+    served: &Served,
+    began: Instant,
+    cpu_before: u64,
+    mut took: Vec<Duration>,
+) -> anyhow::Result<Figures> {
+    took.sort_unstable();
+    let share = |percent: usize| {
+        let at = (took.len() * percent / 100).min(took.len().checked_sub(1)?);
+        Some(took[at].as_nanos() as u64)
+    };
+    Ok(Figures {
+        wall_ns: began.elapsed().as_nanos() as u64,
+        cpu_ns: served.spent()?.0 - cpu_before,
+        p50_ns: share(50),
+        p95_ns: share(95),
+        ..Figures::default()
+    })
+}

@@ -1,0 +1,308 @@
+//! `serve` as a process: killed in the middle of a turn and started again, it loses and repeats nothing for a subscriber that
+//! holds only a number; told to stop, it lets turns end, and told twice, it ends at once.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::annals::Annals;
+
+/// What a step of a test may take on a machine that is busy with others.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server in a process of its own.
+struct Serving {
+    child: Child,
+    base: String,
+    token: String,
+    client: reqwest::Client,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Serving {
+    fn start(annals: &Annals, script: &Value, more: &[&str]) -> Self {
+        let model = annals.script(script);
+        let args = [&["serve", "--listen", "127.0.0.1:0", "--model", &model], more].concat();
+        let mut command = annals.command(&args);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut url)
+            .unwrap();
+        let (base, token) = url
+            .trim()
+            .split_once("/?token=")
+            .unwrap_or_else(|| panic!("{url}"));
+        // Fails when another test of this process was first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Serving {
+            child,
+            base: base.to_owned(),
+            token: token.to_owned(),
+            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+        }
+    }
+
+    async fn post(&self, path: &str, body: &Value, key: &str) -> Value {
+        let request = self
+            .client
+            .post(format!("{}{path}", self.base))
+            .bearer_auth(&self.token);
+        let response = request
+            .header("idempotency-key", key)
+            .json(body)
+            .send()
+            .await
+            .unwrap();
+        let (status, text) = (response.status(), response.text().await.unwrap());
+        assert!(status.is_success(), "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let request = self
+            .client
+            .get(format!("{}{path}", self.base))
+            .bearer_auth(&self.token);
+        request.send().await.unwrap().json().await.unwrap()
+    }
+
+    async fn events(&self, conversation: &str, after: Option<u64>) -> Events {
+        let address = format!("{}/v1/conversations/{conversation}/events", self.base);
+        let mut request = self.client.get(address).bearer_auth(&self.token);
+        if let Some(after) = after {
+            request = request.header("last-event-id", after.to_string());
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        Events {
+            response,
+            text: String::new(),
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: sends a signal to a process that this test started and has not waited for.
+        let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
+        assert_eq!(sent, 0);
+    }
+
+    /// Its exit code and what it said, once it has ended by itself.
+    fn ended(&mut self) -> (Option<i32>, String) {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let mut said = String::new();
+        self.child
+            .stderr
+            .as_mut()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        (status.code(), said)
+    }
+}
+
+/// Blocks as a subscriber gets them.
+struct Events {
+    response: reqwest::Response,
+    text: String,
+}
+
+impl Events {
+    /// The next block and its number; none when the stream has ended.
+    async fn block(&mut self) -> Option<(u64, Value)> {
+        loop {
+            while let Some(end) = self.text.find("\n\n") {
+                let event: String = self.text.drain(..end + 2).collect();
+                let field = |name: &str| {
+                    event
+                        .lines()
+                        .find_map(|line| line.strip_prefix(name))
+                        .map(str::trim)
+                };
+                if let (Some("block"), Some(id), Some(data)) = (field("event:"), field("id:"), field("data:"))
+                {
+                    return Some((id.parse().unwrap(), serde_json::from_str(data).unwrap()));
+                }
+            }
+            let piece = tokio::time::timeout(PATIENCE, self.response.chunk()).await;
+            let piece = piece.expect("the next block does not come").ok()??;
+            self.text.push_str(&String::from_utf8_lossy(&piece));
+        }
+    }
+}
+
+fn write(n: usize) -> Value {
+    json!({"text": format!("Noting {n}"), "tool_calls": [{"tool": "react.write", "params": {
+        "path": format!("f{n}.md"), "channel": "canvas", "content": "words", "kind": "file"}}]})
+}
+
+/// A model call that nobody lives to see the end of.
+fn endless() -> Value {
+    json!({"delay_ms": 600_000, "text": "never"})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_the_middle_of_a_turn_it_loses_and_repeats_nothing() {
+    let annals = Annals::new();
+    let mut seen: Vec<(u64, Value)> = Vec::new();
+    let (mut conversation, mut turn) = (String::new(), Value::Null);
+    // Killed before the model has answered, after its call, after the call's result, and then left alone.
+    let scripts = [
+        json!([endless()]),
+        json!([write(1), endless()]),
+        json!([write(2), write(3), endless()]),
+        json!([{"text": "Done"}]),
+    ];
+    let kill_after = [
+        "agent.log.header",
+        "react.tool.call",
+        "react.tool.result",
+        "react.completion",
+    ];
+    for (steps, kind) in scripts.into_iter().zip(kill_after) {
+        let mut server = Serving::start(&annals, &json!({ "steps": steps }), &[]);
+        // A client that heard no answer sends its requests again.
+        let made = server.post("/v1/conversations", &json!({}), "make").await;
+        let started = server
+            .post(
+                &format!("/v1/conversations/{}/turns", made["id"].as_str().unwrap()),
+                &json!({"prompt": "Go"}),
+                "go",
+            )
+            .await;
+        if seen.is_empty() {
+            (conversation, turn) = (
+                made["id"].as_str().unwrap().to_owned(),
+                started["turn_id"].clone(),
+            );
+        }
+        assert_eq!(
+            (made["id"].as_str().unwrap(), &started["turn_id"]),
+            (conversation.as_str(), &turn)
+        );
+        let mut events = server
+            .events(&conversation, seen.last().map(|(seq, _)| *seq))
+            .await;
+        loop {
+            let (seq, block) = events
+                .block()
+                .await
+                .expect("the stream ends only with the server");
+            let is_last = block["type"] == kind;
+            seen.push((seq, block));
+            if is_last {
+                break;
+            }
+        }
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+    }
+    check_seen(&seen);
+    let server = Serving::start(&annals, &json!({"steps": []}), &[]);
+    let kept = server
+        .get(&format!("/v1/conversations/{conversation}/blocks?limit=1000"))
+        .await;
+    let shown: Vec<Value> = seen.into_iter().map(|(_, block)| block).collect();
+    assert_eq!(kept["items"], json!(shown), "what was shown is what is there");
+}
+
+/// Every block once and in order, and one turn that ended once.
+fn check_seen(seen: &[(u64, Value)]) {
+    let numbers: Vec<u64> = seen.iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(
+        numbers,
+        (1..=numbers.len() as u64).collect::<Vec<_>>(),
+        "no gap and no duplicate"
+    );
+    let count = |kind: &str| seen.iter().filter(|(_, block)| block["type"] == kind).count();
+    let once = ["user.prompt", "assistant.completion", "react.completion"];
+    assert_eq!(once.map(count), [1, 1, 1]);
+}
+
+/// A turn whose model takes this long, begun when this returns.
+async fn begun(annals: &Annals, delay_ms: u64, grace: &str) -> (Serving, String, String) {
+    let script = json!({"steps": [{"delay_ms": delay_ms, "text": "Done"}]});
+    let server = Serving::start(annals, &script, &["--grace", grace]);
+    let made = server.post("/v1/conversations", &json!({}), "make").await;
+    let conversation = made["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/conversations/{conversation}/turns");
+    let started = server.post(&path, &json!({"prompt": "Go"}), "go").await;
+    let mut events = server.events(&conversation, None).await;
+    while events.block().await.unwrap().1["type"] != "agent.log.header" {}
+    (
+        server,
+        conversation,
+        started["turn_id"].as_str().unwrap().to_owned(),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn told_to_stop_it_lets_the_turn_end() {
+    let annals = Annals::new();
+    let (mut server, conversation, turn) = begun(&annals, 500, "100").await;
+    let mut open = server.events(&conversation, None).await;
+    server.signal(libc::SIGTERM);
+    let (code, said) = server.ended();
+    assert_eq!(code, Some(0), "{said}");
+    while open.block().await.is_some() {}
+    let next = Serving::start(&annals, &json!({"steps": []}), &[]);
+    let ended = next
+        .get(&format!("/v1/conversations/{conversation}/turns/{turn}"))
+        .await;
+    assert_eq!(
+        (&ended["outcome"], &ended["answer"]),
+        (&json!("complete"), &json!("Done")),
+        "{ended}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn told_twice_it_ends_at_once_and_the_turn_goes_on_at_the_next_start() {
+    let annals = Annals::new();
+    let (mut server, conversation, turn) = begun(&annals, 600_000, "600").await;
+    server.signal(libc::SIGTERM);
+    let mut said = BufReader::new(server.child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("once more") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it says that it stops");
+    }
+    server.signal(libc::SIGINT);
+    server.child.stderr = Some(said.into_inner());
+    let (code, said) = server.ended();
+    assert_ne!(code, Some(0), "{said}");
+    let next = Serving::start(&annals, &json!({"steps": [{"text": "After all"}]}), &[]);
+    let mut events = next.events(&conversation, None).await;
+    while events.block().await.unwrap().1["type"] != "react.completion" {}
+    let ended = next
+        .get(&format!("/v1/conversations/{conversation}/turns/{turn}"))
+        .await;
+    assert_eq!(ended["answer"], "After all", "{ended}");
+}
+
+#[test]
+fn the_servers_own_scope_has_no_tokens() {
+    let annals = Annals::new();
+    let refused = annals.run(&["token", "create", "--scope", "annals.openai/side/x"]);
+    assert_eq!(refused.code, 2, "{}", refused.shown());
+    assert!(refused.stderr.contains("server's own"), "{}", refused.shown());
+}

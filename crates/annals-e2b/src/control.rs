@@ -1,0 +1,232 @@
+//! The server: sandboxes made, found, renewed, deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annals_remote::http::{self, REQUEST_TIMEOUT};
+use annals_remote::{ApiError, ControlPlane, Daemon, Record, Status, repeated};
+use async_trait::async_trait;
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::json;
+
+use crate::envd::{self, Access, Envd};
+use crate::settings::Settings;
+use crate::wire::{NewSandbox, SandboxInfo, read_refusal};
+
+const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a request is repeated while the server does not answer.
+const RETRY_BUDGET: Duration = Duration::from_secs(30);
+const PAGE_SIZE: usize = 100;
+/// A server with more pages than this repeats itself.
+const PAGES_MAX_COUNT: usize = 100;
+const NEXT_PAGE_HEADER: &str = "x-next-token";
+
+/// A client of one server, with what its sandboxes are made of.
+#[derive(Clone)]
+pub(crate) struct Control {
+    pub(crate) settings: Settings,
+    pub(crate) http: reqwest::Client,
+    pub(crate) key: Option<String>,
+    /// Answers are waited for this long in total.
+    retry_budget: Duration,
+}
+
+impl Control {
+    pub(crate) fn new(settings: Settings, http: reqwest::Client, key: Option<String>) -> Self {
+        Self {
+            settings,
+            http,
+            key,
+            retry_budget: RETRY_BUDGET,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn retry_budget(mut self, budget: Duration) -> Self {
+        self.retry_budget = budget;
+        self
+    }
+
+    fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
+        let url = http::address(&self.settings.url, path, query);
+        let request = self.http.request(method, url).timeout(REQUEST_TIMEOUT);
+        match &self.key {
+            Some(key) => request.header("X-API-Key", key),
+            None => request,
+        }
+    }
+
+    async fn send(&self, doing: &'static str, request: RequestBuilder) -> Result<Response, ApiError> {
+        http::accepted(doing, request.send().await, read_refusal).await
+    }
+
+    async fn info(&self, id: &str) -> Result<SandboxInfo, ApiError> {
+        let doing = "look at the sandbox";
+        repeated(self.retry_budget, || async {
+            let request = self.request(Method::GET, &["sandboxes", id], &[]);
+            http::json(doing, self.send(doing, request).await?).await
+        })
+        .await
+    }
+
+    /// Wakes the sandbox if it sleeps, and lets it live for no less than `ttl`.
+    async fn attach(&self, id: &str, ttl: Duration) -> Result<SandboxInfo, ApiError> {
+        let doing = "connect to the sandbox";
+        let body = json!({"timeout": ttl.as_secs()});
+        repeated(self.retry_budget, || async {
+            let request = self.request(Method::POST, &["sandboxes", id, "connect"], &[]);
+            http::json(doing, self.send(doing, request.json(&body)).await?).await
+        })
+        .await
+    }
+
+    async fn page(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<(Vec<SandboxInfo>, Option<String>), ApiError> {
+        let doing = "list sandboxes";
+        repeated(self.retry_budget, || async {
+            let answer = self.send(doing, self.request(Method::GET, path, query)).await?;
+            let next = answer.headers().get(NEXT_PAGE_HEADER);
+            let next = next.and_then(|token| token.to_str().ok()).map(str::to_owned);
+            let next = next.filter(|token| !token.is_empty());
+            Ok((http::json(doing, answer).await?, next))
+        })
+        .await
+    }
+
+    async fn list_all(&self, filter: &str) -> Result<Vec<SandboxInfo>, ApiError> {
+        let mut query = vec![
+            ("metadata", filter.to_owned()),
+            ("state", "running,paused".to_owned()),
+            ("limit", PAGE_SIZE.to_string()),
+        ];
+        let mut found = Vec::new();
+        for page in 0..PAGES_MAX_COUNT {
+            let listed = match self.page(&["v2", "sandboxes"], &query).await {
+                // Servers that implement a part of the protocol have only the first edition, which has no pages.
+                Err(error) if page == 0 && error.is_not_found() => {
+                    return Ok(self.page(&["sandboxes"], &query[..1]).await?.0);
+                }
+                listed => listed?,
+            };
+            found.extend(listed.0);
+            let Some(next) = listed.1 else { break };
+            query.truncate(3);
+            query.push(("nextToken", next));
+        }
+        Ok(found)
+    }
+}
+
+fn record(info: SandboxInfo) -> Record {
+    Record {
+        phase: info.phase(),
+        id: info.sandbox_id,
+        metadata: info.metadata.unwrap_or_default(),
+        created_at: info.started_at,
+    }
+}
+
+#[async_trait]
+impl ControlPlane for Control {
+    async fn list(&self, metadata: &BTreeMap<String, String>) -> Result<Vec<Record>, ApiError> {
+        let filter = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(metadata)
+            .finish();
+        let mut found: Vec<Record> = self.list_all(&filter).await?.into_iter().map(record).collect();
+        // A server that takes no notice of the filter must not make us delete what is not ours.
+        found.retain(|record| {
+            metadata
+                .iter()
+                .all(|(key, value)| record.metadata.get(key) == Some(value))
+        });
+        Ok(found)
+    }
+
+    async fn create(&self, metadata: &BTreeMap<String, String>) -> Result<String, ApiError> {
+        let doing = "create a sandbox";
+        let options = &self.settings.options;
+        let body = NewSandbox {
+            template_id: &options.template,
+            timeout: self.settings.ttl.as_secs(),
+            metadata,
+            env_vars: &options.env,
+            secure: true,
+            allow_internet_access: options.internet,
+        };
+        let request = self.request(Method::POST, &["sandboxes"], &[]);
+        let request = request.timeout(CREATE_TIMEOUT).json(&body);
+        let made: SandboxInfo = http::json(doing, self.send(doing, request).await?).await?;
+        Ok(made.sandbox_id)
+    }
+
+    async fn status(&self, id: &str) -> Result<Status, ApiError> {
+        let info = self.info(id).await?;
+        Ok(Status {
+            phase: info.phase(),
+            told: info.state.unwrap_or_else(|| "running".to_owned()),
+        })
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), ApiError> {
+        let doing = "delete the sandbox";
+        let deleted = repeated(self.retry_budget, || async {
+            let request = self.request(Method::DELETE, &["sandboxes", id], &[]);
+            self.send(doing, request).await.map(drop)
+        })
+        .await;
+        match deleted {
+            Err(error) if error.is_not_found() => Ok(()),
+            deleted => deleted,
+        }
+    }
+
+    async fn wake(&self, id: &str) -> Result<(), ApiError> {
+        self.attach(id, self.settings.ttl).await.map(drop)
+    }
+
+    async fn renew(&self, id: &str, ttl: Duration) -> Result<(), ApiError> {
+        let doing = "renew the sandbox";
+        let body = json!({"timeout": ttl.as_secs()});
+        let renewed = repeated(self.retry_budget, || async {
+            let request = self.request(Method::POST, &["sandboxes", id, "timeout"], &[]);
+            self.send(doing, request.json(&body)).await.map(drop)
+        })
+        .await;
+        match renewed {
+            // No such sandbox, or no such route: not every server has it.
+            Err(error) if error.is_not_found() => {
+                self.info(id).await?;
+                self.attach(id, ttl).await.map(drop)
+            }
+            renewed => renewed,
+        }
+    }
+
+    async fn connect(&self, id: &str) -> Result<Option<Arc<dyn Daemon>>, ApiError> {
+        let info = match self.attach(id, self.settings.ttl).await {
+            Err(error) if error.is_not_found() => self.info(id).await,
+            attached => attached,
+        };
+        let info = match info {
+            Err(error) if error.is_not_found() => return Ok(None),
+            info => info?,
+        };
+        let address = self.settings.address(id, envd::PORT, info.domain.as_deref());
+        let address =
+            address.ok_or_else(|| ApiError::protocol("use the sandbox's address", "its domain is none"))?;
+        let access = Access {
+            sandbox: id,
+            token: info.envd_access_token.as_deref(),
+            user: self.settings.options.user.as_deref().or(info.default_user()),
+        };
+        let envd = Envd::new(self.http.clone(), address, &access)?;
+        match envd.health().await {
+            Err(error) if error.is_transient() || error.is_not_found() => Ok(None),
+            answered => answered.map(|()| Some(Arc::new(envd) as Arc<dyn Daemon>)),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The sandbox port over E2B's protocol, which several servers implement.
+//!
+//! Start at [`E2b`], the backend. `control` is the client of the server that makes sandboxes, `envd` of the service inside
+//! one, whose calls are Connect over HTTP/1.1 with JSON (`connect`). Only what all implementers have is used; what is done
+//! with it is in [`annals_remote`].
+
+mod connect;
+mod wire;
+
+mod control;
+mod envd;
+
+mod backend;
+mod settings;
+
+pub use backend::E2b;
+pub use settings::{E2bOptions, SettingsError};
