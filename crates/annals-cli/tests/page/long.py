@@ -40,8 +40,7 @@ GAPS = "() => { const rows = [...document.querySelectorAll('.canvas article')].m
 
 def settled(tab: Tab, measure: str):
     """What is measured once all that was asked for has been drawn."""
-    tab.page.wait_for_load_state("networkidle")
-    expect(tab.page.locator("article.pending")).to_have_count(0)
+    expect(tab.page.locator("article.pending, article [aria-busy=true]")).to_have_count(0)
 
     def twice():
         first = tab.page.evaluate(measure)
@@ -78,7 +77,8 @@ def fifty_thousand_blocks(world: World):
     # The first turn of a process folds the whole conversation.
     expect(tab.page.get_by_role("button", name="new block")).to_be_visible(timeout=120_000)
     pause.reached.wait(60)
-    assert tab.page.evaluate(PLACES) == before
+    meanwhile = tab.page.evaluate(PLACES)
+    assert meanwhile == before, (before, meanwhile)
     pause.release()
     expect(tab.page.locator(".chip.live")).to_have_count(0)
     after = tab.page.evaluate(PLACES)

@@ -113,6 +113,17 @@ async () => {
   for (const row of [...canvas.children]) row.setAttribute("class", "another");
   await frame();
   check("placed whatever its classes", Math.abs(topOf(500_000) - before) <= 1, true);
+  // What stands above the list grows, as the strip does with its first mark.
+  viewport.style.top = "14px";
+  viewport.style.height = "586px";
+  await frame();
+  check("left in peace by what stands above", Math.abs(topOf(500_000) - before) <= 1, true);
+  const standing = () => [...canvas.children].map((row) => Number(row.dataset.index));
+  const [all, old] = [standing(), canvas.querySelector('[data-index="500000"]')];
+  windowed.redraw(499_999, 500_001);
+  check("drawn again without a hole", standing(), all);
+  await frame();
+  check("drawn again", [Math.abs(topOf(500_000) - before) <= 1, canvas.querySelector('[data-index="500000"]') === old], [true, false]);
   windowed.show(999_999, "end");
   await frame();
   check("at the end", windowed.isAtEnd() && topOf(999_999) > 0, true);

@@ -23,7 +23,7 @@ export class Blocks {
     this.onError = onError;
     /** @type {Map<number, Map<number, Block>>} page → seq → block, the last used page last */
     this.pages = new Map();
-    /** @type {Map<number, Tree>} */
+    /** Null where the server makes none. @type {Map<number, Tree | null>} */
     this.trees = new Map();
     /** @type {Map<number, Promise<void>>} */
     this.asked = new Map();
@@ -41,9 +41,14 @@ export class Blocks {
     return this.pages.get(pageOf(seq))?.get(seq);
   }
 
-  /** @param {number} seq @returns {Tree | undefined} */
+  /** @param {number} seq @returns {Tree | null | undefined} */
   tree(seq) {
     return this.trees.get(seq);
+  }
+
+  /** Whether a block's text will be drawn from a tree that is not here yet. @param {Block} block */
+  awaitsTree(block) {
+    return PROSE.has(block.mime) && Boolean(block.text) && !this.trees.has(block.seq);
   }
 
   /** A block that came with the stream. @param {Block} block */
@@ -52,7 +57,9 @@ export class Blocks {
     const known = this.pages.get(page) ?? new Map();
     known.set(block.seq, block);
     this.pages.set(page, known);
-    if (PROSE.has(block.mime) && block.text) this.readTrees(block.seq, block.seq);
+    // What was said of this number before there was such a block says nothing of it.
+    if (this.trees.get(block.seq) === null) this.trees.delete(block.seq);
+    if (this.awaitsTree(block)) void this.readTrees(block.seq, block.seq);
   }
 
   /** Reads what is missing of a range. @param {number} first @param {number} last @param {number} tail */
@@ -121,7 +128,8 @@ export class Blocks {
       const path = api.conversation(this.conversation, `/trees?after=${first - 1}&limit=${last - first + 1}`);
       const { items } = await api.get(path, this.closed.signal);
       for (const item of items) this.trees.set(item.seq, item.tree);
-      if (items.length > 0 && this.pages.has(pageOf(first))) this.onRead(first, last);
+      for (let seq = first; seq <= last; seq += 1) if (!this.trees.has(seq)) this.trees.set(seq, null);
+      if (this.pages.has(pageOf(first))) this.onRead(first, last);
     } catch {
       // Without its tree a text is shown as it was written, until the server can be asked again.
       this.missed.push([first, last]);

@@ -103,7 +103,7 @@ function notes(block, conversation) {
 function text(block, conversation) {
   const tree = state.treeOf(conversation, block.seq);
   if (Array.isArray(tree)) return prose(tree, { conversation });
-  return h("div.prose.plain", null, block.text ?? "");
+  return h("div.prose.plain", { "aria-busy": state.blocks?.awaitsTree(block) ? "true" : null }, block.text ?? "");
 }
 
 /** Tokens and money of the model call that wrote this block. @param {Block} block */

@@ -4,7 +4,8 @@
  *
  * Heights are measured when a row is there and estimated until then. A Fenwick tree adds them up, so that finding the
  * row at a place and the place of a row takes logarithmic time. The reader's place is kept by an anchor: when rows
- * above it turn out taller or shorter, the scroll position moves by the difference and nothing on the screen does.
+ * above it turn out taller or shorter, or something above the list takes room, the scroll position moves by the difference
+ * and nothing on the screen does.
  */
 import { root } from "./view.js";
 
@@ -96,6 +97,8 @@ export class WindowedList {
     this.heights = new Heights(options.estimate);
     /** @type {Map<number, { made: HTMLElement, end: () => void }>} */
     this.rows = new Map();
+    /** Rows that are drawn again with the next frame. @type {Set<number>} */
+    this.stale = new Set();
     this.follows = true;
     /** @type {{ index: number, offset: number }} */
     this.anchor = { index: 0, offset: 0 };
@@ -104,7 +107,8 @@ export class WindowedList {
     this.settled = 0;
     this.queued = false;
     this.measuring = new ResizeObserver((entries) => this.measured(entries));
-    this.sizing = new ResizeObserver(() => this.place());
+    this.edge = options.viewport.getBoundingClientRect().top;
+    this.sizing = new ResizeObserver(() => this.resized());
     this.sizing.observe(options.viewport);
     this.listener = () => this.scrolled();
     options.viewport.addEventListener("scroll", this.listener, { passive: true });
@@ -128,9 +132,9 @@ export class WindowedList {
     this.soon();
   }
 
-  /** Draws these rows again. @param {number} first @param {number} last */
+  /** Draws these rows again. Until then the old ones stand, so that there is never a hole. @param {number} first @param {number} last */
   redraw(first, last) {
-    for (const index of [...this.rows.keys()]) if (index >= first && index <= last) this.drop(index);
+    for (const index of this.rows.keys()) if (index >= first && index <= last) this.stale.add(index);
     this.soon();
   }
 
@@ -184,6 +188,14 @@ export class WindowedList {
     });
   }
 
+  /** The viewport has another size, and another place if what stands above it grew or shrank. */
+  resized() {
+    const edge = this.options.viewport.getBoundingClientRect().top;
+    if (!this.follows) this.anchor.offset += edge - this.edge;
+    this.edge = edge;
+    this.place();
+  }
+
   /** @param {ResizeObserverEntry[]} entries */
   measured(entries) {
     let changed = false;
@@ -205,6 +217,7 @@ export class WindowedList {
     const { viewport, canvas } = this.options;
     const height = viewport.clientHeight;
     if (height === 0) return;
+    for (const index of [...this.stale]) this.drop(index);
     for (let round = 0; round < 3; round += 1) {
       const total = this.heights.total();
       const furthest = Math.max(0, total - height);
@@ -286,6 +299,7 @@ export class WindowedList {
     const row = this.rows.get(index);
     if (!row) return;
     this.rows.delete(index);
+    this.stale.delete(index);
     this.measuring.unobserve(row.made);
     row.end();
     row.made.remove();
