@@ -417,7 +417,7 @@ pub(crate) struct ForkArgs {
     /// The conversation.
     #[arg(value_name = "C")]
     pub(crate) conversation: String,
-    /// The last block to share.
+    /// The last block to share, 0 for none of them.
     #[arg(long, value_name = "SEQ")]
     pub(crate) at: u64,
 }

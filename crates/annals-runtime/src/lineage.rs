@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use annals_core::ids::{ConversationId, Seq};
+use annals_core::ids::{ConversationId, IdError, Seq};
 use annals_store::{Ancestor, BlockLogExt as _, ConversationInfo, NewConversation, Operator, StoredAnswer};
 use serde::Serialize;
 
@@ -20,10 +20,42 @@ pub struct LineageRow {
     pub ancestor: Ancestor,
 }
 
+/// How much of its parent's history a fork shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkPoint {
+    /// Nothing: another beginning of the same conversation.
+    Start,
+    /// Everything up to and including this block.
+    Block(Seq),
+    /// Everything.
+    End,
+}
+
+impl From<Option<Seq>> for ForkPoint {
+    fn from(at: Option<Seq>) -> Self {
+        at.map_or(Self::End, Self::Block)
+    }
+}
+
+/// The number of blocks that are shared, as people and clients give it.
+impl TryFrom<u64> for ForkPoint {
+    type Error = IdError;
+
+    fn try_from(blocks: u64) -> Result<Self, IdError> {
+        match blocks {
+            0 => Ok(Self::Start),
+            _ => Seq::try_new(blocks).map(Self::Block),
+        }
+    }
+}
+
 impl Agent {
-    /// A new conversation that shares this one's history up to a block (the last one, if none is given). The parent
-    /// keeps everything, its sandbox too.
-    pub async fn fork(&self, parent: &ConversationId, at: Option<Seq>) -> Result<ConversationId, RunError> {
+    /// A new conversation that shares this one's history up to a point. The parent keeps everything, its sandbox too.
+    pub async fn fork(
+        &self,
+        parent: &ConversationId,
+        at: impl Into<ForkPoint>,
+    ) -> Result<ConversationId, RunError> {
         let id = self.parts.world().conversation_id();
         self.fork_as(parent, at, &id, None).await
     }
@@ -32,29 +64,34 @@ impl Agent {
     pub async fn fork_as(
         &self,
         parent: &ConversationId,
-        at: Option<Seq>,
+        at: impl Into<ForkPoint>,
         id: &ConversationId,
         answer: Option<StoredAnswer>,
     ) -> Result<ConversationId, RunError> {
-        self.derive(parent, at, Operator::Fork, id, answer).await
+        self.derive(parent, at.into(), Operator::Fork, id, answer).await
     }
 
     /// A copy that goes on by itself: like a fork of everything, recorded as detached.
     pub async fn detach(&self, parent: &ConversationId) -> Result<ConversationId, RunError> {
         let id = self.parts.world().conversation_id();
-        self.derive(parent, None, Operator::Detach, &id, None).await
+        self.derive(parent, ForkPoint::End, Operator::Detach, &id, None)
+            .await
     }
 
     async fn derive(
         &self,
         parent: &ConversationId,
-        at: Option<Seq>,
+        at: ForkPoint,
         operator: Operator,
         id: &ConversationId,
         answer: Option<StoredAnswer>,
     ) -> Result<ConversationId, RunError> {
         let info = self.parts.log().get(&self.key(parent)).await?;
-        let at = at.or(info.tail);
+        let at = match at {
+            ForkPoint::Start => None,
+            ForkPoint::Block(seq) => Some(seq),
+            ForkPoint::End => info.tail,
+        };
         let new = self
             .offspring(&info, id)
             .from_parent(parent.clone(), at, operator)

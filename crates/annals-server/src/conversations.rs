@@ -1,6 +1,7 @@
 //! Conversations: made, listed, described, forked, deleted.
 
 use annals_core::ids::Seq;
+use annals_runtime::lineage::ForkPoint;
 use annals_runtime::{TurnState, TurnStatus};
 use annals_store::{ConversationInfo, Cursor};
 use axum::Json;
@@ -177,7 +178,7 @@ pub(crate) async fn delete(
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fork {
-    /// The last block to share; the last one of all, if none is given.
+    /// The last block to share, 0 for none of them; the last one of all, if none is given.
     #[serde(default)]
     at: Option<u64>,
 }
@@ -189,7 +190,10 @@ pub(crate) async fn fork(
     JsonBody { value, once }: JsonBody<Fork>,
 ) -> Result<Response, Problem> {
     let (agent, parent) = (app.agent(&caller.scope), place.conversation()?);
-    let at = value.at.map(seq).transpose()?;
+    let at = match value.at {
+        Some(blocks) => ForkPoint::try_from(blocks).map_err(Problem::bad_request)?,
+        None => ForkPoint::End,
+    };
     let id = agent.world().conversation_id();
     let made = Made { id: id.to_string() };
     once.perform(&app, StatusCode::CREATED, &made, async |answer| {

@@ -1,6 +1,6 @@
 //! `conversations`, `timeline` and `feedback`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::annals::{Annals, filters, types};
 
@@ -175,16 +175,28 @@ fn a_fork_shares_the_history_up_to_its_cut_and_goes_its_own_way() {
         of(&fork).lines().collect::<Vec<_>>(),
         of("c1").lines().take(4).collect::<Vec<_>>()
     );
-    let rows = annals.run(&["conversations", "--json"]).good().json();
-    let row = rows
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|row| row["id"] == fork.as_str())
-        .unwrap();
     assert_eq!(
-        row["lineage"],
+        lineage(&annals, &fork),
         json!([{"parent": "c1", "at": 4, "operator": "fork"}])
+    );
+}
+
+/// Where a conversation came from, as the list of all says.
+fn lineage(annals: &Annals, id: &str) -> Value {
+    let rows = annals.run(&["conversations", "--json"]).good().json();
+    let row = rows.as_array().unwrap().iter().find(|row| row["id"] == id);
+    row.unwrap()["lineage"].clone()
+}
+
+#[test]
+fn a_fork_at_0_is_another_beginning_of_the_same_conversation() {
+    let annals = talked();
+    let forked = annals.run(&["timeline", "fork", "c1", "--at", "0"]).good().stdout;
+    let fork = forked.trim();
+    assert_eq!(annals.run(&["timeline", "blocks", fork]).good().stdout, "");
+    assert_eq!(
+        lineage(&annals, fork),
+        json!([{"parent": "c1", "operator": "fork"}])
     );
 }
 

@@ -24,7 +24,7 @@ def fork_edit_search_compare_move(world: World):
     tab.page.keyboard.press("?")
     expect(tab.page.get_by_role("dialog", name="Keys")).to_be_visible()
     tab.page.keyboard.press("Escape")
-    # Edit: the first turn begins the conversation, so the edited one begins another.
+    # Edit: a fork that shares nothing of the first turn, and stands below it in the list.
     row = tab.page.locator("article[data-type='user.prompt']")
     row.hover()
     row.get_by_role("button", name="Edit").click()
@@ -32,6 +32,7 @@ def fork_edit_search_compare_move(world: World):
     expect(tab.page.locator("article[data-type='assistant.completion']")).to_contain_text("Elephants")
     edited = tab.page.evaluate("() => location.hash.slice(4)")
     assert edited != first
+    expect(tab.page.locator(".conversation.depth-1")).to_have_attribute("href", f"#/c/{edited}")
     # A second turn, edited: a fork that shares the first.
     tab.send("And the tallest?")
     expect(tab.page.locator("article[data-type='assistant.completion']").last).to_contain_text("Giraffes")
@@ -41,7 +42,7 @@ def fork_edit_search_compare_move(world: World):
     tab.send("And the fastest?")
     expect(tab.page.locator("article[data-type='assistant.completion']").last).to_contain_text("Answered in the fork")
     fork = tab.page.evaluate("() => location.hash.slice(4)")
-    expect(tab.page.locator(".conversation.depth-1")).to_have_count(1)
+    expect(tab.page.locator(".conversation.depth-2")).to_have_attribute("href", f"#/c/{fork}")
     # Compare the fork with where it came from.
     tab.page.get_by_role("button", name="Compare").click()
     dialog = tab.page.get_by_role("dialog", name="Compare two conversations")

@@ -180,10 +180,7 @@ async function prompt(id, text) {
 /** The fork ends before the old prompt's turn; the new prompt begins its own. @param {string} id @param {string} text */
 async function sendEdited(id, text) {
   const seq = editing.peek()?.seq ?? 0;
-  const header = await turnStart(seq);
-  let target;
-  if (header > 1) ({ id: target } = await api.post(api.conversation(id, "/fork"), { at: header - 1 }));
-  else ({ id: target } = await api.post("/v1/conversations", { title: state.title.peek() || undefined }));
+  const { id: target } = await api.post(api.conversation(id, "/fork"), { at: (await turnStart(seq)) - 1 });
   await prompt(target, text);
   editing.value = null;
   await state.readConversations();

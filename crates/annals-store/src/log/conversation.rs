@@ -29,7 +29,7 @@ pub enum Operator {
 pub struct Ancestor {
     /// The conversation it came from, of the same scope.
     pub parent: ConversationId,
-    /// The parent's last block that it has; absent when the parent was empty.
+    /// The parent's last block that it has; absent when it has none of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Seq>,
     /// How it came about.
