@@ -1,7 +1,8 @@
 //! The corpus: ways out that somebody has used before, each a few lines of Python, in `corpus/`.
 //!
-//! A line `#% <who> [alone]: <name>` begins an attempt. It calls `won()` when it got what it should not get; facts about
-//! the outside come as environment variables, the same ones in the sandbox and in the control run without it.
+//! A line `#% <who> [alone]: <name>` begins an attempt. It calls `won()` when it got what it should not get, and raises
+//! `Absent` when this machine has not got what it is about; facts about the outside come as environment variables, the
+//! same ones in the sandbox and in the control run without it.
 //! System-call numbers are those of x86-64.
 
 const FILES: [(&str, &str); 7] = [
@@ -35,8 +36,8 @@ pub(crate) struct Attempt {
     pub(crate) family: &'static str,
     pub(crate) name: &'static str,
     pub(crate) real: Real,
-    /// It is about its parent, or uses everything up: nothing else may run in its command.
-    is_alone: bool,
+    /// It is about its parent, or uses everything up: nothing else may run in its command, or beside it.
+    pub(crate) is_alone: bool,
     /// With its first line.
     source: &'static str,
 }
@@ -80,8 +81,15 @@ fn parse(family: &'static str, source: &'static str) -> Attempt {
     }
 }
 
-/// The corpus as programs, each with as many attempts as may run in one command.
-pub(crate) fn programs(attempts: &[Attempt]) -> Vec<String> {
+/// The corpus as programs.
+pub(crate) struct Programs {
+    /// Each with as many attempts as may run in one command.
+    pub(crate) together: Vec<String>,
+    /// Each with one attempt, which may end whatever runs beside it.
+    pub(crate) alone: Vec<String>,
+}
+
+pub(crate) fn programs(attempts: &[Attempt]) -> Programs {
     const TOGETHER: usize = 48;
     let (alone, together): (Vec<&Attempt>, Vec<&Attempt>) =
         attempts.iter().partition(|attempt| attempt.is_alone);
@@ -93,5 +101,8 @@ pub(crate) fn programs(attempts: &[Attempt]) -> Vec<String> {
         let (source, name) = (attempt.source, attempt.name);
         format!("{PRELUDE}\n{RUNNER}\nrun_here({name:?}, {source:?})\n")
     });
-    batches.chain(alone).collect()
+    Programs {
+        together: batches.collect(),
+        alone: alone.collect(),
+    }
 }

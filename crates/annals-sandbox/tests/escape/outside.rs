@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Everything an escape would reach; gone when dropped.
 pub(crate) struct Outside {
     directory: tempfile::TempDir,
-    victim: Child,
+    victims: Vec<Child>,
     objects: Objects,
     queue: String,
     posix_shm: [PathBuf; 2],
     facts: BTreeMap<String, String>,
-    _listeners: (TcpListener, TcpListener, UnixListener, UnixListener),
+    _listeners: (TcpListener, Option<TcpListener>, UnixListener, UnixListener),
     _receivers: [UnixDatagram; 2],
 }
 
@@ -38,8 +38,13 @@ impl Outside {
         let base = directory.path();
         fs::set_permissions(base, Permissions::from_mode(0o755))?;
         make_files(base, &mut fact)?;
-        let victim = start_victim(base)?;
-        fact("VICTIM", victim.id().to_string());
+        // A process has one tracer at a time, so each way to trace has a process of its own.
+        let mut victims = Vec::new();
+        for name in ["VICTIM", "TRACED", "ATTACHED"] {
+            let victim = start_victim(base)?;
+            fact(name, victim.id().to_string());
+            victims.push(victim);
+        }
 
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let tag = format!(
@@ -59,17 +64,17 @@ impl Outside {
             fs::write(path, "secret")?;
         }
         fact("POSIX_SHM", tag.clone());
-        fact(
-            "HOSTNAME",
-            fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_owned(),
-        );
+        host_facts(&mut fact)?;
 
         let tcp = TcpListener::bind("127.0.0.1:0")?;
-        let tcp6 = TcpListener::bind("[::1]:0")?;
+        // A machine may have no IPv6.
+        let tcp6 = TcpListener::bind("[::1]:0").ok();
         fact("TCP", tcp.local_addr()?.port().to_string());
-        fact("TCP6", tcp6.local_addr()?.port().to_string());
         fact("UDP", echo_udp("127.0.0.1:0")?.to_string());
-        fact("UDP6", echo_udp("[::1]:0")?.to_string());
+        let port6 = tcp6.as_ref().map(TcpListener::local_addr).transpose()?;
+        fact("TCP6", port6.map_or_else(String::new, |at| at.port().to_string()));
+        let udp6 = port6.map(|_| echo_udp("[::1]:0")).transpose()?;
+        fact("UDP6", udp6.map_or_else(String::new, |port| port.to_string()));
         let abstracted = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&tag)?)?;
         let receivers = [
             UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(format!("{tag}-d"))?)?,
@@ -81,7 +86,7 @@ impl Outside {
         fact("SOCKET", base.join("outside/socket").display().to_string());
         Ok(Self {
             directory,
-            victim,
+            victims,
             objects,
             queue,
             posix_shm,
@@ -109,8 +114,10 @@ impl Outside {
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        let _ = self.victim.kill();
-        let _ = self.victim.wait();
+        for victim in &mut self.victims {
+            let _ = victim.kill();
+            let _ = victim.wait();
+        }
         for path in &self.posix_shm {
             let _ = fs::remove_file(path);
         }
@@ -162,23 +169,20 @@ fn make_files(base: &Path, fact: &mut impl FnMut(&str, String) -> Option<String>
         fact(name, base.join(path).display().to_string());
     }
     fact("HANDLE", file_handle(&base.join("outside/canary")));
-    let groups = fs::read_to_string("/proc/self/mounts")?;
-    let memory = groups
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let procs = mounts
         .lines()
-        .find(|line| line.contains("cgroup"))
-        .and_then(|line| {
-            let mut points = groups
-                .lines()
-                .filter(|line| line.contains(" cgroup"))
-                .filter_map(|line| line.split(' ').nth(1));
-            points
-                .find(|point| Path::new(point).join("cgroup.procs").exists())
-                .or(line.split(' ').nth(1))
-        });
+        .filter(|line| line.contains(" cgroup"))
+        .filter_map(|line| Some(Path::new(line.split(' ').nth(1)?).join("cgroup.procs")))
+        .find(|procs| procs.exists());
     fact(
         "CGROUP_PROCS",
-        format!("{}/cgroup.procs", memory.unwrap_or("/sys/fs/cgroup")),
+        procs.map_or_else(String::new, |procs| procs.display().to_string()),
     );
+    let has_rights = !rustix::fs::statvfs(base)?
+        .f_flag
+        .contains(rustix::fs::StatVfsMountFlags::NOSUID);
+    fact("SET_ID", if has_rights { "honoured" } else { "" }.to_owned());
     Ok(())
 }
 
@@ -223,28 +227,118 @@ fn make_programs(base: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A process of the host with a secret in its environment and one in its descriptors.
+/// What this machine has of its own: empty where it has none.
+fn host_facts(fact: &mut impl FnMut(&str, String) -> Option<String>) -> io::Result<()> {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    fact("HOSTNAME", text("/etc/hostname").trim().to_owned());
+    let resolver = text("/etc/resolv.conf");
+    let name_server = resolver.lines().find(|line| line.starts_with("nameserver"));
+    fact("NAME_SERVER", name_server.unwrap_or_default().to_owned());
+    let run = fs::read_dir("/run").into_iter().flatten().flatten().next();
+    fact(
+        "RUN",
+        run.map_or_else(String::new, |entry| entry.file_name().display().to_string()),
+    );
+    // Root may lack the right to see them, or be refused it as everybody is.
+    let is_hidden = rustix::process::geteuid().is_root() && first_kernel_pointer()? == 0;
+    fact("KERNEL_POINTERS", if is_hidden { "" } else { "shown" }.to_owned());
+
+    let devices = text("/proc/net/dev");
+    let device = devices
+        .lines()
+        .filter_map(|line| Some(line.split_once(':')?.0.trim()))
+        .find(|name| *name != "lo");
+    fact("DEVICE", device.unwrap_or_default().to_owned());
+    let routes = text("/proc/net/route");
+    let route = routes.lines().nth(1).and_then(|line| line.split('\t').next());
+    fact("ROUTE", route.unwrap_or_default().to_owned());
+    let (device, address) = own_address()?.unwrap_or_default();
+    fact("ADDRESSED_DEVICE", device);
+    fact("ADDRESS", address);
+    Ok(())
+}
+
+fn first_kernel_pointer() -> io::Result<u64> {
+    let mut digits = [0; 16];
+    io::Read::read_exact(&mut fs::File::open("/proc/kallsyms")?, &mut digits)?;
+    let digits = String::from_utf8_lossy(&digits);
+    u64::from_str_radix(&digits, 16).map_err(io::Error::other)
+}
+
+/// A network device that is not the loopback, with its IPv4 address.
+fn own_address() -> io::Result<Option<(String, String)>> {
+    let mut first = std::ptr::null_mut();
+    // SAFETY: fills in a list that is freed below.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = None;
+    let mut at = first;
+    // SAFETY: the list is walked once, before it is freed; names end with a zero byte, and an address of this family is a
+    // `sockaddr_in`.
+    unsafe {
+        while let Some(entry) = at.as_ref() {
+            at = entry.ifa_next;
+            let is_inet = entry
+                .ifa_addr
+                .as_ref()
+                .is_some_and(|address| libc::c_int::from(address.sa_family) == libc::AF_INET);
+            if is_inet && entry.ifa_flags & libc::IFF_LOOPBACK as u32 == 0 {
+                let address = std::ptr::read_unaligned(entry.ifa_addr.cast::<libc::sockaddr_in>());
+                let address = std::net::Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+                let name = std::ffi::CStr::from_ptr(entry.ifa_name)
+                    .to_string_lossy()
+                    .into_owned();
+                found = found.or(Some((name, address.to_string())));
+            }
+        }
+        libc::freeifaddrs(first);
+    }
+    Ok(found)
+}
+
+/// No process inside a sandbox has a number as high as those of the victims: an attempt never means its own kind.
+const LOWEST_VICTIM: u32 = 1000;
+
+/// A process of the host with a secret in its environment and one in its descriptors, at the head of its own session.
 fn start_victim(base: &Path) -> io::Result<Child> {
     use std::os::unix::process::CommandExt;
     // One process under a name of its own, so that killing it leaves nothing.
-    let line = "exec 9<\"$0\"; echo ready; exec -a annals-victim sleep 600";
-    let child = Command::new("/bin/bash")
-        .args(["-c", line])
-        .arg(base.join("outside/canary"))
-        .current_dir(base)
-        .env("SECRET", "hidden-in-environment")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn();
-    let mut child = child?;
-    let mut line = String::new();
-    io::BufRead::read_line(
-        &mut io::BufReader::new(child.stdout.take().expect("piped")),
-        &mut line,
-    )?;
-    Ok(child)
+    let line = "exec 9<\"$0\"; exec -a annals-victim sleep 600";
+    loop {
+        let mut command = Command::new("/bin/bash");
+        command
+            .args(["-c", line])
+            .arg(base.join("outside/canary"))
+            .current_dir(base)
+            .env("SECRET", "hidden-in-environment")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // SAFETY: one system call, which is allowed between fork and exec.
+        unsafe {
+            command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
+        }
+        let mut child = command.spawn()?;
+        if child.id() < LOWEST_VICTIM {
+            child.kill()?;
+            child.wait()?;
+            continue;
+        }
+        await_name(&mut child)?;
+        return Ok(child);
+    }
+}
+
+/// Waits until the victim is the program that it becomes.
+fn await_name(child: &mut Child) -> io::Result<()> {
+    while !fs::read(format!("/proc/{}/cmdline", child.id()))?.starts_with(b"annals-victim\0") {
+        if let Some(status) = child.try_wait()? {
+            return Err(io::Error::other(format!("the victim ended: {status}")));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    Ok(())
 }
 
 impl Objects {
@@ -296,7 +390,7 @@ fn echo_udp(address: &str) -> io::Result<u16> {
     Ok(port)
 }
 
-/// The file's handle as the kernel's `struct file_handle`, in hex.
+/// The file's handle as the kernel's `struct file_handle`, in hex; nothing where its file system has none.
 fn file_handle(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("no NUL");
@@ -314,6 +408,8 @@ fn file_handle(path: &Path) -> String {
             0,
         )
     };
-    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    if result != 0 {
+        return String::new();
+    }
     handle.iter().map(|byte| format!("{byte:02x}")).collect()
 }

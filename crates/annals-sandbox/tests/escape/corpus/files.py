@@ -29,10 +29,10 @@ won('outside' in os.listdir(os.path.dirname(E['OUTSIDE_WORKSPACE'])))
 won('daemon' in open('/etc/passwd').read())
 
 #% anyone: read the host's name servers
-won('nameserver' in open('/etc/resolv.conf').read())
+won(fact('NAME_SERVER', 'name server') in open('/etc/resolv.conf').read())
 
 #% anyone: list the host's run directory
-won(len(os.listdir('/run')) > 0)
+won(fact('RUN', 'entry in /run') in os.listdir('/run'))
 
 #% anyone: list the host's network devices in /sys
 won(len(os.listdir('/sys/class/net')) > 0)
@@ -41,7 +41,7 @@ won(len(os.listdir('/sys/class/net')) > 0)
 won(os.path.isdir('/home') or os.path.isdir('/var/lib'))
 
 #% root: open it by file handle
-handle = bytes.fromhex(E['HANDLE'])
+handle = bytes.fromhex(fact('HANDLE', 'file handles in this file system'))
 fd = call(304, os.open('.', os.O_RDONLY), ctypes.create_string_buffer(handle), os.O_RDONLY)
 won('secret' in os.read(fd, 100).decode())
 
@@ -99,7 +99,7 @@ won()
 open('/proc/self/oom_score_adj', 'w').write('0'); won()
 
 #% root: leave the cgroup
-open(E['CGROUP_PROCS'], 'w').write('0'); won()
+open(fact('CGROUP_PROCS', 'cgroup'), 'w').write('0'); won()
 
 #% anyone: climb out of a directory that was moved
 os.makedirs(own('a') + '/b/c'); fd = os.open(own('a') + '/b/c', os.O_PATH)
@@ -172,7 +172,7 @@ socket.socket(socket.AF_UNIX).bind(outside('socket')); won()
 won(':' in open('/etc/shadow').read())
 
 #% anyone: read the host's name
-won(open('/etc/hostname').read().strip() == E['HOSTNAME'])
+won(open('/etc/hostname').read().strip() == fact('HOSTNAME', '/etc/hostname'))
 
 #% anyone: list the host's logs
 won(len(os.listdir('/var')) > 0)
@@ -210,6 +210,7 @@ finally: os.unlink(name)
 os.open(device('/proc/kcore'), os.O_RDONLY); won()
 
 #% root: read where the kernel's functions are
+fact('KERNEL_POINTERS', 'addresses of the kernel to see')
 won(any(int(line.split()[0], 16) for line in open('/proc/kallsyms')))
 
 #% root: read where the machine's memory is
@@ -241,7 +242,7 @@ name = next(n for n in sorted(os.listdir('/proc/irq')) if n.isdigit())
 os.open('/proc/irq/%s/smp_affinity' % name, os.O_WRONLY); won()
 
 #% root: make a cgroup
-folder = os.path.join(os.path.dirname(E['CGROUP_PROCS']), 'annals-escape-%d' % os.getpid())
+folder = os.path.join(os.path.dirname(fact('CGROUP_PROCS', 'cgroup')), 'annals-escape-%d' % os.getpid())
 os.mkdir(folder); os.rmdir(folder); won()
 
 #% root: change a module's parameter

@@ -8,7 +8,7 @@ socket.socket(socket.AF_UNIX).connect(E['SOCKET']); won()
 socket.create_connection(('127.0.0.1', int(E['TCP'])), 2); won()
 
 #% anyone: connect over TCP and IPv6
-socket.create_connection(('::1', int(E['TCP6'])), 2); won()
+socket.create_connection(('::1', int(fact('TCP6', 'IPv6'))), 2); won()
 
 #% anyone: exchange UDP
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(2)
@@ -18,7 +18,7 @@ s.sendto(b'ping', ('127.0.0.1', int(E['UDP']))); won(s.recv(10) == b'ping')
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('198.51.100.1', 53)); won()
 
 #% anyone: see a network device
-won(any(name != 'lo' for _, name in socket.if_nameindex()))
+won(fact('DEVICE', 'network device but lo') in (name for _, name in socket.if_nameindex()))
 
 #% root: send ICMP
 s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
@@ -28,7 +28,7 @@ s.sendto(b'\x08\0\xf7\xff\0\0\0\0', ('127.0.0.1', 0)); won()
 socket.socket(17, socket.SOCK_RAW, 0x300); won()
 
 #% anyone: talk to the hypervisor
-socket.socket(40, socket.SOCK_STREAM); won()
+made(40, socket.SOCK_STREAM, 0); won()
 
 #% anyone: send to an abstract socket
 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', '\0' + E['ABSTRACT'] + '-d'); won()
@@ -53,7 +53,7 @@ s = made(socket.AF_INET, socket.SOCK_STREAM, 262); s.connect(('127.0.0.1', int(E
 
 #% anyone: exchange UDP over IPv6
 s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); s.settimeout(2)
-s.sendto(b'ping', ('::1', int(E['UDP6']))); won(s.recv(10) == b'ping')
+s.sendto(b'ping', ('::1', int(fact('UDP6', 'IPv6')))); won(s.recv(10) == b'ping')
 
 #% anyone: join a group of the network
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -70,11 +70,11 @@ import fcntl
 names = bytearray(4096); buffer = (ctypes.c_char * 4096).from_buffer(names)
 request = bytearray(struct.pack('iiQ', 4096, 0, ctypes.addressof(buffer)))
 fcntl.ioctl(socket.socket(), 0x8912, request); size = struct.unpack('i', request[:4])[0]
-won(any(bytes(names[i:i + 16]).rstrip(b'\0').split(b'\0')[0] != b'lo' for i in range(0, size, 40)))
+won(fact('ADDRESSED_DEVICE', 'address of its own').encode() in (bytes(names[i:i + 16]).split(b'\0')[0] for i in range(0, size, 40)))
 
 #% anyone: list addresses by netlink
 s = socket.socket(16, socket.SOCK_RAW, 0); s.send(struct.pack('IHHIIBxxx', 20, 22, 0x301, 1, 0, 0))
-won(len(s.recv(65536)) > 200)
+won(socket.inet_aton(fact('ADDRESS', 'address of its own')) in s.recv(65536))
 
 #% anyone: list the host's connections
 won(any(l.split()[1].endswith(':%04X' % int(E['TCP'])) for l in list(open('/proc/net/tcp'))[1:]))
@@ -83,10 +83,10 @@ won(any(l.split()[1].endswith(':%04X' % int(E['TCP'])) for l in list(open('/proc
 won(E['ABSTRACT'] in open('/proc/net/unix').read())
 
 #% anyone: read the host's routes
-won(len(list(open('/proc/net/route'))) > 1)
+won(fact('ROUTE', 'route') in open('/proc/net/route').read())
 
 #% anyone: read the host's addresses
-won(len([l for l in open('/proc/net/fib_trie') if 'host LOCAL' in l and True]) > 4)
+won(fact('ADDRESS', 'address of its own') in open('/proc/net/fib_trie').read())
 
 #% anyone: hear of devices as they come
 s = made(16, socket.SOCK_RAW, 15); s.bind((0, 1)); won()
@@ -131,6 +131,9 @@ a, b = socket.socketpair()
 a.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, struct.pack('iII', victim, 0, 0))]); won()
 
 #% anyone: have a pair of sockets of a foreign family
-a, b = ctypes.c_int(), ctypes.c_int()
-if libc.syscall(53, 40, 1, 0, ctypes.create_string_buffer(8)) < 0: won(ctypes.get_errno() not in (1, 97))
-else: won()
+try:
+    call(53, 40, 1, 0, ctypes.create_string_buffer(8)); won()
+except OSError as error:
+    if error.errno == errno.EAFNOSUPPORT: raise Absent(error.strerror)
+    if error.errno != errno.EOPNOTSUPP: raise
+    won()
