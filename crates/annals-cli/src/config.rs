@@ -15,6 +15,7 @@ use annals::mcp::Servers;
 use annals::mcp::file::ServerFile;
 use annals::model::Wire;
 use annals::opensandbox::OpenSandboxOptions;
+use annals::sandbox::Limits;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
@@ -87,8 +88,7 @@ pub(crate) struct Config {
     pub(crate) store: Resolved<String>,
     pub(crate) artifacts: Resolved<String>,
     pub(crate) sandbox: Resolved<String>,
-    pub(crate) opensandbox: OpenSandboxOptions,
-    pub(crate) e2b: E2bOptions,
+    pub(crate) sandbox_options: SandboxOptions,
     pub(crate) model: Option<Resolved<String>>,
     pub(crate) base_url: Option<Resolved<String>>,
     pub(crate) context_tokens: Option<Resolved<u32>>,
@@ -127,6 +127,15 @@ impl fmt::Debug for WebhookConfig {
             .field("events", &self.events)
             .finish_non_exhaustive()
     }
+}
+
+/// The tables below `[sandbox]`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SandboxOptions {
+    /// What commands may use.
+    pub(crate) limits: Limits,
+    pub(crate) opensandbox: OpenSandboxOptions,
+    pub(crate) e2b: E2bOptions,
 }
 
 /// The sandbox of a program that was told nothing.
@@ -201,7 +210,7 @@ impl Config {
             flag("--artifacts", args.artifacts.clone()).or(file.text("artifacts")?),
             || format!("file:{}", home.value.join("artifacts").display()),
         );
-        let (sandbox, opensandbox, e2b) = file.sandbox()?;
+        let (sandbox, sandbox_options) = file.sandbox()?;
         let sandbox = Resolved::or_default(flag("--sandbox", args.sandbox.clone()).or(sandbox), local);
         let model = flag("--model", args.model.clone())
             .or_else(|| from_env(&env, "ANNALS_MODEL"))
@@ -237,8 +246,7 @@ impl Config {
             store,
             artifacts,
             sandbox,
-            opensandbox,
-            e2b,
+            sandbox_options,
             model,
             base_url,
             context_tokens,
@@ -281,6 +289,23 @@ fn from_env(env: &impl Fn(&str) -> Option<String>, name: &'static str) -> Option
         value,
         origin: Origin::Env(name),
     })
+}
+
+/// Limits with those of `[sandbox.limits]`.
+fn limits(table: Option<toml::Value>) -> anyhow::Result<Limits> {
+    let mut limits = Limits::default();
+    let named: std::collections::BTreeMap<String, u64> = match table {
+        None => return Ok(limits),
+        Some(table) => table
+            .try_into()
+            .context("`[sandbox.limits]` holds whole numbers above zero")?,
+    };
+    for (name, value) in named {
+        limits
+            .set(&name, value)
+            .context("`[sandbox.limits]` cannot be used")?;
+    }
+    Ok(limits)
 }
 
 /// The options of a server, from its table.
@@ -379,15 +404,17 @@ impl ConfigFile {
         }
     }
 
-    /// `sandbox = "NAME"`, or a table with the name as `backend` and the options of servers.
-    fn sandbox(&mut self) -> anyhow::Result<(Option<Resolved<String>>, OpenSandboxOptions, E2bOptions)> {
+    /// `sandbox = "NAME"`, or a table with the name as `backend`, limits, and the options of servers.
+    fn sandbox(&mut self) -> anyhow::Result<(Option<Resolved<String>>, SandboxOptions)> {
         let Some(toml::Value::Table(mut table)) = self.table.get("sandbox").cloned() else {
-            let name = self.text("sandbox")?;
-            return Ok((name, OpenSandboxOptions::default(), E2bOptions::default()));
+            return Ok((self.text("sandbox")?, SandboxOptions::default()));
         };
         self.table.remove("sandbox");
-        let opensandbox = options(&mut table, "opensandbox")?;
-        let e2b = options(&mut table, "e2b")?;
+        let options = SandboxOptions {
+            limits: limits(table.remove("limits"))?,
+            opensandbox: options(&mut table, "opensandbox")?,
+            e2b: options(&mut table, "e2b")?,
+        };
         let backend = match table.remove("backend") {
             None => None,
             Some(toml::Value::String(value)) => Some(Resolved {
@@ -397,10 +424,10 @@ impl ConfigFile {
             Some(other) => bail!("`backend` in `[sandbox]` is {}: give a text", other.type_str()),
         };
         match table.keys().next() {
-            None => Ok((backend, opensandbox, e2b)),
-            Some(unknown) => {
-                bail!("`[sandbox]` has no setting `{unknown}`; it has `backend`, `opensandbox` and `e2b`")
-            }
+            None => Ok((backend, options)),
+            Some(unknown) => bail!(
+                "`[sandbox]` has no setting `{unknown}`; it has `backend`, `limits`, `opensandbox` and `e2b`"
+            ),
         }
     }
 
@@ -518,6 +545,25 @@ mod tests {
         assert_eq!(config.webhooks[0].secret.as_deref(), Some("whsec_1"));
         assert!(!format!("{config:?}").contains("whsec_1"));
         assert!(resolve(&[], &[], file).is_err());
+    }
+
+    #[test]
+    fn limits_of_the_sandbox_are_set_by_name_and_a_wrong_one_is_refused() {
+        let file = "[sandbox]\nbackend = 'local'\n[sandbox.limits]\nmemory_mib = 512\ntimeout_seconds = 30";
+        let config = resolve(&[], &[], file).unwrap();
+        let limits = config.sandbox_options.limits;
+        assert_eq!(limits.memory_bytes, 512 << 20);
+        assert_eq!(limits.timeout.as_secs(), 30);
+        assert_eq!(limits.processes, Limits::default().processes);
+        for (wrong, told) in [
+            ("memory = 1", "`memory`; limits are"),
+            ("memory_mib = 1", "give 32"),
+            ("processes = 'many'", "whole numbers"),
+            ("cpu_seconds = -1", "whole numbers"),
+        ] {
+            let error = resolve(&[], &[], &format!("[sandbox.limits]\n{wrong}")).unwrap_err();
+            assert!(format!("{error:#}").contains(told), "{error:#}");
+        }
     }
 
     #[test]

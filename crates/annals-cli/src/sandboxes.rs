@@ -1,20 +1,18 @@
 //! Where side effects happen: a backend of this machine by its name, or a server of sandboxes by its address.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use annals::e2b::E2b;
-use annals::opensandbox::{ApiError, OpenSandbox, ServerFacts};
-use annals::sandbox::{Backend, Capabilities, OpenError, Registry};
+use annals::opensandbox::{RemoteBackend, ServerAddress, Timing};
+use annals::sandbox::{Backend, Registry};
+use annals::{e2b, opensandbox};
 
 use crate::config::Config;
 use crate::failure::Failure;
 
 /// The sandbox backend that is configured.
 pub(crate) fn backend(config: &Config) -> Result<Arc<dyn Backend>, Failure> {
-    match SandboxServer::configured(config)? {
-        Some(SandboxServer::OpenSandbox(server)) => Ok(Arc::new(server)),
-        Some(SandboxServer::E2b(server)) => Ok(Arc::new(server)),
+    match SandboxServer::configured(config, Timing::default())? {
+        Some(server) => Ok(Arc::new(server.backend)),
         None => named(&config.sandbox.value),
     }
 }
@@ -32,14 +30,15 @@ fn named(name: &str) -> Result<Arc<dyn Backend>, Failure> {
 }
 
 /// A server of sandboxes.
-pub(crate) enum SandboxServer {
-    OpenSandbox(OpenSandbox),
-    E2b(E2b),
+pub(crate) struct SandboxServer {
+    pub(crate) backend: RemoteBackend,
+    /// What its sandboxes are made from.
+    pub(crate) origin: String,
 }
 
 impl SandboxServer {
     /// The server of `opensandbox:URL` or `e2b:URL`, if one is configured.
-    pub(crate) fn configured(config: &Config) -> Result<Option<Self>, Failure> {
+    pub(crate) fn configured(config: &Config, timing: Timing) -> Result<Option<Self>, Failure> {
         let Some((kind, url)) = config.sandbox.value.split_once(':') else {
             return Ok(None);
         };
@@ -48,56 +47,24 @@ impl SandboxServer {
             true => config.store.value.clone(),
             false => format!("{} {}", machine(), config.store.value),
         };
-        let server = match kind {
+        let address = |variable| ServerAddress::new(url, key(variable)).timing(timing);
+        let (backend, origin) = match kind {
             "opensandbox" => {
-                let mut options = config.opensandbox.clone();
+                let mut options = config.sandbox_options.opensandbox.clone();
                 options.namespace.get_or_insert_with(namespace);
-                OpenSandbox::new(url, key("OPEN_SANDBOX_API_KEY"), options)
-                    .map(Self::OpenSandbox)
-                    .map_err(Failure::usage)?
+                let origin = format!("image `{}`", options.image);
+                (opensandbox::backend(address("OPEN_SANDBOX_API_KEY"), options), origin)
             }
             "e2b" => {
-                let mut options = config.e2b.clone();
+                let mut options = config.sandbox_options.e2b.clone();
                 options.namespace.get_or_insert_with(namespace);
-                E2b::new(url, key("E2B_API_KEY"), options)
-                    .map(Self::E2b)
-                    .map_err(Failure::usage)?
+                let origin = format!("template `{}`", options.template);
+                (e2b::backend(address("E2B_API_KEY"), options), origin)
             }
             _ => return Ok(None),
         };
-        Ok(Some(server))
-    }
-
-    /// The variable that the server's key is in.
-    pub(crate) fn key_variable(&self) -> &'static str {
-        match self {
-            Self::OpenSandbox(_) => "OPEN_SANDBOX_API_KEY",
-            Self::E2b(_) => "E2B_API_KEY",
-        }
-    }
-
-    /// What its sandboxes are made from.
-    pub(crate) fn origin(&self, config: &Config) -> String {
-        match self {
-            Self::OpenSandbox(_) => format!("image `{}`", config.opensandbox.image),
-            Self::E2b(_) => format!("template `{}`", config.e2b.template),
-        }
-    }
-
-    /// What the server says of itself.
-    pub(crate) async fn facts(&self, budget: Duration) -> Result<ServerFacts, ApiError> {
-        match self {
-            Self::OpenSandbox(server) => server.facts(budget).await,
-            Self::E2b(server) => server.facts(budget).await,
-        }
-    }
-
-    /// What a sandbox of it can do.
-    pub(crate) async fn trial(&self) -> Result<Capabilities, OpenError> {
-        match self {
-            Self::OpenSandbox(server) => server.trial().await,
-            Self::E2b(server) => server.trial().await,
-        }
+        let backend = backend.map_err(Failure::usage)?;
+        Ok(Some(Self { backend, origin }))
     }
 }
 

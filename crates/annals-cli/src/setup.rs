@@ -80,6 +80,7 @@ impl Setup {
             .artifacts(artifacts)
             .content(content)
             .sandbox(sandbox(&config)?)
+            .sandbox_limits(config.sandbox_options.limits.clone())
             .policy(policy_files(&config))
             .skills(skills.clone())
             .secrets(config.secrets.clone())

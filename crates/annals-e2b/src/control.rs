@@ -4,68 +4,41 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_remote::http::{self, REQUEST_TIMEOUT};
-use annals_remote::{ApiError, ControlPlane, Daemon, Record, Status, repeated};
+use annals_remote::{ApiError, ControlPlane, Daemon, Record, Server, Status, http};
+use annals_sandbox::Limits;
 use async_trait::async_trait;
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::Method;
 use serde_json::json;
 
 use crate::envd::{self, Access, Envd};
 use crate::settings::Settings;
-use crate::wire::{NewSandbox, SandboxInfo, read_refusal};
+use crate::wire::{NewSandbox, SandboxInfo};
 
-const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long a request is repeated while the server does not answer.
-const RETRY_BUDGET: Duration = Duration::from_secs(30);
 const PAGE_SIZE: usize = 100;
 /// A server with more pages than this repeats itself.
 const PAGES_MAX_COUNT: usize = 100;
 const NEXT_PAGE_HEADER: &str = "x-next-token";
 
 /// A client of one server, with what its sandboxes are made of.
-#[derive(Clone)]
 pub(crate) struct Control {
-    pub(crate) settings: Settings,
-    pub(crate) http: reqwest::Client,
-    pub(crate) key: Option<String>,
-    /// Answers are waited for this long in total.
-    retry_budget: Duration,
+    settings: Settings,
+    server: Server,
 }
 
 impl Control {
-    pub(crate) fn new(settings: Settings, http: reqwest::Client, key: Option<String>) -> Self {
-        Self {
-            settings,
-            http,
-            key,
-            retry_budget: RETRY_BUDGET,
-        }
+    pub(crate) fn new(settings: Settings, server: Server) -> Self {
+        Self { settings, server }
     }
 
-    #[must_use]
-    pub(crate) fn retry_budget(mut self, budget: Duration) -> Self {
-        self.retry_budget = budget;
-        self
-    }
-
-    fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
-        let url = http::address(&self.settings.url, path, query);
-        let request = self.http.request(method, url).timeout(REQUEST_TIMEOUT);
-        match &self.key {
-            Some(key) => request.header("X-API-Key", key),
-            None => request,
-        }
-    }
-
-    async fn send(&self, doing: &'static str, request: RequestBuilder) -> Result<Response, ApiError> {
-        http::accepted(doing, request.send().await, read_refusal).await
+    fn ttl(&self) -> Duration {
+        self.settings.fleet.ttl()
     }
 
     async fn info(&self, id: &str) -> Result<SandboxInfo, ApiError> {
         let doing = "look at the sandbox";
-        repeated(self.retry_budget, || async {
-            let request = self.request(Method::GET, &["sandboxes", id], &[]);
-            http::json(doing, self.send(doing, request).await?).await
+        self.server.http().repeated(|| async {
+            let request = self.server.request(Method::GET, &["sandboxes", id], &[]);
+            http::json(doing, self.server.send(doing, request).await?).await
         })
         .await
     }
@@ -74,9 +47,9 @@ impl Control {
     async fn attach(&self, id: &str, ttl: Duration) -> Result<SandboxInfo, ApiError> {
         let doing = "connect to the sandbox";
         let body = json!({"timeout": ttl.as_secs()});
-        repeated(self.retry_budget, || async {
-            let request = self.request(Method::POST, &["sandboxes", id, "connect"], &[]);
-            http::json(doing, self.send(doing, request.json(&body)).await?).await
+        self.server.http().repeated(|| async {
+            let request = self.server.request(Method::POST, &["sandboxes", id, "connect"], &[]);
+            http::json(doing, self.server.send(doing, request.json(&body)).await?).await
         })
         .await
     }
@@ -87,8 +60,8 @@ impl Control {
         query: &[(&str, String)],
     ) -> Result<(Vec<SandboxInfo>, Option<String>), ApiError> {
         let doing = "list sandboxes";
-        repeated(self.retry_budget, || async {
-            let answer = self.send(doing, self.request(Method::GET, path, query)).await?;
+        self.server.http().repeated(|| async {
+            let answer = self.server.send(doing, self.server.request(Method::GET, path, query)).await?;
             let next = answer.headers().get(NEXT_PAGE_HEADER);
             let next = next.and_then(|token| token.to_str().ok()).map(str::to_owned);
             let next = next.filter(|token| !token.is_empty());
@@ -146,20 +119,21 @@ impl ControlPlane for Control {
         Ok(found)
     }
 
-    async fn create(&self, metadata: &BTreeMap<String, String>) -> Result<String, ApiError> {
+    async fn create(&self, metadata: &BTreeMap<String, String>, _: &Limits) -> Result<String, ApiError> {
         let doing = "create a sandbox";
         let options = &self.settings.options;
         let body = NewSandbox {
             template_id: &options.template,
-            timeout: self.settings.ttl.as_secs(),
+            timeout: self.ttl().as_secs(),
             metadata,
             env_vars: &options.env,
             secure: true,
             allow_internet_access: options.internet,
         };
-        let request = self.request(Method::POST, &["sandboxes"], &[]);
-        let request = request.timeout(CREATE_TIMEOUT).json(&body);
-        let made: SandboxInfo = http::json(doing, self.send(doing, request).await?).await?;
+        let request = self.server.request(Method::POST, &["sandboxes"], &[]);
+        let http = self.server.http();
+        let answer = http.send_within(doing, request.json(&body), http.timing().create).await?;
+        let made: SandboxInfo = http::json(doing, answer).await?;
         Ok(made.sandbox_id)
     }
 
@@ -173,9 +147,9 @@ impl ControlPlane for Control {
 
     async fn delete(&self, id: &str) -> Result<(), ApiError> {
         let doing = "delete the sandbox";
-        let deleted = repeated(self.retry_budget, || async {
-            let request = self.request(Method::DELETE, &["sandboxes", id], &[]);
-            self.send(doing, request).await.map(drop)
+        let deleted = self.server.http().repeated(|| async {
+            let request = self.server.request(Method::DELETE, &["sandboxes", id], &[]);
+            self.server.send(doing, request).await.map(drop)
         })
         .await;
         match deleted {
@@ -185,29 +159,36 @@ impl ControlPlane for Control {
     }
 
     async fn wake(&self, id: &str) -> Result<(), ApiError> {
-        self.attach(id, self.settings.ttl).await.map(drop)
+        self.attach(id, self.ttl()).await.map(drop)
     }
 
     async fn renew(&self, id: &str, ttl: Duration) -> Result<(), ApiError> {
         let doing = "renew the sandbox";
         let body = json!({"timeout": ttl.as_secs()});
-        let renewed = repeated(self.retry_budget, || async {
-            let request = self.request(Method::POST, &["sandboxes", id, "timeout"], &[]);
-            self.send(doing, request.json(&body)).await.map(drop)
+        let renewed = self.server.http().repeated(|| async {
+            let request = self.server.request(Method::POST, &["sandboxes", id, "timeout"], &[]);
+            self.server.send(doing, request.json(&body)).await.map(drop)
         })
         .await;
         match renewed {
             // No such sandbox, or no such route: not every server has it.
             Err(error) if error.is_not_found() => {
                 self.info(id).await?;
-                self.attach(id, ttl).await.map(drop)
+                match self.attach(id, ttl).await {
+                    // It is there, so it is the route that is not.
+                    Err(error) if error.is_not_found() => Err(ApiError::protocol(
+                        doing,
+                        "the server can neither set its timeout nor connect to it, so it lives as long as it was made for",
+                    )),
+                    attached => attached.map(drop),
+                }
             }
             renewed => renewed,
         }
     }
 
     async fn connect(&self, id: &str) -> Result<Option<Arc<dyn Daemon>>, ApiError> {
-        let info = match self.attach(id, self.settings.ttl).await {
+        let info = match self.attach(id, self.ttl()).await {
             Err(error) if error.is_not_found() => self.info(id).await,
             attached => attached,
         };
@@ -215,7 +196,7 @@ impl ControlPlane for Control {
             Err(error) if error.is_not_found() => return Ok(None),
             info => info?,
         };
-        let address = self.settings.address(id, envd::PORT, info.domain.as_deref());
+        let address = self.settings.address(self.server.url(), id, envd::PORT, info.domain.as_deref());
         let address =
             address.ok_or_else(|| ApiError::protocol("use the sandbox's address", "its domain is none"))?;
         let access = Access {
@@ -223,7 +204,7 @@ impl ControlPlane for Control {
             token: info.envd_access_token.as_deref(),
             user: self.settings.options.user.as_deref().or(info.default_user()),
         };
-        let envd = Envd::new(self.http.clone(), address, &access)?;
+        let envd = Envd::new(self.server.http().clone(), address, &access)?;
         match envd.health().await {
             Err(error) if error.is_transient() || error.is_not_found() => Ok(None),
             answered => answered.map(|()| Some(Arc::new(envd) as Arc<dyn Daemon>)),

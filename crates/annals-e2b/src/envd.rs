@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use annals_remote::http::{self, Download, REQUEST_TIMEOUT};
+use annals_remote::http::{Download, Http};
 use annals_remote::multipart::{self, Head};
 use annals_remote::{ApiError, Command, CommandEvent, CommandEvents, Daemon, Upload, UploadBody};
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ use serde_json::json;
 use url::Url;
 
 use crate::connect::{self, Frames, Message};
-use crate::wire::{End, ProcessConfig, Start, StartResponse, read_refusal};
+use crate::wire::{End, ProcessConfig, Start, StartResponse};
 
 /// The port that envd listens on.
 pub(crate) const PORT: u16 = 49_983;
@@ -35,7 +35,7 @@ const SENDING: &str = "send files to the sandbox";
 /// A client of the envd of one sandbox.
 #[derive(Debug, Clone)]
 pub(crate) struct Envd {
-    http: reqwest::Client,
+    http: Http,
     base: Url,
     headers: HeaderMap,
     user: Option<String>,
@@ -49,7 +49,7 @@ pub(crate) struct Access<'a> {
 }
 
 impl Envd {
-    pub(crate) fn new(http: reqwest::Client, base: Url, access: &Access<'_>) -> Result<Self, ApiError> {
+    pub(crate) fn new(http: Http, base: Url, access: &Access<'_>) -> Result<Self, ApiError> {
         let mut headers = HeaderMap::new();
         let mut put = |name: HeaderName, value: String| {
             let Ok(mut value) = HeaderValue::from_str(&value) else {
@@ -86,8 +86,8 @@ impl Envd {
     }
 
     fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
-        let url = http::address(&self.base, path, query);
-        self.http.request(method, url).headers(self.headers.clone())
+        let request = self.http.request(method, &self.base, path, query);
+        request.headers(self.headers.clone())
     }
 
     fn file(&self, method: Method, path: &str) -> RequestBuilder {
@@ -98,10 +98,7 @@ impl Envd {
 
     pub(crate) async fn health(&self) -> Result<(), ApiError> {
         let request = self.request(Method::GET, &["health"], &[]);
-        let answer = request.timeout(REQUEST_TIMEOUT).send().await;
-        http::accepted("reach the sandbox", answer, read_refusal)
-            .await
-            .map(drop)
+        self.http.send("reach the sandbox", request).await.map(drop)
     }
 
     async fn process(&self, command: &Command, args: &[&str]) -> Result<Process, ApiError> {
@@ -123,7 +120,7 @@ impl Envd {
         }
         let request = request.body(connect::envelope(json!(body).to_string().as_bytes()));
         Ok(Process {
-            body: http::events(RUNNING, request, read_refusal).await?,
+            body: self.http.events(RUNNING, request).await?,
             frames: Frames::default(),
             line: Vec::new(),
             ready: VecDeque::new(),
@@ -134,7 +131,7 @@ impl Envd {
     /// Runs a program with these arguments to its end, which must be a good one.
     async fn run(&self, doing: &'static str, args: &[&str]) -> Result<(), ApiError> {
         let command = Command {
-            timeout: Some(REQUEST_TIMEOUT),
+            timeout: Some(self.http.timing().request),
             env: BTreeMap::new(),
             line: String::new(),
         };
@@ -176,20 +173,16 @@ impl Daemon for Envd {
             .request(Method::POST, &["process.Process", "SendSignal"], &[])
             .header("Connect-Protocol-Version", "1")
             .json(&json!({"process": {"pid": pid}, "signal": "SIGNAL_SIGTERM"}));
-        let answer = request.timeout(REQUEST_TIMEOUT).send().await;
-        http::accepted(doing, answer, read_refusal).await.map(drop)
+        self.http.send(doing, request).await.map(drop)
     }
 
     /// One request a file, because not every server takes several, and none takes modes.
     async fn upload(&self, files: &[Upload<'_>]) -> Result<(), ApiError> {
         for file in files {
             let form = multipart::Form::new(&[(Head::FILE, file.bytes)]);
-            let request = self.file(Method::POST, file.path);
-            let request = request
-                .header(CONTENT_TYPE, form.content_type())
-                .timeout(http::transfer_timeout(form.size_bytes()));
-            let answer = request.body(form.into_body()).send().await;
-            http::accepted(SENDING, answer, read_refusal).await?;
+            self.http
+                .send_form(SENDING, self.file(Method::POST, file.path), form)
+                .await?;
         }
         let programs = files.iter().filter(|file| file.mode & 0o111 != 0);
         let programs: Vec<&str> = programs.map(|file| file.path).collect();
@@ -205,9 +198,7 @@ impl Daemon for Envd {
     async fn upload_stream(&self, path: &str, _mode: u32, body: UploadBody) -> Result<(), ApiError> {
         let (content_type, body) = multipart::stream(path, &[], body);
         let request = self.file(Method::POST, path).header(CONTENT_TYPE, content_type);
-        http::send_stream(SENDING, request, body, read_refusal)
-            .await
-            .map(drop)
+        self.http.send_stream(SENDING, request, body).await.map(drop)
     }
 
     async fn rename(&self, from: &str, to: &str) -> Result<(), ApiError> {
@@ -216,7 +207,7 @@ impl Daemon for Envd {
     }
 
     async fn download(&self, path: &str, offset: u64) -> Result<Download, ApiError> {
-        Download::start(self.file(Method::GET, path), offset, read_refusal).await
+        self.http.download(self.file(Method::GET, path), offset).await
     }
 }
 

@@ -1,10 +1,8 @@
 //! What sandboxes of a server are made of.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use annals_core::redact::SafeUrl;
-use annals_remote::{http, workspace_path};
+use annals_remote::{FleetOptions, SettingsError, server_url};
 use serde::Deserialize;
 use url::{Host, Url};
 
@@ -51,78 +49,41 @@ impl Default for E2bOptions {
     }
 }
 
-/// Settings that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// The server's address.
-    #[error("`{0}` is no address of an E2B server; write `e2b:https://api.e2b.app`")]
-    Url(String),
-    /// The address of sandboxes.
-    #[error("`sandbox_url = \"{0}\"` is no address of a server; write `https://host`")]
-    SandboxUrl(String),
-    /// The workspace.
-    #[error("`workspace = \"{0}\"` is no absolute path below `/`")]
-    Workspace(String),
-    /// The time to live.
-    #[error("`timeout_seconds = {0}` is too short; give at least {TTL_MIN_SECONDS}")]
-    Timeout(u64),
-    /// The key.
-    #[error("the key in `E2B_API_KEY` has characters that no header can carry")]
-    Key,
-    /// HTTP itself.
-    #[error("no HTTP client can be made: {0}")]
-    Client(String),
-}
-
-/// A server and what its sandboxes are made of, checked.
+/// What the sandboxes of a server are made of, checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) url: Url,
     pub(crate) options: E2bOptions,
-    pub(crate) ttl: Duration,
+    pub(crate) fleet: FleetOptions,
     sandbox_url: Option<Url>,
 }
 
 impl Settings {
-    pub(crate) fn parse(url: &str, options: E2bOptions) -> Result<Self, SettingsError> {
-        let parsed = http::server(url).ok_or_else(|| SettingsError::Url(SafeUrl(url).to_string()))?;
-        let Some(workspace) = workspace_path(&options.workspace).map(str::to_owned) else {
-            return Err(SettingsError::Workspace(options.workspace));
-        };
-        if options.timeout_seconds < TTL_MIN_SECONDS {
-            return Err(SettingsError::Timeout(options.timeout_seconds));
-        }
-        let sandbox_url = match options
-            .sandbox_url
-            .as_deref()
-            .map(|text| (text, http::server(text)))
-        {
-            Some((text, None)) => return Err(SettingsError::SandboxUrl(SafeUrl(text).to_string())),
-            Some((_, url)) => url,
+    pub(crate) fn parse(server: &Url, options: E2bOptions) -> Result<Self, SettingsError> {
+        let fleet = FleetOptions::parse(&options.workspace, options.timeout_seconds, TTL_MIN_SECONDS)?;
+        let sandbox_url = match &options.sandbox_url {
+            Some(text) => Some(server_url(text).map_err(SettingsError::SandboxUrl)?),
             // A server without a domain of its own serves its sandboxes, too.
-            None if !matches!(parsed.host(), Some(Host::Domain(name)) if name != "localhost") => {
-                Some(parsed.clone())
+            None if !matches!(server.host(), Some(Host::Domain(name)) if name != "localhost") => {
+                Some(server.clone())
             }
             None => None,
         };
         Ok(Self {
-            url: parsed,
-            ttl: Duration::from_secs(options.timeout_seconds),
-            options: E2bOptions { workspace, ..options },
+            fleet: fleet.namespace(options.namespace.clone()),
+            options,
             sandbox_url,
         })
     }
 
-    /// Where a port of a sandbox is reached; `domain` is what the server said.
-    pub(crate) fn address(&self, id: &str, port: u16, domain: Option<&str>) -> Option<Url> {
+    /// Where a port of a sandbox of this server is reached; `domain` is what the server said.
+    pub(crate) fn address(&self, server: &Url, id: &str, port: u16, domain: Option<&str>) -> Option<Url> {
         if let Some(url) = &self.sandbox_url {
             return Some(url.clone());
         }
-        let host = self.url.host_str()?;
+        let host = server.host_str()?;
         let own = host.strip_prefix("api.").unwrap_or(host);
         let domain = self.options.domain.as_deref().or(domain).unwrap_or(own);
-        Url::parse(&format!("{}://{port}-{id}.{domain}", self.url.scheme())).ok()
+        Url::parse(&format!("{}://{port}-{id}.{domain}", server.scheme())).ok()
     }
 }
 
@@ -130,45 +91,35 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn settings(url: &str, change: impl FnOnce(&mut E2bOptions)) -> Result<Settings, SettingsError> {
-        let mut options = E2bOptions::default();
+    fn address(
+        url: &str,
+        told: Option<&str>,
+        change: impl FnOnce(&mut E2bOptions),
+    ) -> Result<String, SettingsError> {
+        let (server, mut options) = (Url::parse(url).unwrap(), E2bOptions::default());
         change(&mut options);
-        Settings::parse(url, options)
+        let settings = Settings::parse(&server, options)?;
+        Ok(settings.address(&server, "s1", 49_983, told).unwrap().to_string())
     }
 
     #[test]
     fn settings_that_cannot_be_used_are_refused_with_their_value() {
-        let refused = settings("ftp://user:secret@host", |_| {})
-            .unwrap_err()
-            .to_string();
-        assert!(
-            refused.contains("e2b:https://") && !refused.contains("secret"),
-            "{refused}"
-        );
-        assert!(settings("https://h", |options| options.workspace = "work".to_owned()).is_err());
-        assert!(settings("https://h", |options| options.timeout_seconds = 14).is_err());
-        assert!(settings("https://h", |options| options.sandbox_url = Some("h".to_owned())).is_err());
+        let refused = |change: fn(&mut E2bOptions)| address("https://h", None, change).unwrap_err().to_string();
+        assert!(refused(|options| options.timeout_seconds = 14).contains("14"));
+        let told = refused(|options| options.sandbox_url = Some("ftp://user:secret@h".to_owned()));
+        assert!(told.contains("sandbox_url") && !told.contains("secret"), "{told}");
     }
 
     #[test]
     fn a_sandbox_is_reached_below_a_domain_or_at_one_address() {
-        let at = |settings: Result<Settings, SettingsError>, told: Option<&str>| {
-            settings.unwrap().address("s1", 49_983, told).unwrap().to_string()
-        };
-        let plain = || settings("https://api.e2b.app", |_| {});
-        assert_eq!(at(plain(), None), "https://49983-s1.e2b.app/");
-        assert_eq!(at(plain(), Some("e2b.dev")), "https://49983-s1.e2b.dev/");
-        let own = settings("https://api.e2b.app", |options| {
-            options.domain = Some("x.org".to_owned())
-        });
-        assert_eq!(at(own, Some("e2b.dev")), "https://49983-s1.x.org/");
-        assert_eq!(
-            at(settings("http://127.0.0.1:3000", |_| {}), None),
-            "http://127.0.0.1:3000/"
-        );
-        let one = settings("https://api.e2b.app", |options| {
-            options.sandbox_url = Some("https://sandbox.e2b.app".to_owned());
-        });
-        assert_eq!(at(one, None), "https://sandbox.e2b.app/");
+        let at = |url, told, change: fn(&mut E2bOptions)| address(url, told, change).unwrap();
+        let vendor = "https://api.e2b.app";
+        assert_eq!(at(vendor, None, |_| {}), "https://49983-s1.e2b.app/");
+        assert_eq!(at(vendor, Some("e2b.dev"), |_| {}), "https://49983-s1.e2b.dev/");
+        let own = |options: &mut E2bOptions| options.domain = Some("x.org".to_owned());
+        assert_eq!(at(vendor, Some("e2b.dev"), own), "https://49983-s1.x.org/");
+        assert_eq!(at("http://127.0.0.1:3000", None, |_| {}), "http://127.0.0.1:3000/");
+        let one = |options: &mut E2bOptions| options.sandbox_url = Some("https://sandbox.e2b.app".to_owned());
+        assert_eq!(at(vendor, None, one), "https://sandbox.e2b.app/");
     }
 }

@@ -19,4 +19,4 @@ mod server;
 mod table;
 
 pub use roles::play_in_tests;
-pub use server::{Double, DoubleOptions, Wire};
+pub use server::{Double, DoubleOptions, Gap, Wire};

@@ -28,6 +28,21 @@ pub enum Wire {
     E2b,
 }
 
+/// What a server lacks of E2B's protocol, of which many implement a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gap {
+    /// The second edition of the list, which has pages.
+    PagedList,
+    /// Connecting, which wakes a sandbox and says how it is reached.
+    Connect,
+    /// Setting how long a sandbox lives.
+    Timeout,
+    /// Listing by metadata: all sandboxes are listed.
+    Filter,
+    /// An account of its own: an old envd wants to be told as whom things run.
+    Account,
+}
+
 /// How a double is set up.
 #[derive(Debug, Clone)]
 pub struct DoubleOptions {
@@ -41,6 +56,8 @@ pub struct DoubleOptions {
     pub program: PathBuf,
     /// How long a sandbox is pending.
     pub pending: Duration,
+    /// What it lacks of E2B's protocol.
+    pub gaps: &'static [Gap],
 }
 
 impl Default for DoubleOptions {
@@ -51,6 +68,7 @@ impl Default for DoubleOptions {
             key: None,
             program: std::env::current_exe().unwrap_or_default(),
             pending: Duration::from_millis(20),
+            gaps: &[],
         }
     }
 }
@@ -121,6 +139,11 @@ impl Double {
         })
     }
 
+    /// The protocol that it speaks.
+    pub fn wire(&self) -> Wire {
+        self.server.options.wire
+    }
+
     /// The server's address.
     pub fn url(&self) -> String {
         format!("http://{}", self.server.address)
@@ -181,6 +204,11 @@ impl Double {
         }
     }
 
+    /// What a sandbox was asked for with.
+    pub fn asked(&self, id: &str) -> Option<Value> {
+        self.server.lock().get(id).map(|entry| entry.body.clone())
+    }
+
     /// A value of a sandbox's metadata.
     pub fn metadata(&self, id: &str, key: &str) -> Option<String> {
         let sandboxes = self.server.lock();
@@ -218,6 +246,10 @@ impl Entry {
 }
 
 impl Server {
+    pub(crate) fn lacks(&self, gap: Gap) -> bool {
+        self.options.gaps.contains(&gap)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
         self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }

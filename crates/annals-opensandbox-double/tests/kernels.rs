@@ -4,14 +4,14 @@ mod support;
 
 use std::time::Duration;
 
-use annals_opensandbox::OpenSandbox;
 use annals_opensandbox_double::Double;
 use annals_opensandbox_double::faults::{Fault, Rule, Service};
+use annals_remote::RemoteBackend;
 use annals_sandbox::{CodeResult, CodeRun, Failure, FailureKind, Language, Op, OpResult, Sandbox};
 use support::{backend, double, open, printed};
 use tokio_util::sync::CancellationToken;
 
-fn without_python(double: &Double) -> OpenSandbox {
+fn without_python(double: &Double) -> RemoteBackend {
     backend(double, |options| {
         options
             .env

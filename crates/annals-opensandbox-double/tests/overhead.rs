@@ -30,7 +30,7 @@ async fn endpoint(http: &reqwest::Client, url: &str, id: &str) -> (String, Strin
 /// The same request as the client sends, until the report is there.
 async fn bare(http: &reqwest::Client, url: &str, token: &str, round: usize) -> Duration {
     let command =
-        format!("exec sh /tmp/annals/guest.sh run bare{round:028} 4294967297 {WORKSPACE} . - - bash -c true");
+        format!("exec sh /tmp/annals/guest.sh run bare{round:028} 4294967297 '600 2097152 1024' {WORKSPACE} . - - bash -c true");
     let started = Instant::now();
     let asked = http
         .post(url)
@@ -51,8 +51,8 @@ async fn bare(http: &reqwest::Client, url: &str, token: &str, round: usize) -> D
 async fn a_command_is_one_request() {
     for wire in [Wire::OpenSandbox, Wire::E2b] {
         let double = double_of(wire).await;
-        let backend = backend_on(&double, wire);
-        let sandbox = open(&*backend, "requests").await;
+        let backend = backend_on(&double);
+        let sandbox = open(&backend, "requests").await;
         let before = double.faults().seen(Service::Daemon);
         shell(&*sandbox, "true").await.expect("the command runs");
         assert_eq!(double.faults().seen(Service::Daemon) - before, 1, "{wire:?}");

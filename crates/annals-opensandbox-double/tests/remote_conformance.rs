@@ -5,7 +5,7 @@ mod support;
 
 use annals_opensandbox_double::Wire;
 use annals_sandbox::{Backend, testing};
-use support::{backend, double, double_of, e2b};
+use support::{backend, backend_on, double, double_of};
 
 async fn conforms(backend: &dyn Backend) {
     let failed = testing::run(backend).await;
@@ -18,20 +18,14 @@ async fn conforms(backend: &dyn Backend) {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn opensandbox_conforms() {
-    let double = double().await;
-    conforms(&backend(&double, |_| {})).await;
+async fn conforms_on(wire: Wire) {
+    conforms(&backend_on(&double_of(wire).await)).await;
 }
+
+on_both_wires!(conforms_on);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opensandbox_conforms_through_the_server() {
     let double = double().await;
     conforms(&backend(&double, |options| options.server_proxy = true)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn e2b_conforms() {
-    let double = double_of(Wire::E2b).await;
-    conforms(&e2b(&double)).await;
 }

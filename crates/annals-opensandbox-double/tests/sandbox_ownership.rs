@@ -4,8 +4,21 @@ mod support;
 
 use std::time::Duration;
 
+use annals_opensandbox_double::Wire;
+use annals_remote::Timing;
 use annals_sandbox::{Backend as _, FailureKind, Manifest, OpenError};
-use support::{backend, double, open, opening, printed, shell};
+use support::{backend, backend_on, backend_with, double, double_of, open, opening, printed, shell};
+
+on_both_wires!(
+    a_new_owner_ends_the_older_sandbox_first_and_the_earlier_owner_meets_a_dead_one,
+    the_same_owner_keeps_its_sandbox_when_it_comes_back,
+    installations_with_other_names_do_not_meet,
+    sandboxes_of_processes_that_died_are_swept,
+    a_sandbox_that_nobody_has_open_is_deleted_after_a_while,
+    a_sandbox_that_expired_is_replaced_and_one_that_sleeps_is_woken,
+    a_sandbox_in_use_is_renewed,
+    one_that_is_not_renewed_runs_out,
+);
 
 /// Waits for something that happens in the background.
 async fn eventually(what: &str, is_so: impl Fn() -> bool) {
@@ -30,10 +43,9 @@ impl annals_sandbox::TreeSource for Nothing {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_of_another_process_takes_over_and_the_earlier_one_meets_a_dead_sandbox() {
-    let double = double().await;
-    let (first, second) = (backend(&double, |_| {}), backend(&double, |_| {}));
+async fn a_new_owner_ends_the_older_sandbox_first_and_the_earlier_owner_meets_a_dead_one(wire: Wire) {
+    let double = double_of(wire).await;
+    let (first, second) = (backend_on(&double), backend_on(&double));
     let zombie = open(&first, "shared").await;
     let of_zombie = double.live();
     let owner = second.open(opening("shared", 2)).await.expect("a larger token");
@@ -125,10 +137,9 @@ async fn an_upload_is_answered_when_all_of_it_has_come() {
     assert_eq!(printed(&*sandbox, "cat /tmp/late").await, "content");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_owner_keeps_its_sandbox_when_it_comes_back() {
-    let double = double().await;
-    let (first, second) = (backend(&double, |_| {}), backend(&double, |_| {}));
+async fn the_same_owner_keeps_its_sandbox_when_it_comes_back(wire: Wire) {
+    let double = double_of(wire).await;
+    let (first, second) = (backend_on(&double), backend_on(&double));
     let before = open(&first, "kept").await;
     printed(&*before, "echo still here > file").await;
     let again = open(&second, "kept").await;
@@ -137,10 +148,9 @@ async fn the_same_owner_keeps_its_sandbox_when_it_comes_back() {
     drop(before);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn installations_with_other_names_do_not_meet() {
-    let double = double().await;
-    let named = |name: &str| backend(&double, |options| options.namespace = Some(name.to_owned()));
+async fn installations_with_other_names_do_not_meet(wire: Wire) {
+    let double = double_of(wire).await;
+    let named = |name: &str| backend_with(&double, |common| common.namespace = Some(name.to_owned()));
     let (ours, theirs) = (named("ours"), named("theirs"));
     let sandbox = open(&ours, "c").await;
     let other = theirs
@@ -152,26 +162,24 @@ async fn installations_with_other_names_do_not_meet() {
     drop(other);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sandboxes_of_processes_that_died_are_swept() {
-    let double = double().await;
-    let dead = backend(&double, |_| {}).linger(Duration::from_secs(600));
+async fn sandboxes_of_processes_that_died_are_swept(wire: Wire) {
+    let double = double_of(wire).await;
+    let dead = backend_on(&double).linger(Duration::from_secs(600));
     let orphan = open(&dead, "orphan").await;
     let id = double.live().remove(0);
     let owner = double.metadata(&id, "annals-owner").expect("an owner");
     let machine = owner.split('.').next().expect("a machine").to_owned();
     double.set_metadata(&id, "annals-owner", &format!("{machine}.4294967295.1"));
-    let live = backend(&double, |_| {});
+    let live = backend_on(&double);
     let _other = open(&live, "other").await;
     eventually("the sweep", || !double.live().contains(&id)).await;
     assert_eq!(double.live().len(), 1);
     drop(orphan);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_that_nobody_has_open_is_deleted_after_a_while() {
-    let double = double().await;
-    let backend = backend(&double, |_| {});
+async fn a_sandbox_that_nobody_has_open_is_deleted_after_a_while(wire: Wire) {
+    let double = double_of(wire).await;
+    let backend = backend_on(&double);
     let sandbox = open(&backend, "idle").await;
     sandbox.close().await;
     eventually("the deletion", || double.live().is_empty()).await;
@@ -179,10 +187,9 @@ async fn a_sandbox_that_nobody_has_open_is_deleted_after_a_while() {
     assert_eq!(printed(&*again, "echo new").await, "new\n");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_that_expired_is_replaced_and_one_that_sleeps_is_woken() {
-    let double = double().await;
-    let backend = backend(&double, |_| {});
+async fn a_sandbox_that_expired_is_replaced_and_one_that_sleeps_is_woken(wire: Wire) {
+    let double = double_of(wire).await;
+    let backend = backend_on(&double);
     let sandbox = open(&backend, "expired").await;
     double.expire(&double.live()[0]);
     eventually("the expiry", || double.live().is_empty()).await;
@@ -205,18 +212,48 @@ async fn a_sandbox_that_expired_is_replaced_and_one_that_sleeps_is_woken() {
     assert_eq!(printed(&*again, "echo awake").await, "awake\n");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_in_use_is_renewed() {
-    let double = double().await;
-    let backend = backend(&double, |options| options.timeout_seconds = 60).linger(Duration::from_secs(600));
+/// A life of a minute that is renewed every second.
+fn renewing() -> Timing {
+    Timing {
+        renewals: 60,
+        ..Timing::default()
+    }
+}
+
+async fn a_sandbox_in_use_is_renewed(wire: Wire) {
+    let double = double_of(wire).await;
+    let backend = backend_with(&double, |common| {
+        (common.timeout_seconds, common.linger, common.timing) = (60, Duration::from_secs(600), renewing());
+    });
     let _sandbox = open(&backend, "renewed").await;
     let id = double.live().remove(0);
     let before = double.expires_at(&id).expect("it expires");
-    for _ in 0..50 {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        if double.expires_at(&id).is_some_and(|at| at > before) {
-            return;
-        }
-    }
-    panic!("it was not renewed in twenty-five seconds");
+    eventually("the renewal", || double.expires_at(&id) > Some(before)).await;
+    assert!(double.expires_at(&id) <= Some(before + 60), "no longer than its life");
+}
+
+/// A process that is gone renews nothing.
+async fn one_that_is_not_renewed_runs_out(wire: Wire) {
+    let double = double_of(wire).await;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let backend = backend_with(&double, |common| {
+        (common.timeout_seconds, common.linger, common.timing) = (60, Duration::from_secs(600), renewing());
+    });
+    let opening = runtime.spawn(async move {
+        let sandbox = open(&backend, "left").await;
+        (backend, sandbox)
+    });
+    let _held = opening.await.expect("it opens");
+    let id = double.live().remove(0);
+    runtime.shutdown_background();
+    let left = double.expires_at(&id).expect("it expires");
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let later = double.expires_at(&id).expect("it expires");
+    assert!(later <= left + 1, "nobody renews it: {left} {later}");
+    double.expire(&id);
+    eventually("the expiry", || double.live().is_empty()).await;
 }

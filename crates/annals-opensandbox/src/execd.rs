@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use annals_remote::http::{self, Download, REQUEST_TIMEOUT};
+use annals_remote::http::{self, Download, Http};
 use annals_remote::multipart::{self, Head};
 use annals_remote::{
-    ApiError, CodeRequest, Command, CommandEvent, CommandEvents, Daemon, Upload, UploadBody,
+    ApiError, Backoff, CodeRequest, Command, CommandEvent, CommandEvents, Daemon, Server, Upload, UploadBody,
 };
 use annals_sandbox::{CodeResult, Failure};
 use async_trait::async_trait;
@@ -24,7 +24,7 @@ use url::Url;
 
 use crate::frames::Frames;
 use crate::kernel;
-use crate::wire::{Endpoint, ErrorBody, Event, RunCommand, UploadMetadata, mode_digits};
+use crate::wire::{Endpoint, Event, RunCommand, UploadMetadata, mode_digits};
 
 /// A kernel may have to start first.
 const CONTEXT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -35,18 +35,18 @@ pub(crate) const PORT: u16 = 44_772;
 /// A client of the execd of one sandbox.
 #[derive(Debug, Clone)]
 pub(crate) struct Execd {
-    http: reqwest::Client,
+    http: Http,
     base: Url,
     headers: HeaderMap,
 }
 
 impl Execd {
-    /// `scheme` is that of the lifecycle server: an endpoint has none.
-    pub(crate) fn new(http: reqwest::Client, scheme: &str, endpoint: &Endpoint) -> Result<Self, ApiError> {
+    /// An endpoint has no scheme of its own; it is that of its server.
+    pub(crate) fn new(server: &Server, endpoint: &Endpoint) -> Result<Self, ApiError> {
         let wrong = |reason: String| ApiError::protocol("use the sandbox's address", reason);
         let text = match endpoint.endpoint.contains("://") {
             true => endpoint.endpoint.clone(),
-            false => format!("{scheme}://{}", endpoint.endpoint),
+            false => format!("{}://{}", server.url().scheme(), endpoint.endpoint),
         };
         let base = Url::parse(&text).map_err(|_| wrong(format!("`{}` is no address", endpoint.endpoint)))?;
         let mut headers = HeaderMap::new();
@@ -57,6 +57,7 @@ impl Execd {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
+        let http = server.http().clone();
         Ok(Self { http, base, headers })
     }
 
@@ -69,13 +70,16 @@ impl Execd {
             .map(|(name, value)| (name, value.to_owned()))
             .into_iter()
             .collect();
-        let url = http::address(&self.base, path, &query);
-        self.http.request(method, url).headers(self.headers.clone())
+        let request = self.http.request(method, &self.base, path, &query);
+        request.headers(self.headers.clone())
     }
 
     async fn send(&self, doing: &'static str, request: RequestBuilder) -> Result<Response, ApiError> {
-        let answer = request.timeout(REQUEST_TIMEOUT).send().await;
-        http::accepted(doing, answer, ErrorBody::read).await
+        self.http.send(doing, request).await
+    }
+
+    pub(crate) fn backoff(&self) -> Backoff {
+        self.http.timing().backoff()
     }
 
     pub(crate) async fn ping(&self) -> Result<(), ApiError> {
@@ -88,8 +92,7 @@ impl Execd {
         let doing = "make a code context";
         let request = self.request(Method::POST, &["code", "context"]);
         let request = request.json(&json!({"language": language, "cwd": cwd}));
-        let answer = request.timeout(CONTEXT_TIMEOUT).send().await;
-        let answer = http::accepted(doing, answer, ErrorBody::read).await?;
+        let answer = self.http.send_within(doing, request, CONTEXT_TIMEOUT).await?;
         let told: serde_json::Value = http::json(doing, answer).await?;
         let id = told["id"].as_str().map(str::to_owned);
         id.ok_or_else(|| ApiError::protocol(doing, "the context has no id"))
@@ -104,7 +107,7 @@ impl Execd {
     pub(crate) async fn code(&self, context: &str, code: &str) -> Result<Events, ApiError> {
         let request = self.request(Method::POST, &["code"]);
         let request = request.json(&json!({"code": code, "context": {"id": context}}));
-        Events::of("run the code", request, Until::End).await
+        Events::of(&self.http, "run the code", request, Until::End).await
     }
 
     /// Interrupts the code that runs in a context.
@@ -134,7 +137,7 @@ impl Daemon for Execd {
             envs: &command.env,
         };
         let request = self.request(Method::POST, &["command"]).json(&body);
-        let events = Events::of("run the command", request, Until::Terminal).await?;
+        let events = Events::of(&self.http, "run the command", request, Until::Terminal).await?;
         Ok(stream::try_unfold(events, |mut events| async {
             Ok(events.next_of_command().await?.map(|event| (event, events)))
         })
@@ -156,11 +159,7 @@ impl Daemon for Execd {
             .collect();
         let form = multipart::Form::new(&parts);
         let request = self.request(Method::POST, &["files", "upload"]);
-        let request = request
-            .header(CONTENT_TYPE, form.content_type())
-            .timeout(http::transfer_timeout(form.size_bytes()));
-        let answer = request.body(form.into_body()).send().await;
-        http::accepted(SENDING, answer, ErrorBody::read).await.map(drop)
+        self.http.send_form(SENDING, request, form).await
     }
 
     async fn upload_stream(&self, path: &str, mode: u32, body: UploadBody) -> Result<(), ApiError> {
@@ -168,9 +167,7 @@ impl Daemon for Execd {
         let (content_type, body) = multipart::stream(path, &[(METADATA, &metadata)], body);
         let request = self.request(Method::POST, &["files", "upload"]);
         let request = request.header(CONTENT_TYPE, content_type);
-        http::send_stream(SENDING, request, body, ErrorBody::read)
-            .await
-            .map(drop)
+        self.http.send_stream(SENDING, request, body).await.map(drop)
     }
 
     async fn rename(&self, from: &str, to: &str) -> Result<(), ApiError> {
@@ -181,7 +178,7 @@ impl Daemon for Execd {
 
     async fn download(&self, path: &str, offset: u64) -> Result<Download, ApiError> {
         let request = self.request_with(Method::GET, &["files", "download"], Some(("path", path)));
-        Download::start(request, offset, ErrorBody::read).await
+        self.http.download(request, offset).await
     }
 
     async fn run_code(&self, request: &CodeRequest<'_>) -> Result<CodeResult, Failure> {
@@ -206,10 +203,15 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    async fn of(doing: &'static str, request: RequestBuilder, until: Until) -> Result<Self, ApiError> {
+    async fn of(
+        http: &Http,
+        doing: &'static str,
+        request: RequestBuilder,
+        until: Until,
+    ) -> Result<Self, ApiError> {
         Ok(Self {
             doing,
-            body: http::events(doing, request, ErrorBody::read).await?,
+            body: http.events(doing, request).await?,
             frames: Some(Frames::default()),
             ready: VecDeque::new(),
             until,

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use annals_remote::{ApiError, Backoff, CodeRequest};
+use annals_remote::{ApiError, CodeRequest};
 use annals_sandbox::capture::Capture;
 use annals_sandbox::{CodeResult, Failure, FailureKind, Language};
 use tokio::time::Instant;
@@ -78,7 +78,7 @@ fn environment(language: Language, env: &BTreeMap<String, String>) -> String {
 }
 
 async fn execute(execd: &Execd, context: &str, code: &str, output: &mut Collected) -> Result<(), Failure> {
-    let mut backoff = Backoff::default();
+    let mut backoff = execd.backoff();
     loop {
         match attempt(execd, context, code, output).await {
             Ok(Attempt::Ended) => return Ok(()),

@@ -12,18 +12,12 @@ use reqwest::header::DATE;
 use reqwest::{Method, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
-use url::Url;
 
-use annals_remote::http::{self, REQUEST_TIMEOUT, accepted, json};
-use annals_remote::{ApiError, repeated};
+use annals_remote::http::json;
+use annals_remote::{ApiError, Server};
 
-use crate::wire::{CreateSandbox, Endpoint, ErrorBody, RenewExpiration, SandboxInfo, SandboxPage};
+use crate::wire::{CreateSandbox, Endpoint, RenewExpiration, SandboxInfo, SandboxPage};
 
-const KEY_HEADER: &str = "OPEN-SANDBOX-API-KEY";
-/// Creating may pull an image.
-const CREATE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long a request is repeated while the server does not answer: it is one process, and restarts.
-const RETRY_BUDGET: Duration = Duration::from_secs(30);
 const PAGE_SIZE: usize = 100;
 /// A server with more pages than this repeats itself.
 const PAGES_MAX_COUNT: usize = 100;
@@ -31,58 +25,46 @@ const PAGES_MAX_COUNT: usize = 100;
 /// A client of one lifecycle server.
 #[derive(Debug, Clone)]
 pub(crate) struct Lifecycle {
-    http: reqwest::Client,
-    base: Url,
-    key: Option<String>,
-    /// Answers are waited for this long in total.
-    retry_budget: Duration,
+    server: Server,
     /// What the server's clock said, and when: expiry is a time of that clock.
     clock: Arc<Mutex<Option<(Timestamp, Instant)>>>,
 }
 
 impl Lifecycle {
-    pub(crate) fn new(http: reqwest::Client, base: Url, key: Option<String>) -> Self {
+    pub(crate) fn new(server: Server) -> Self {
         Self {
-            http,
-            base,
-            key,
-            retry_budget: RETRY_BUDGET,
+            server,
             clock: Arc::default(),
         }
     }
 
-    #[must_use]
-    pub(crate) fn retry_budget(mut self, budget: Duration) -> Self {
-        self.retry_budget = budget;
-        self
-    }
-
-    pub(crate) fn scheme(&self) -> &str {
-        self.base.scheme()
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
     }
 
     fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
-        self.request_with(method, path, &[])
-    }
-
-    fn request_with(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
-        let url = http::address(&self.base, path, query);
-        let request = self.http.request(method, url).timeout(REQUEST_TIMEOUT);
-        match &self.key {
-            Some(key) => request.header(KEY_HEADER, key),
-            None => request,
-        }
+        self.server.request(method, path, &[])
     }
 
     async fn send(&self, doing: &'static str, request: RequestBuilder) -> Result<Response, ApiError> {
-        let answer = request.send().await;
+        let timeout = self.server.http().timing().request;
+        self.send_within(doing, request, timeout).await
+    }
+
+    async fn send_within(
+        &self,
+        doing: &'static str,
+        request: RequestBuilder,
+        timeout: Duration,
+    ) -> Result<Response, ApiError> {
+        let answer = request.timeout(timeout).send().await;
         if let Ok(answer) = &answer {
             let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok());
             if let Some(now) = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) {
                 self.observe(now.timestamp());
             }
         }
-        accepted(doing, answer, ErrorBody::read).await
+        self.server.http().accepted(doing, answer).await
     }
 
     fn observe(&self, now: Timestamp) {
@@ -96,19 +78,22 @@ impl Lifecycle {
         later.ok().map(|later| later.to_string())
     }
 
+    async fn repeated<T, F: Future<Output = Result<T, ApiError>> + Send>(
+        &self,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, ApiError> {
+        self.server.http().repeated(attempt).await
+    }
+
     async fn get<T: DeserializeOwned>(
         &self,
         doing: &'static str,
         path: &[&str],
         query: &[(&str, String)],
     ) -> Result<T, ApiError> {
-        repeated(self.retry_budget, || async {
-            json(
-                doing,
-                self.send(doing, self.request_with(Method::GET, path, query))
-                    .await?,
-            )
-            .await
+        self.repeated(|| async {
+            let request = self.server.request(Method::GET, path, query);
+            json(doing, self.send(doing, request).await?).await
         })
         .await
     }
@@ -124,8 +109,9 @@ impl Lifecycle {
     /// Not repeated: an error that is transient leaves open whether a sandbox was made.
     pub(crate) async fn create(&self, body: &CreateSandbox<'_>) -> Result<SandboxInfo, ApiError> {
         let doing = "create a sandbox";
-        let request = self.request(Method::POST, &["sandboxes"]).timeout(CREATE_TIMEOUT);
-        let created: SandboxInfo = json(doing, self.send(doing, request.json(body)).await?).await?;
+        let request = self.request(Method::POST, &["sandboxes"]).json(body);
+        let timeout = self.server.http().timing().create;
+        let created: SandboxInfo = json(doing, self.send_within(doing, request, timeout).await?).await?;
         if let Some(at) = created.created_at.as_deref().and_then(|at| at.parse().ok())
             && self.now_after(Duration::ZERO).is_none()
         {
@@ -171,7 +157,7 @@ impl Lifecycle {
     /// Deleting what is gone is a success.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
         let doing = "delete the sandbox";
-        let deleted = repeated(self.retry_budget, || async {
+        let deleted = self.repeated(|| async {
             self.send(doing, self.request(Method::DELETE, &["sandboxes", id]))
                 .await
                 .map(drop)
@@ -187,7 +173,7 @@ impl Lifecycle {
     pub(crate) async fn renew(&self, id: &str, expires_at: String) -> Result<(), ApiError> {
         let doing = "renew the sandbox";
         let body = RenewExpiration { expires_at };
-        repeated(self.retry_budget, || async {
+        self.repeated(|| async {
             let request = self.request(Method::POST, &["sandboxes", id, "renew-expiration"]);
             self.send(doing, request.json(&body)).await.map(drop)
         })
@@ -196,7 +182,7 @@ impl Lifecycle {
 
     pub(crate) async fn resume(&self, id: &str) -> Result<(), ApiError> {
         let doing = "resume the sandbox";
-        repeated(self.retry_budget, || async {
+        self.repeated(|| async {
             let request = self.request(Method::POST, &["sandboxes", id, "resume"]);
             self.send(doing, request).await.map(drop)
         })
@@ -234,8 +220,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn expiry_is_reckoned_by_the_server_s_clock() {
-        let base = Url::parse("http://127.0.0.1:1/v1").unwrap();
-        let lifecycle = Lifecycle::new(http::client(&base).unwrap(), base, None);
+        let address = annals_remote::ServerAddress::new("http://127.0.0.1:1/v1", None);
+        let server = Server::parse(address, &crate::backend::DIALECT).unwrap();
+        let lifecycle = Lifecycle::new(server);
         assert_eq!(lifecycle.now_after(Duration::from_secs(60)), None);
         let date = jiff::fmt::rfc2822::parse("Tue, 17 Nov 2026 05:25:32 GMT").unwrap();
         lifecycle.observe(date.timestamp());

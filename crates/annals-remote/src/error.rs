@@ -1,6 +1,4 @@
-//! What can go wrong between this process and a server, and whether trying again can help.
-
-use std::time::Duration;
+//! What can go wrong between this process and a server, and whether trying again can help; settings that cannot be used.
 
 /// A request that did not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -71,50 +69,39 @@ impl ApiError {
     }
 }
 
-/// Waits between attempts: doubling from 20 ms up to 2 s.
-#[derive(Debug)]
-pub struct Backoff {
-    next: Duration,
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { next: Self::FIRST }
-    }
-}
-
-impl Backoff {
-    const FIRST: Duration = Duration::from_millis(20);
-    const MOST: Duration = Duration::from_secs(2);
-
-    /// Waits longer than the last time.
-    pub async fn wait(&mut self) {
-        tokio::time::sleep(self.next).await;
-        self.next = (self.next * 2).min(Self::MOST);
-    }
-}
-
-/// Repeats what is harmless to repeat until an answer decides it or the budget is used up.
-pub async fn repeated<T, F: Future<Output = Result<T, ApiError>> + Send>(
-    budget: Duration,
-    attempt: impl Fn() -> F,
-) -> Result<T, ApiError> {
-    let mut backoff = Backoff::default();
-    let mut last = None;
-    let attempts = async {
-        loop {
-            match attempt().await {
-                Err(error) if error.is_transient() => last = Some(error),
-                decided => return decided,
-            }
-            backoff.wait().await;
-        }
-    };
-    match tokio::time::timeout(budget, attempts).await {
-        Ok(decided) => decided,
-        Err(_) => Err(last.unwrap_or(ApiError::Unreachable {
-            doing: "reach the server",
-            reason: "no answer in time".to_owned(),
-        })),
-    }
+/// Settings of a server that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The server's address.
+    #[error("`{given}` is no address of such a server; write `{example}`")]
+    Url {
+        /// What was given, without a password.
+        given: String,
+        /// What it might look like.
+        example: &'static str,
+    },
+    /// The address of sandboxes.
+    #[error("`sandbox_url = \"{0}\"` is no address of a server; write `https://host`")]
+    SandboxUrl(String),
+    /// The workspace.
+    #[error("`workspace = \"{0}\"` is no absolute path below `/`")]
+    Workspace(String),
+    /// The time to live.
+    #[error("`timeout_seconds = {given}` is too short; give at least {least}")]
+    Timeout {
+        /// What was given.
+        given: u64,
+        /// What is accepted.
+        least: u64,
+    },
+    /// The key.
+    #[error("the key in `{variable}` has characters that no header can carry")]
+    Key {
+        /// The variable that it is in.
+        variable: &'static str,
+    },
+    /// HTTP itself.
+    #[error("no HTTP client can be made: {0}")]
+    Client(String),
 }

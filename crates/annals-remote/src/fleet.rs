@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use annals_sandbox::{Capabilities, OpenError, Opening, Sandbox, SandboxName, SandboxSpec};
 
+use crate::error::SettingsError;
 use crate::handle::Handle;
 use crate::owner;
+use crate::paths::workspace_path;
 use crate::port::ControlPlane;
 use crate::slot::{Site, Slot};
+use crate::timing::Timing;
 
 /// How long a sandbox that nobody has open is kept: from one call to the next, code runs get a handle of their own.
 const LINGER: Duration = Duration::from_secs(30);
@@ -17,25 +20,53 @@ const LINGER: Duration = Duration::from_secs(30);
 /// What all sandboxes of a server have in common.
 #[derive(Debug, Clone)]
 pub struct FleetOptions {
-    /// Tells installations on one server apart.
-    pub namespace: String,
-    /// Where the workspace is inside.
-    pub workspace: String,
-    /// How long a sandbox lives without being renewed.
-    pub ttl: Duration,
+    namespace: String,
+    workspace: String,
+    ttl: Duration,
+    timing: Timing,
 }
 
-/// What a server said of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerFacts {
-    /// Its version, if it tells one.
-    pub version: Option<String>,
-    /// Sandboxes of this installation that it has now.
-    pub sandboxes: usize,
+impl FleetOptions {
+    /// Sandboxes with their workspace at this path inside, which live for `ttl_seconds` without being renewed; a wire takes
+    /// no less than `ttl_min_seconds`.
+    pub fn parse(workspace: &str, ttl_seconds: u64, ttl_min_seconds: u64) -> Result<Self, SettingsError> {
+        if ttl_seconds < ttl_min_seconds {
+            return Err(SettingsError::Timeout {
+                given: ttl_seconds,
+                least: ttl_min_seconds,
+            });
+        }
+        let path = workspace_path(workspace).ok_or_else(|| SettingsError::Workspace(workspace.to_owned()))?;
+        Ok(Self {
+            namespace: String::new(),
+            workspace: path.to_owned(),
+            ttl: Duration::from_secs(ttl_seconds),
+            timing: Timing::default(),
+        })
+    }
+
+    /// Told apart from those of other installations on the server.
+    #[must_use]
+    pub fn namespace(mut self, namespace: Option<String>) -> Self {
+        self.namespace = namespace.unwrap_or_default();
+        self
+    }
+
+    /// With the waits of the server.
+    #[must_use]
+    pub fn timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// How long a sandbox lives without being renewed.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
 }
 
 /// The sandboxes of one server.
-pub struct Fleet {
+pub(crate) struct Fleet {
     site: Arc<Site>,
     /// One for each conversation.
     slots: Mutex<HashMap<String, Arc<Slot>>>,
@@ -44,13 +75,14 @@ pub struct Fleet {
 
 impl Fleet {
     /// The sandboxes of a server. Nothing is asked of it yet.
-    pub fn new(control: Arc<dyn ControlPlane>, options: FleetOptions) -> Self {
+    pub(crate) fn new(control: Arc<dyn ControlPlane>, options: FleetOptions) -> Self {
         let site = Site {
             control,
             namespace: options.namespace,
             workspace: options.workspace,
             ttl: options.ttl,
             linger: LINGER,
+            timing: options.timing,
         };
         Self {
             site: Arc::new(site),
@@ -61,7 +93,7 @@ impl Fleet {
 
     /// Keeps sandboxes that nobody has open for this long.
     #[must_use]
-    pub fn linger(mut self, linger: Duration) -> Self {
+    pub(crate) fn linger(mut self, linger: Duration) -> Self {
         if let Some(site) = Arc::get_mut(&mut self.site) {
             site.linger = linger;
         }
@@ -69,12 +101,12 @@ impl Fleet {
     }
 
     /// The metadata that every sandbox of this installation carries.
-    pub fn labels(&self) -> BTreeMap<String, String> {
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         self.site.labels()
     }
 
     /// Makes a sandbox, tells what it can do and deletes it.
-    pub async fn trial(&self) -> Result<Capabilities, OpenError> {
+    pub(crate) async fn trial(&self) -> Result<Capabilities, OpenError> {
         let name = SandboxName::new(format!("trial-{}", owner::call_id()), 1);
         let opening = Opening::new(SandboxSpec::new(name));
         let slot = self.slot(&opening)?;
@@ -84,7 +116,7 @@ impl Fleet {
     }
 
     /// Opens a sandbox.
-    pub async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
+    pub(crate) async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
         self.sweep();
         let slot = self.slot(&opening)?;
         Ok(Arc::new(Handle::open(slot, opening).await?))
@@ -108,7 +140,7 @@ impl Fleet {
             }
             slot.fenced.cancel();
         }
-        let slot = Slot::new(Arc::clone(&self.site), name.clone());
+        let slot = Slot::new(Arc::clone(&self.site), name.clone(), opening.spec.limits.clone());
         slots.insert(name.conversation.clone(), Arc::clone(&slot));
         Ok(slot)
     }
@@ -125,5 +157,21 @@ impl Fleet {
                 }
             });
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workspace_that_is_no_path_and_a_life_too_short_are_refused_with_their_value() {
+        for workspace in ["", "/", "work", "/a/../b"] {
+            let refused = FleetOptions::parse(workspace, 300, 60).unwrap_err();
+            assert!(refused.to_string().contains(&format!("`workspace = \"{workspace}\"`")), "{refused}");
+        }
+        let refused = FleetOptions::parse("/work", 59, 60).unwrap_err().to_string();
+        assert!(refused.contains("59") && refused.contains("60"), "{refused}");
+        assert_eq!(FleetOptions::parse("/work/", 60, 60).unwrap().workspace, "/work");
     }
 }

@@ -168,6 +168,13 @@ place_new() {
     walk "$parent" make
 }
 
+# Bounds what this process and its children may use. A bound that may not be set is one that is lower already.
+limit() {
+    ulimit -t "$1"
+    ulimit -f "$2"
+    ulimit -n "$3"
+} 2>/dev/null
+
 pump() (
     trap '' TERM
     head -c "$most" <"$d/$1" >"$d/$2"
@@ -176,13 +183,14 @@ pump() (
     [ -e "$d/ended" ] || [ $(($(wc -c <"$d/$2"))) -lt "$most" ] || kill -TERM $$
 )
 
-# run MOST WORKSPACE CWD STDIN SOURCE PROGRAM ARGUMENT...
+# run MOST LIMITS WORKSPACE CWD STDIN SOURCE PROGRAM ARGUMENT...
+# LIMITS is what `ulimit` takes: seconds of processor time, 512-byte blocks of a file, open files, separated by blanks.
 # STDIN is `-` for none, `@` for runs/ID.in, or `=` and the text; SOURCE is `-`, `@NAME` for runs/ID.source, or
 # `=NAME=TEXT`, and is the program's last argument as a file of that name.
 run() {
     claim
-    most=$1 workspace=$2 cwd=$3 stdin=$4 source=$5
-    shift 5
+    most=$1 limits=$2 workspace=$3 cwd=$4 stdin=$5 source=$6
+    shift 6
     case $stdin in
     -) stdin=/dev/null ;;
     @) stdin=$base/runs/$id.in ;;
@@ -215,6 +223,7 @@ run() {
         trap - TERM
         ANNALS_RUN=$id
         export ANNALS_RUN
+        limit $limits
         exec "$@"
     ) <"$stdin" >"$d/o" 2>"$d/e" 5>&- &
     child=$!

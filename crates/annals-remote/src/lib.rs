@@ -1,7 +1,7 @@
 //! The sandbox port on servers of sandboxes, whatever their wire.
 //!
 //! A wire implements two traits: [`ControlPlane`], the server that makes, finds, renews and deletes sandboxes, and
-//! [`Daemon`], the service inside one. [`Fleet`] makes a backend of them. A `slot` is the sandbox of one conversation,
+//! [`Daemon`], the service inside one. [`RemoteBackend`] makes a backend of them. A `slot` is the sandbox of one conversation,
 //! found by its metadata or made, fenced by its owner's token, replaced when it is lost. A `remote` is one sandbox that
 //! lives: calls in it and files to and from it. A `handle` is what a caller has open.
 //!
@@ -13,11 +13,14 @@ pub mod multipart;
 
 mod error;
 mod port;
+mod server;
+mod timing;
 
 mod archive;
 mod guest;
 mod owner;
 
+mod backend;
 mod files;
 mod fleet;
 mod handle;
@@ -28,10 +31,12 @@ mod run;
 mod slot;
 mod trees;
 
-pub use error::{ApiError, Backoff, repeated};
-pub use fleet::{Fleet, FleetOptions, ServerFacts};
-pub use paths::workspace_path;
+pub use backend::{RemoteBackend, ServerFacts};
+pub use error::{ApiError, SettingsError};
+pub use fleet::FleetOptions;
 pub use port::{
     CodeRequest, Command, CommandEvent, CommandEvents, ControlPlane, Daemon, Phase, Record, Status, Upload,
     UploadBody,
 };
+pub use server::{Dialect, Server, ServerAddress, server_url};
+pub use timing::{Backoff, Timing};

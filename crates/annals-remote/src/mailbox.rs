@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::error::{ApiError, Backoff};
+use crate::error::ApiError;
 use crate::guest::Call;
 use crate::owner;
 use crate::port::{Command, CommandEvent, Daemon};
@@ -120,7 +120,7 @@ impl Drop for Serving {
 }
 
 async fn watch(post: Post, command: Command, begun: Arc<Begun>) {
-    let mut backoff = Backoff::default();
+    let mut backoff = post.remote.timing.backoff();
     let daemon = post.remote.daemon();
     while post.remote.lost().is_none() {
         if let Ok(mut events) = daemon.start(&command).await {

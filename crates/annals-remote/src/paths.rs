@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use annals_sandbox::{Failure, FailureKind};
 
 /// The path of a workspace inside a sandbox, without a slash at its end, if it can be one.
-pub fn workspace_path(text: &str) -> Option<&str> {
+pub(crate) fn workspace_path(text: &str) -> Option<&str> {
     let path = text.trim_end_matches('/');
     let is_plain = !path.split('/').any(|part| matches!(part, "." | ".."));
     (path.starts_with('/') && is_plain && !path.contains('\0')).then_some(path)

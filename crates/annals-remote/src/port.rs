@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_sandbox::{CodeResult, Failure, FailureKind, Language};
+use annals_sandbox::{CodeResult, Failure, FailureKind, Language, Limits};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -65,8 +65,9 @@ pub trait ControlPlane: Send + Sync {
     /// Sandboxes that carry these metadata, all of them.
     async fn list(&self, metadata: &BTreeMap<String, String>) -> Result<Vec<Record>, ApiError>;
 
-    /// Makes a sandbox and gives its id. An error that is transient leaves open whether one was made.
-    async fn create(&self, metadata: &BTreeMap<String, String>) -> Result<String, ApiError>;
+    /// Makes a sandbox within these limits, as far as the server takes any, and gives its id. An error that is transient
+    /// leaves open whether one was made.
+    async fn create(&self, metadata: &BTreeMap<String, String>, limits: &Limits) -> Result<String, ApiError>;
 
     /// How it is; [`ApiError::is_not_found`] when there is none.
     async fn status(&self, id: &str) -> Result<Status, ApiError>;
@@ -82,6 +83,17 @@ pub trait ControlPlane: Send + Sync {
 
     /// The service inside a sandbox that runs; none as long as it does not answer.
     async fn connect(&self, id: &str) -> Result<Option<Arc<dyn Daemon>>, ApiError>;
+
+    /// What the server is asked to bound of a sandbox with these limits, by its own names.
+    fn resources(&self, limits: &Limits) -> BTreeMap<String, String> {
+        let _ = limits;
+        BTreeMap::new()
+    }
+
+    /// The server's version, where it tells one.
+    async fn version(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A command line for the sandbox's shell.

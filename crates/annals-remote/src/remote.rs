@@ -13,14 +13,14 @@ use futures::{StreamExt as _, stream};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::error::{ApiError, Backoff};
+use crate::error::ApiError;
 use crate::guest::{Call, Kind, Output, Report};
 use crate::http::Download;
 use crate::owner;
 use crate::port::{Command, CommandEvent, ControlPlane, Daemon, Phase, Upload};
+use crate::slot::Site;
+use crate::timing::{Backoff, Timing};
 
-/// How long a sandbox that the server calls running may be out of reach before it counts as lost.
-const REACH_BUDGET: Duration = Duration::from_secs(30);
 /// Streams that end without a report before the sandbox counts as damaged.
 const SILENT_ENDS_MAX_COUNT: u32 = 3;
 const VERBS_AT_ONCE: usize = 16;
@@ -41,7 +41,7 @@ pub(crate) struct Remote {
     daemon: Arc<dyn Daemon>,
     pub(crate) facts: Facts,
     lost: OnceLock<String>,
-    reach_budget: Duration,
+    pub(crate) timing: Timing,
     /// Verbs that run at once: each is a process inside.
     verbs: Semaphore,
     /// Calls whose report has arrived.
@@ -120,17 +120,16 @@ impl Remote {
     /// A sandbox that answers. Puts the script into it and finds out what is inside.
     pub(crate) async fn prepare(
         id: String,
-        control: Arc<dyn ControlPlane>,
+        site: &Site,
         daemon: Arc<dyn Daemon>,
-        workspace: &str,
     ) -> Result<Self, Failure> {
         let mut remote = Self {
             id,
-            control,
+            control: Arc::clone(&site.control),
             daemon,
             facts: Facts::default(),
             lost: OnceLock::new(),
-            reach_budget: REACH_BUDGET,
+            timing: site.timing,
             verbs: Semaphore::new(VERBS_AT_ONCE),
             finished: Mutex::default(),
             known: Mutex::default(),
@@ -142,7 +141,7 @@ impl Remote {
                 crate::guest::SCRIPT.as_bytes(),
             )
             .await?;
-        let told = remote.ask("probe", [workspace.to_owned()]).await?;
+        let told = remote.ask("probe", [site.workspace.clone()]).await?;
         remote.facts = Facts::read(&String::from_utf8_lossy(&told.0));
         let missing = remote.facts.missing();
         match missing.is_empty() {
@@ -220,7 +219,7 @@ impl Remote {
         attempt: impl Fn() -> F,
     ) -> Result<T, Failure> {
         let started = Instant::now();
-        let mut backoff = Backoff::default();
+        let mut backoff = self.timing.backoff();
         loop {
             if self.lost().is_some() {
                 return Err(self.lost_failure());
@@ -234,7 +233,7 @@ impl Remote {
             if !error.is_transient() {
                 return Err(Failure::new(FailureKind::OsError, error.to_string()));
             }
-            if started.elapsed() > self.reach_budget {
+            if started.elapsed() > self.timing.reach {
                 self.lose(error.to_string());
                 return Err(self.lost_failure());
             }
@@ -256,7 +255,7 @@ impl Remote {
         };
         let mut out_of_reach: Option<Instant> = None;
         let mut silent_ends = 0;
-        let mut backoff = Backoff::default();
+        let mut backoff = self.timing.backoff();
         loop {
             if self.lost().is_some() {
                 return Err(self.lost_failure());
@@ -281,7 +280,7 @@ impl Remote {
                     return Err(Failure::new(FailureKind::OsError, error.to_string()));
                 }
                 Some(error)
-                    if out_of_reach.get_or_insert_with(Instant::now).elapsed() > self.reach_budget =>
+                    if out_of_reach.get_or_insert_with(Instant::now).elapsed() > self.timing.reach =>
                 {
                     self.lose(error.to_string());
                 }
@@ -398,7 +397,7 @@ impl Remote {
         length: u64,
     ) -> impl futures::Stream<Item = Result<Bytes, Failure>> + '_ + Unpin {
         Box::pin(stream::try_unfold(
-            Reading::new(path, offset, length),
+            Reading::new(path, offset, length, &self.timing),
             move |mut reading| async move {
                 Ok(self.next_piece(&mut reading).await?.map(|piece| (piece, reading)))
             },
@@ -407,7 +406,7 @@ impl Remote {
 
     /// The same for somebody who keeps the sandbox only by its handle.
     pub(crate) fn into_file(self: Arc<Self>, path: String, length: u64) -> annals_sandbox::ByteStream {
-        let reading = Reading::new(path, 0, length);
+        let reading = Reading::new(path, 0, length, &self.timing);
         stream::try_unfold((self, reading), |(remote, mut reading)| async move {
             let piece = remote.next_piece(&mut reading).await?;
             Ok(piece.map(|piece| (piece, (remote, reading))))
@@ -421,7 +420,7 @@ impl Remote {
         while reading.left > 0 {
             if reading.buffer.is_empty() {
                 match self.fill(reading).await {
-                    Ok(true) => reading.fruitless = 0,
+                    Ok(true) => (reading.fruitless, reading.backoff) = (0, self.timing.backoff()),
                     // It ended before its length, or broke off: go on from there, unless nothing ever comes.
                     failed => {
                         reading.download = None;
@@ -433,7 +432,7 @@ impl Remote {
                                 .map_or("it is shorter than it was".to_owned(), |e| e.to_string());
                             return Err(Failure::os("read a file of the sandbox", error));
                         }
-                        tokio::time::sleep(Duration::from_millis(20 << reading.fruitless)).await;
+                        reading.backoff.wait().await;
                         continue;
                     }
                 }
@@ -572,10 +571,11 @@ struct Reading {
     download: Option<Download>,
     buffer: Bytes,
     fruitless: u32,
+    backoff: Backoff,
 }
 
 impl Reading {
-    fn new(path: String, offset: u64, length: u64) -> Self {
+    fn new(path: String, offset: u64, length: u64, timing: &Timing) -> Self {
         Self {
             path,
             offset,
@@ -583,6 +583,7 @@ impl Reading {
             download: None,
             buffer: Bytes::new(),
             fruitless: 0,
+            backoff: timing.backoff(),
         }
     }
 }

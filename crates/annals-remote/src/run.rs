@@ -205,8 +205,15 @@ impl Handle {
             .output_total_bytes
             .saturating_add(1)
             .min(i64::MAX as u64);
+        let limits = &self.spec.limits;
         let head = [
             most.to_string(),
+            format!(
+                "{} {} {}",
+                limits.cpu_seconds,
+                limits.file_bytes.div_ceil(512),
+                limits.open_files
+            ),
             remote.facts.workspace.clone(),
             run.cwd,
             stdin,

@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annals_sandbox::{OpenError, SandboxName};
+use annals_sandbox::{Limits, OpenError, SandboxName};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{ApiError, Backoff};
+use crate::error::ApiError;
 use crate::owner;
 use crate::port::{ControlPlane, Daemon, Phase, Record};
 use crate::remote::Remote;
+use crate::timing::Timing;
 
 /// How long a new sandbox may take until it answers.
 const READY_BUDGET: Duration = Duration::from_secs(120);
@@ -45,6 +46,7 @@ pub(crate) struct Site {
     pub(crate) ttl: Duration,
     /// How long a sandbox that nobody has open is kept for the next one who needs it.
     pub(crate) linger: Duration,
+    pub(crate) timing: Timing,
 }
 
 impl Site {
@@ -73,6 +75,8 @@ impl Site {
 pub(crate) struct Slot {
     site: Arc<Site>,
     pub(crate) name: SandboxName,
+    /// What it is made with.
+    limits: Limits,
     /// A later owner has been seen, or the backend gave the slot up.
     pub(crate) fenced: CancellationToken,
     current: Mutex<Option<Arc<Remote>>>,
@@ -84,10 +88,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(site: Arc<Site>, name: SandboxName) -> Arc<Self> {
+    pub(crate) fn new(site: Arc<Site>, name: SandboxName, limits: Limits) -> Arc<Self> {
         Arc::new(Self {
             site,
             name,
+            limits,
             fenced: CancellationToken::new(),
             current: Mutex::new(None),
             untold: AtomicBool::new(false),
@@ -160,7 +165,8 @@ impl Slot {
             Arc::downgrade(remote),
             Arc::clone(&self.site),
         );
-        let interval = (site.ttl / 3).min(site.linger.max(POLL_INTERVAL));
+        let due = site.ttl / site.timing.renewals.max(1);
+        let interval = due.min(site.linger.max(POLL_INTERVAL));
         tokio::spawn(async move {
             let mut renewed = Instant::now();
             let mut used = Instant::now();
@@ -178,7 +184,7 @@ impl Slot {
                     slot.released.store(true, Ordering::Relaxed);
                     return remote.delete().await;
                 }
-                if renewed.elapsed() >= site.ttl / 3 {
+                if renewed.elapsed() >= due {
                     remote.renew(site.ttl).await;
                     renewed = Instant::now();
                 }
@@ -216,8 +222,7 @@ impl Slot {
             let Some(daemon) = self.ready(&id).await? else {
                 continue;
             };
-            let control = Arc::clone(&self.site.control);
-            return Remote::prepare(id, control, daemon, &self.site.workspace)
+            return Remote::prepare(id, &self.site, daemon)
                 .await
                 .map_err(|failure| OpenError::Remote {
                     reason: failure.message,
@@ -269,7 +274,7 @@ impl Slot {
         let control = &self.site.control;
         control.delete(id).await.map_err(|error| remote_error(&error))?;
         let gone = async {
-            let mut backoff = Backoff::default();
+            let mut backoff = self.site.timing.backoff();
             loop {
                 match control.status(id).await {
                     Err(error) if error.is_not_found() => return Ok(()),
@@ -293,7 +298,7 @@ impl Slot {
         if let Some(process) = owner::this_process() {
             metadata.insert(key::OWNER.to_owned(), process.to_owned());
         }
-        self.site.control.create(&metadata).await
+        self.site.control.create(&metadata, &self.limits).await
     }
 
     /// Waits until the sandbox answers; none when it ended instead.

@@ -13,7 +13,7 @@ use futures::{SinkExt as _, StreamExt as _, channel::mpsc};
 use sha2::{Digest as _, Sha256};
 
 use crate::archive;
-use crate::error::{ApiError, Backoff};
+use crate::error::ApiError;
 use crate::guest::{self, Call};
 use crate::owner;
 use crate::remote::{Remote, run_file};
@@ -150,7 +150,7 @@ async fn send(
         .iter()
         .map(|(path, _)| path.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned())
         .collect();
-    let (mut last, mut backoff) = (None, Backoff::default());
+    let (mut last, mut backoff) = (None, remote.timing.backoff());
     for _ in 0..ATTEMPTS_MAX_COUNT {
         let id = owner::call_id();
         let digest = match upload(remote, &id, files, source).await? {

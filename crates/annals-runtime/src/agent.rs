@@ -61,6 +61,7 @@ pub(crate) struct AgentParts {
     pub(crate) policy: Option<Arc<dyn PolicySource>>,
     pub(crate) skills: Arc<dyn Skills>,
     pub(crate) sandbox: Option<Arc<dyn Backend>>,
+    pub(crate) sandbox_limits: Limits,
     pub(crate) content: Content,
     pub(crate) secrets: Vault,
     pub(crate) redactor: Arc<Redactor>,
@@ -138,9 +139,12 @@ pub struct Agent {
 
 /// Where a conversation's side effects happen: named by the conversation and its owner's fencing token, on the files of
 /// its working tree.
-fn target(backend: &Arc<dyn Backend>, lease: &Lease, workspace: &Workspace) -> Target {
-    let name = SandboxName::new(lease.key().to_string(), lease.token());
-    Target::new(backend.clone(), SandboxSpec::new(name)).local(LocalTree::at(workspace.root()))
+fn target(backend: &Arc<dyn Backend>, limits: &Limits, lease: &Lease, workspace: &Workspace) -> Target {
+    let spec = SandboxSpec {
+        limits: limits.clone(),
+        ..SandboxSpec::new(SandboxName::new(lease.key().to_string(), lease.token()))
+    };
+    Target::new(backend.clone(), spec).local(LocalTree::at(workspace.root()))
 }
 
 impl Agent {
@@ -211,8 +215,7 @@ impl Agent {
     /// The bounds that hold for what its tools run; none without a sandbox.
     pub fn sandbox_bounds(&self) -> Vec<Bound> {
         let backend = self.parts.sandbox.as_ref();
-        // As the specs of its conversations have them.
-        backend.map_or_else(Vec::new, |backend| backend.bounds(&Limits::default()))
+        backend.map_or_else(Vec::new, |backend| backend.bounds(&self.parts.sandbox_limits))
     }
 
     /// Who it is among those that write to the log.
@@ -395,7 +398,7 @@ impl Agent {
         let sandbox = parts
             .sandbox
             .as_ref()
-            .map(|backend| Arc::new(target(backend, &lease, &workspace)));
+            .map(|backend| Arc::new(target(backend, &parts.sandbox_limits, &lease, &workspace)));
         let cx = ConversationCx {
             sandbox,
             skills: parts.skills.clone(),

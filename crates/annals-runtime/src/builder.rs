@@ -10,7 +10,7 @@ use annals_core::redact::{Redactor, Secrets};
 use annals_core::settings::Settings;
 use annals_core::view::Layout;
 use annals_model::{Model, Window};
-use annals_sandbox::Backend;
+use annals_sandbox::{Backend, Limits};
 use annals_store::{ArtifactStore, Recall, Store};
 use annals_tools::skills::{NoSkills, Skills};
 use annals_tools::{Tool, ToolTable, Vault};
@@ -45,6 +45,7 @@ pub struct AgentBuilder {
     policy: Option<Arc<dyn PolicySource>>,
     skills: Option<Arc<dyn Skills>>,
     sandbox: Option<Arc<dyn Backend>>,
+    sandbox_limits: Limits,
     secrets: Secrets,
     world: World,
     runtime: Option<Runtime>,
@@ -202,6 +203,13 @@ impl AgentBuilder {
         self
     }
 
+    /// What the tools' commands may use, as far as the backend bounds it ([`Backend::bounds`]).
+    #[must_use]
+    pub fn sandbox_limits(mut self, limits: Limits) -> Self {
+        self.sandbox_limits = limits;
+        self
+    }
+
     /// Where time and ids come from.
     #[must_use]
     pub fn world(mut self, world: World) -> Self {
@@ -279,6 +287,7 @@ impl AgentBuilder {
             policy: self.policy,
             skills,
             sandbox: self.sandbox,
+            sandbox_limits: self.sandbox_limits,
             content: self.content,
             redactor: Arc::new(Redactor::new(&self.secrets)),
             secrets: Vault::new(self.secrets),

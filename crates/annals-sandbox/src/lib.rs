@@ -66,7 +66,7 @@ pub use context::{ContextError, ContextService, Fetched};
 pub use failure::{Failure, FailureKind};
 pub use language::{Language, UnknownLanguage};
 pub use last_words::last_words;
-pub use limits::{Bound, Limits};
+pub use limits::{Bound, LimitError, Limits};
 #[cfg(feature = "local")]
 pub use local::Local;
 pub use ops::{

@@ -6,8 +6,9 @@ use annals::content::Content;
 use annals::core::redact::SafeUrl;
 use annals::embed::StaticTable;
 use annals::model::{ANTHROPIC_API_KEY, ModelName, OPENAI_API_KEY, Provider};
+use annals::opensandbox::Timing;
 use annals::s3::Bucket;
-use annals::sandbox::Language;
+use annals::sandbox::{Bound, Language};
 use annals::sandbox::facts::Facts;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -64,6 +65,8 @@ struct Report {
     renderers: Vec<Finding>,
     model: Vec<Finding>,
     stores: Vec<Finding>,
+    /// What commands may use, as far as the sandbox that is configured bounds it.
+    bounds: Vec<Bound>,
     settings: Vec<Setting>,
 }
 
@@ -91,8 +94,14 @@ fn examine(config: &Config, renderers: Vec<Finding>, stores: Vec<Finding>) -> Re
         renderers,
         model: vec![model(config), web(config)],
         stores,
+        bounds: bounds(config),
         settings: settings(config),
     }
+}
+
+fn bounds(config: &Config) -> Vec<Bound> {
+    let backend = sandboxes::backend(config);
+    backend.map_or_else(|_| Vec::new(), |backend| backend.bounds(&config.sandbox_options.limits))
 }
 
 fn isolation() -> (Vec<Finding>, Vec<Finding>) {
@@ -263,7 +272,11 @@ const TRIAL_TIMEOUT: Duration = Duration::from_secs(60);
 async fn sandbox(config: &Config) -> Vec<Finding> {
     let name = SafeUrl(&config.sandbox.value).to_string();
     let broken = |failure: Failure| vec![Finding::new("sandbox", State::Broken, failure.message())];
-    let server = match SandboxServer::configured(config) {
+    let timing = Timing {
+        retry: SERVER_TIMEOUT,
+        ..Timing::default()
+    };
+    let server = match SandboxServer::configured(config, timing) {
         Ok(Some(server)) => server,
         Ok(None) => {
             return match sandboxes::backend(config) {
@@ -273,10 +286,10 @@ async fn sandbox(config: &Config) -> Vec<Finding> {
         }
         Err(failure) => return broken(failure),
     };
-    let facts = match server.facts(SERVER_TIMEOUT).await {
+    let facts = match server.backend.facts().await {
         Ok(facts) => facts,
         Err(error) => {
-            let variable = server.key_variable();
+            let variable = server.backend.key_variable();
             let hint = match std::env::var_os(variable) {
                 Some(_) => format!("check the address and the key in `{variable}`"),
                 None => format!("check the address; no key is set in `{variable}`"),
@@ -293,15 +306,15 @@ async fn sandbox(config: &Config) -> Vec<Finding> {
     );
     vec![
         Finding::new("sandbox", State::Ok, detail),
-        trial(config, &server).await,
+        trial(&server).await,
     ]
 }
 
 /// What a sandbox of the server offers, and what it lacks.
-async fn trial(config: &Config, server: &SandboxServer) -> Finding {
+async fn trial(server: &SandboxServer) -> Finding {
     let name = "sandbox on trial";
-    let origin = server.origin(config);
-    let offered = match tokio::time::timeout(TRIAL_TIMEOUT, server.trial()).await {
+    let origin = &server.origin;
+    let offered = match tokio::time::timeout(TRIAL_TIMEOUT, server.backend.trial()).await {
         Ok(Ok(capabilities)) => capabilities.languages,
         Ok(Err(error)) => return Finding::new(name, State::Broken, format!("{origin}: {error}")),
         Err(_) => {
@@ -429,6 +442,12 @@ fn for_people(report: &Report) -> ScreenText {
                 styled(DIM, &finding.detail)
             ));
         }
+    }
+    if !report.bounds.is_empty() {
+        out.push(shown!("\n{}\n", styled(BOLD, "Bounds of the sandbox")));
+    }
+    for bound in &report.bounds {
+        out.push(shown!("    {} {}\n", format!("{:<28}", bound.what), bound.most));
     }
     out.push(shown!("\n{}\n", styled(BOLD, "Settings")));
     for setting in &report.settings {

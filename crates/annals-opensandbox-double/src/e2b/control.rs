@@ -16,20 +16,32 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::front::forward;
-use crate::server::{Entry, Server, now};
+use crate::server::{Entry, Gap, Server, now};
 
 const ENVD_VERSION: &str = "0.6.7";
+/// An envd that has no account of its own.
+const OLD_ENVD_VERSION: &str = "0.3.9";
+/// `user:` as `Authorization` carries it.
+const USER: &str = "Basic dXNlcjo=";
 const PAGE_SIZE: usize = 100;
 
 pub(crate) fn router(server: &Arc<Server>) -> Router {
-    Router::new()
+    let mut router = Router::new()
         .route("/sandboxes", post(create).get(list))
-        .route("/v2/sandboxes", post(create).get(list))
         .route("/sandboxes/{id}", get(show).delete(remove))
-        .route("/sandboxes/{id}/connect", post(connect))
-        .route("/v2/sandboxes/{id}/connect", post(connect))
-        .route("/sandboxes/{id}/timeout", post(timeout))
-        .route("/sandboxes/{id}/pause", post(pause))
+        .route("/sandboxes/{id}/pause", post(pause));
+    if !server.lacks(Gap::PagedList) {
+        router = router.route("/v2/sandboxes", post(create).get(list));
+    }
+    if !server.lacks(Gap::Connect) {
+        router = router
+            .route("/sandboxes/{id}/connect", post(connect))
+            .route("/v2/sandboxes/{id}/connect", post(connect));
+    }
+    if !server.lacks(Gap::Timeout) {
+        router = router.route("/sandboxes/{id}/timeout", post(timeout));
+    }
+    router
         .layer(middleware::from_fn_with_state(Arc::clone(server), authorised))
         .with_state(Arc::clone(server))
 }
@@ -66,15 +78,19 @@ async fn authorised(State(server): State<Arc<Server>>, request: Request, next: N
 }
 
 /// What is told to somebody who is to use a sandbox.
-fn access(entry: &Entry) -> Value {
+fn access(server: &Server, entry: &Entry) -> Value {
+    let version = match server.lacks(Gap::Account) {
+        true => OLD_ENVD_VERSION,
+        false => ENVD_VERSION,
+    };
     json!({
         "templateID": entry.body["templateID"], "sandboxID": entry.id, "clientID": "double", "alias": "base",
-        "envdVersion": ENVD_VERSION, "envdAccessToken": entry.token, "domain": null,
+        "envdVersion": version, "envdAccessToken": entry.token, "domain": null,
     })
 }
 
-fn shown(entry: &Entry) -> Value {
-    let mut shown = access(entry);
+fn shown(server: &Server, entry: &Entry) -> Value {
+    let mut shown = access(server, entry);
     let state = if entry.state == "Paused" {
         "paused"
     } else {
@@ -106,7 +122,7 @@ async fn create(State(server): State<Arc<Server>>, body: Bytes) -> Response {
     if !server.is_up(&id).await {
         return refusal(StatusCode::INTERNAL_SERVER_ERROR, "Failed to place sandbox");
     }
-    let made = server.lock().get(&id).map(access);
+    let made = server.lock().get(&id).map(|entry| access(&server, entry));
     (StatusCode::CREATED, Json(made)).into_response()
 }
 
@@ -124,9 +140,9 @@ async fn list(State(server): State<Arc<Server>>, Query(query): Query<HashMap<Str
     let is_wanted = |entry: &&Entry| {
         let has =
             |(key, value): (&String, &String)| entry.metadata.get(key).and_then(Value::as_str) == Some(value);
-        entry.is_live() && wanted.iter().all(has)
+        entry.is_live() && (server.lacks(Gap::Filter) || wanted.iter().all(has))
     };
-    let found: Vec<Value> = sandboxes.values().filter(is_wanted).map(shown).collect();
+    let found: Vec<Value> = sandboxes.values().filter(is_wanted).map(|entry| shown(&server, entry)).collect();
     let page: Vec<&Value> = found.iter().skip(from).take(limit).collect();
     let mut answer = Json(json!(page)).into_response();
     if from + limit < found.len() {
@@ -137,7 +153,7 @@ async fn list(State(server): State<Arc<Server>>, Query(query): Query<HashMap<Str
 
 async fn show(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Response {
     match server.lock().get(&id).filter(|entry| entry.is_live()) {
-        Some(entry) => Json(shown(entry)).into_response(),
+        Some(entry) => Json(shown(&server, entry)).into_response(),
         None => no_sandbox(&id),
     }
 }
@@ -178,7 +194,7 @@ async fn connect(
     } else {
         StatusCode::OK
     };
-    (status, Json(access(entry))).into_response()
+    (status, Json(access(&server, entry))).into_response()
 }
 
 async fn timeout(
@@ -242,6 +258,11 @@ async fn proxy(State(server): State<Arc<Server>>, request: Request) -> Response 
         Some(None) => return bad("The sandbox is running but port is not open"),
         Some(Some(container)) => container,
     };
+    let is_health = request.uri().path() == "/health";
+    let account = request.headers().get(http::header::AUTHORIZATION);
+    if server.lacks(Gap::Account) && !is_health && account.is_none_or(|account| account != USER) {
+        return refusal(StatusCode::UNAUTHORIZED, "no user specified");
+    }
     let path = request.uri().path_and_query();
     let path = path.map_or("/".to_owned(), ToString::to_string);
     forward(&container.socket, &path, request).await

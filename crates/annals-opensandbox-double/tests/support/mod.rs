@@ -5,9 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_e2b::{E2b, E2bOptions};
-use annals_opensandbox::{OpenSandbox, OpenSandboxOptions};
-use annals_opensandbox_double::{Double, DoubleOptions, Wire};
+use annals_e2b::E2bOptions;
+use annals_opensandbox::OpenSandboxOptions;
+use annals_opensandbox_double::{Double, DoubleOptions, Gap, Wire};
+use annals_remote::{RemoteBackend, ServerAddress, Timing};
 use annals_sandbox::{
     Backend, CommandResult, CommandRun, Failure, Op, OpResult, Opening, Sandbox, SandboxName, SandboxSpec,
 };
@@ -29,44 +30,99 @@ pub(crate) async fn double() -> Double {
 }
 
 pub(crate) async fn double_of(wire: Wire) -> Double {
+    double_with(wire, &[]).await
+}
+
+pub(crate) async fn double_with(wire: Wire, gaps: &'static [Gap]) -> Double {
     let options = DoubleOptions {
         wire,
         key: Some(KEY.to_owned()),
+        gaps,
         ..DoubleOptions::default()
     };
     Double::start(options).await.expect("the double starts")
 }
 
-pub(crate) fn backend(double: &Double, change: impl FnOnce(&mut OpenSandboxOptions)) -> OpenSandbox {
-    let mut options = OpenSandboxOptions {
-        workspace: WORKSPACE.to_owned(),
-        ..OpenSandboxOptions::default()
-    };
-    change(&mut options);
-    let backend = OpenSandbox::new(&double.url(), Some(KEY.to_owned()), options);
-    backend
-        .expect("usable settings")
-        .linger(Duration::from_millis(200))
-}
-
-pub(crate) fn e2b(double: &Double) -> E2b {
-    let options = E2bOptions {
-        workspace: WORKSPACE.to_owned(),
-        sandbox_url: Some(double.sandbox_url()),
-        ..E2bOptions::default()
-    };
-    let backend = E2b::new(&double.url(), Some(KEY.to_owned()), options);
-    backend
-        .expect("usable settings")
-        .linger(Duration::from_millis(200))
+/// What backends of either wire have in common.
+pub(crate) struct Common {
+    pub(crate) namespace: Option<String>,
+    pub(crate) timeout_seconds: u64,
+    pub(crate) linger: Duration,
+    pub(crate) timing: Timing,
 }
 
 /// A backend on a double, whichever wire it speaks.
-pub(crate) fn backend_on(double: &Double, wire: Wire) -> Box<dyn Backend> {
-    match wire {
-        Wire::OpenSandbox => Box::new(backend(double, |_| {})),
-        Wire::E2b => Box::new(e2b(double)),
+pub(crate) fn backend_on(double: &Double) -> RemoteBackend {
+    backend_with(double, |_| {})
+}
+
+pub(crate) fn backend_with(double: &Double, change: impl FnOnce(&mut Common)) -> RemoteBackend {
+    let mut common = Common {
+        namespace: None,
+        timeout_seconds: 300,
+        linger: Duration::from_millis(200),
+        timing: Timing::default(),
+    };
+    change(&mut common);
+    let (linger, timing) = (common.linger, common.timing);
+    match double.wire() {
+        Wire::OpenSandbox => {
+            let options = OpenSandboxOptions {
+                namespace: common.namespace,
+                timeout_seconds: common.timeout_seconds,
+                ..OpenSandboxOptions::default()
+            };
+            opensandbox(double, timing, options).linger(linger)
+        }
+        Wire::E2b => {
+            let options = E2bOptions {
+                workspace: WORKSPACE.to_owned(),
+                sandbox_url: Some(double.sandbox_url()),
+                namespace: common.namespace,
+                timeout_seconds: common.timeout_seconds,
+                ..E2bOptions::default()
+            };
+            let address = ServerAddress::new(double.url(), Some(KEY.to_owned())).timing(timing);
+            annals_e2b::backend(address, options)
+                .expect("usable settings")
+                .linger(linger)
+        }
     }
+}
+
+fn opensandbox(double: &Double, timing: Timing, options: OpenSandboxOptions) -> RemoteBackend {
+    let address = ServerAddress::new(double.url(), Some(KEY.to_owned())).timing(timing);
+    let options = OpenSandboxOptions {
+        workspace: WORKSPACE.to_owned(),
+        ..options
+    };
+    annals_opensandbox::backend(address, options).expect("usable settings")
+}
+
+/// A backend on OpenSandbox with options that only it has.
+pub(crate) fn backend(double: &Double, change: impl FnOnce(&mut OpenSandboxOptions)) -> RemoteBackend {
+    let mut options = OpenSandboxOptions::default();
+    change(&mut options);
+    opensandbox(double, Timing::default(), options).linger(Duration::from_millis(200))
+}
+
+/// Each test once on OpenSandbox and once on E2B.
+#[macro_export]
+macro_rules! on_both_wires {
+    ($($name:ident),+ $(,)?) => {
+        mod opensandbox {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(annals_opensandbox_double::Wire::OpenSandbox).await;
+            })+
+        }
+        mod e2b {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(annals_opensandbox_double::Wire::E2b).await;
+            })+
+        }
+    };
 }
 
 pub(crate) fn opening(conversation: &str, token: u64) -> Opening {

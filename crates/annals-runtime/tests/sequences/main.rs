@@ -50,6 +50,11 @@ fn every_sequence_is_the_same_in_the_timeline_layout() {
 }
 
 #[test]
+fn every_sequence_of_code_is_the_same_without_isolation() {
+    again(place::VARIABLE, "trusted-host", &["code::"]);
+}
+
+#[test]
 fn every_sequence_of_code_is_the_same_on_opensandbox() {
     again(place::VARIABLE, "opensandbox", &["code::"]);
 }

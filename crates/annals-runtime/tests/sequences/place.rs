@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_e2b::{E2b, E2bOptions};
-use annals_opensandbox::{OpenSandbox, OpenSandboxOptions};
+use annals_e2b::E2bOptions;
+use annals_opensandbox::{OpenSandboxOptions, ServerAddress};
 use annals_opensandbox_double::{Double, DoubleOptions, Wire};
-use annals_sandbox::{Backend, Local};
+use annals_sandbox::{Backend, Local, TrustedHost};
 
 /// Names the backend that sequences of code use; `local` unless set.
 pub(crate) const VARIABLE: &str = "ANNALS_TEST_SANDBOX";
@@ -26,10 +26,16 @@ impl Place {
         match std::env::var(VARIABLE).as_deref() {
             Ok("opensandbox") => Self::server(Wire::OpenSandbox).await,
             Ok("e2b") => Self::server(Wire::E2b).await,
-            _ => Self {
-                backend: Arc::new(Local::new()),
-                _double: None,
-            },
+            Ok("trusted-host") => Self::here(TrustedHost::new()),
+            Ok(other) => panic!("no backend `{other}`"),
+            Err(_) => Self::here(Local::new()),
+        }
+    }
+
+    fn here(backend: impl Backend + 'static) -> Self {
+        Self {
+            backend: Arc::new(backend),
+            _double: None,
         }
     }
 
@@ -41,17 +47,14 @@ impl Place {
         };
         let double = Double::start(options).await.unwrap();
         let linger = Duration::from_millis(500);
-        let backend: Arc<dyn Backend> = match wire {
+        let address = ServerAddress::new(double.url(), None);
+        let backend = match wire {
             Wire::OpenSandbox => {
                 let options = OpenSandboxOptions {
                     workspace: WORKSPACE.to_owned(),
                     ..OpenSandboxOptions::default()
                 };
-                Arc::new(
-                    OpenSandbox::new(&double.url(), None, options)
-                        .unwrap()
-                        .linger(linger),
-                )
+                annals_opensandbox::backend(address, options)
             }
             Wire::E2b => {
                 let options = E2bOptions {
@@ -59,11 +62,11 @@ impl Place {
                     sandbox_url: Some(double.sandbox_url()),
                     ..E2bOptions::default()
                 };
-                Arc::new(E2b::new(&double.url(), None, options).unwrap().linger(linger))
+                annals_e2b::backend(address, options)
             }
         };
         Self {
-            backend,
+            backend: Arc::new(backend.unwrap().linger(linger)),
             _double: Some(double),
         }
     }
