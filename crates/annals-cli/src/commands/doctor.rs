@@ -447,7 +447,7 @@ fn for_people(report: &Report) -> ScreenText {
         out.push(shown!("\n{}\n", styled(BOLD, "Bounds of the sandbox")));
     }
     for bound in &report.bounds {
-        out.push(shown!("    {} {}\n", format!("{:<28}", bound.what), bound.most));
+        out.push(shown!("    {} {}\n", format!("{:<28}", bound.what), bound.most.as_str()));
     }
     out.push(shown!("\n{}\n", styled(BOLD, "Settings")));
     for setting in &report.settings {
