@@ -333,13 +333,13 @@ impl Agent {
     pub async fn open(&self, id: &ConversationId) -> Result<Session, RunError> {
         let open = |subscribers| self.take(id, subscribers);
         let conversation = self.parts.runtime.conversation(&self.key(id), open).await?;
-        Ok(Session { conversation })
+        Ok(Session::new(conversation))
     }
 
     /// The conversation if it is open in this process.
     pub(crate) async fn open_here(&self, id: &ConversationId) -> Option<Session> {
         let conversation = self.parts.runtime.open_here(&self.key(id)).await?;
-        Some(Session { conversation })
+        Some(Session::new(conversation))
     }
 
     /// Takes the lease and folds the conversation.
@@ -375,7 +375,7 @@ impl Agent {
             conversation.take_up_first(is_poison);
         }
         conversation.start();
-        Ok(Session { conversation })
+        Ok(Session::new(conversation))
     }
 
     /// Folds the conversation of a lease.
@@ -476,6 +476,7 @@ impl Agent {
     /// Appends blocks of the host's own, such as a person's feedback: `stage.*`, `system.message` and `x.*`. All of them
     /// or none, and between turns. `answer` is kept in the same commit.
     pub async fn contribute(
+        request.found = session.take_found();
         &self,
         session: &Session,
         blocks: Vec<NewBlock>,

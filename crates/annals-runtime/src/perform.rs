@@ -25,6 +25,9 @@ use crate::driver::Drive;
 use crate::error::RunError;
 use crate::hooks::guarded;
 use crate::mail::StoredAttachment;
+use crate::joining::Found;
+use crate::journal::Journal;
+use crate::listen::Update;
 use crate::request::{TurnRequest, Work};
 use crate::structured;
 use crate::terms::TurnTerms;
@@ -52,6 +55,11 @@ pub(crate) async fn turn(
         _ => None,
     };
     let agent = &agent.on_terms(kept.as_ref().unwrap_or(&request.terms))?;
+    if let (Work::Resume, Some(found)) = (&request.work, &request.found)
+        && let Some(ended) = ended_meanwhile(&writer.journal, found)
+    {
+        return Ok(Some(ended));
+    }
     let policy = agent.read_policy().await?;
     let mut opened = Opened {
         agent,
@@ -81,6 +89,25 @@ pub(crate) async fn turn(
 
 /// Ends the turn that is open, or else the one that the request would begin, without trying it once more.
 pub(crate) async fn give_up(
+/// What a turn came to that the owner has ended since it was found; the caller hears what it missed.
+fn ended_meanwhile(journal: &Journal, found: &Found) -> Option<Ended> {
+    let (ended, missed) = journal.read(|timeline| {
+        let ended = found
+            .has_ended(timeline)
+            .then(|| Ended::of(timeline, &found.turn));
+        ended.flatten().map(|ended| (ended, found.missed(timeline)))
+    })?;
+    let listener = &journal.audience().listener;
+    missed
+        .into_iter()
+        .for_each(|block| listener.on(Update::Block(block)));
+    listener.on(Update::TurnEnded {
+        turn: found.turn.clone(),
+        end: ended.end(),
+    });
+    Some(ended)
+}
+
     agent: &Arc<AgentParts>,
     conversation: &Arc<Conversation>,
     writer: &mut Writer,
