@@ -81,6 +81,7 @@ async fn a_budget_that_is_used_up_asks_for_an_answer_and_says_which() {
     let budget = BudgetSettings {
         turn: limit(2),
         conversation: limit(3),
+        ..BudgetSettings::default()
     };
     let agent = bounded(&bench, steps, budget).await;
     let turn = agent
