@@ -212,6 +212,10 @@ pub(crate) struct TokenCreateArgs {
     /// What it allows; may be given several times [default: use and approve].
     #[arg(long = "role", value_name = "use|approve|admin|metrics")]
     pub(crate) roles: Vec<String>,
+    /// How far the role `admin` reaches: the user, project or tenant of its scope. Requests name another scope in the header
+    /// `Annals-Scope` [default: user].
+    #[arg(long, value_name = "user|project|tenant")]
+    pub(crate) breadth: Option<String>,
     /// How long it opens anything, such as `90d`, `12h` or `30m` [default: for ever].
     #[arg(long, value_name = "D")]
     pub(crate) expires: Option<String>,
@@ -634,6 +638,17 @@ pub(crate) struct ApproveArgs {
 pub(crate) enum PolicyCommand {
     /// Say which rule decides about a call, and why.
     Check(PolicyCheckArgs),
+    /// Print the rules and budgets that hold for the scope alone (`--scope`).
+    Show,
+    /// Put rules and budgets in force that hold for the scope alone (`--scope`).
+    Set(PolicySetArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicySetArgs {
+    /// TOML with `[[rule]]` and `[budget.…]`; `-` reads it from standard input. An empty one takes all back.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -95,6 +95,8 @@ pub(crate) struct Config {
     pub(crate) layout: Resolved<Layout>,
     pub(crate) wire: Option<Resolved<Wire>>,
     pub(crate) scope: Resolved<Scope>,
+    /// Whose home it is: the scope without what was typed.
+    pub(crate) home_scope: Scope,
     pub(crate) skills: Resolved<PathBuf>,
     pub(crate) max_iterations: Resolved<u32>,
     pub(crate) settings: Settings,
@@ -224,7 +226,13 @@ impl Config {
         });
         let layout = flag("--layout", args.layout.map(layout_of)).or(file.parsed("layout", parse_layout)?);
         let wire = flag("--wire", args.wire.map(wire_of)).or(file.parsed("wire", parse_wire)?);
-        let scope = file.scope(args)?;
+        let own_scope = file.scope()?;
+        let home_scope = own_scope
+            .as_ref()
+            .map(|scope| scope.value.clone())
+            .unwrap_or_default();
+        let typed = args.scope.as_deref().map(Scope::parse).transpose()?;
+        let scope = flag("--scope", typed).or(own_scope);
         let web = WebConfig::resolve(&env, &mut file)?;
         let embeddings = EmbeddingsConfig::resolve(&env, &mut file)?;
         let secrets = secrets::configured(file.table.remove("secrets"), &env)?;
@@ -253,6 +261,7 @@ impl Config {
             layout: Resolved::or_default(layout, Layout::default),
             wire,
             scope: Resolved::or_default(scope, Scope::default),
+            home_scope,
             skills,
             max_iterations,
             settings,
@@ -483,9 +492,10 @@ impl ConfigFile {
     }
 
     /// Whose conversations.
-    fn scope(&mut self, args: &GlobalArgs) -> anyhow::Result<Option<Resolved<Scope>>> {
-        let scope = flag("--scope", args.scope.clone()).or(self.text("scope")?);
-        let parsed = scope.map(|scope| scope.try_map(|text| Ok(Scope::parse(&text)?)));
+    fn scope(&mut self) -> anyhow::Result<Option<Resolved<Scope>>> {
+        let parsed = self
+            .text("scope")?
+            .map(|scope| scope.try_map(|text| Ok(Scope::parse(&text)?)));
         parsed.transpose()
     }
 

@@ -17,7 +17,7 @@ use annals::model::{
     ModelName, OpenError, Provider, Request, Window,
 };
 use annals::postgres::{Address, PostgresLog, PostgresOptions};
-use annals::runtime::PolicyFiles;
+use annals::runtime::{PolicyFiles, PolicyRows};
 use annals::s3::{Bucket, Cache};
 use annals::sandbox::{Backend, Local};
 use annals::store::{
@@ -76,12 +76,16 @@ impl Setup {
             .tools(tools)
             .tools(server_tools(&config))
             .home(&config.home.value)
-            .log(log)
+            .log(log.clone())
             .artifacts(artifacts)
             .content(content)
             .sandbox(sandbox(&config)?)
             .sandbox_limits(config.sandbox_options.limits.clone())
-            .policy(policy_files(&config))
+            .policy(PolicyRows::new(
+                policy_files(&config),
+                config.home_scope.clone(),
+                log.clone(),
+            ))
             .skills(skills.clone())
             .secrets(config.secrets.clone())
             .settings(config.settings.clone())
@@ -112,6 +116,15 @@ impl Setup {
     /// What is known of models by name, the user's entries first.
     pub(crate) fn catalog(&self) -> Result<Catalog, Failure> {
         read_catalog(&self.config.home.value.join(CATALOG_FILE))
+    }
+
+    /// The rules of scopes.
+    pub(crate) fn policy_rows(&self) -> PolicyRows {
+        PolicyRows::new(
+            policy_files(&self.config),
+            self.config.home_scope.clone(),
+            self.agent.log().clone(),
+        )
     }
 
     /// OUT_DIR of a conversation.

@@ -34,6 +34,60 @@ pub struct BudgetSettings {
     pub turn: SpendingLimits,
     /// In all turns of a conversation.
     pub conversation: SpendingLimits,
+    /// In all conversations of a scope, within a period.
+    pub scope: ScopeLimits,
+}
+
+/// What a scope may use up within a period; what is absent is not bounded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScopeLimits {
+    /// How long until it begins anew.
+    pub period: Period,
+    /// Tokens, those sent and those received.
+    pub tokens: Option<u64>,
+    /// Cents of a dollar, where the model's price is known.
+    pub cents: Option<u64>,
+    /// Model calls.
+    pub model_calls: Option<u64>,
+    /// Seconds that turns took, those of turns that ran at the same time added up.
+    pub seconds: Option<u64>,
+}
+
+impl ScopeLimits {
+    /// The limits alone.
+    pub fn limits(&self) -> SpendingLimits {
+        SpendingLimits {
+            tokens: self.tokens,
+            cents: self.cents,
+            model_calls: self.model_calls,
+            seconds: self.seconds,
+        }
+    }
+}
+
+/// A stretch of the calendar, in UTC.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Period {
+    /// From one full hour to the next.
+    Hour,
+    /// From midnight to midnight.
+    #[default]
+    Day,
+    /// From the first of a month to the next.
+    Month,
+}
+
+impl Period {
+    /// As it is written in settings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Period::Hour => "hour",
+            Period::Day => "day",
+            Period::Month => "month",
+        }
+    }
 }
 
 /// What may be used up; what is absent is not bounded.

@@ -12,6 +12,7 @@ use annals_core::view::prompt::Prompt;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ModelError;
@@ -107,6 +108,8 @@ pub struct Request {
     pub layout: Layout,
     /// Why the model is asked.
     pub purpose: Purpose,
+    /// What the answer must fit. A provider that has no way to say so leaves it out; who asks validates all the same.
+    pub answer_schema: Option<Arc<Value>>,
     /// What requests with a common beginning share, so that a provider sends them where that is cached.
     pub cache_key: Option<Arc<str>>,
     /// The same view as timeline text, which a script's `expect` is matched against.
@@ -122,6 +125,7 @@ impl Request {
             max_tokens,
             layout: Layout::default(),
             purpose: Purpose::default(),
+            answer_schema: None,
             cache_key: None,
             rendered: None,
         }

@@ -90,6 +90,8 @@ pub struct Policy {
     /// The user's: rules in `config.toml`. They may tighten what the owner says; they loosen it only where the owner lets
     /// them, and where they answer a question that was put to the user.
     pub user: Layer,
+    /// The scope's own, kept beside its conversations. They weigh what the user's do.
+    pub scope: Layer,
     /// What was decided for this conversation.
     pub conversation: Vec<Rule>,
 }
@@ -112,7 +114,7 @@ pub struct Judgement {
 pub struct Deciding {
     /// Its id.
     pub id: String,
-    /// Where it stands: `policy.toml`, `config.toml`, `conversation`, or nowhere.
+    /// Where it stands: `policy.toml`, `config.toml`, `scope`, `conversation`, or nowhere.
     pub place: Option<(&'static str, usize)>,
     /// Why, in the rule's words.
     pub why: Option<String>,
@@ -181,6 +183,7 @@ impl Policy {
         let own = speak("policy.toml", &self.owner.rules);
         let lower: Vec<_> = speak("config.toml", &self.user.rules)
             .into_iter()
+            .chain(speak("scope", &self.scope.rules))
             .chain(speak("conversation", &self.conversation))
             .collect();
         // What a wrapper runs may be denied or asked about; that nothing speaks of it changes nothing.
@@ -257,6 +260,7 @@ impl Policy {
                 .rules
                 .iter()
                 .chain(&self.user.rules)
+                .chain(&self.scope.rules)
                 .chain(&self.conversation)
         };
         rules().find(is_about_commands)?;
@@ -281,9 +285,10 @@ impl Policy {
     fn answered_by(&self, call: &Call, command: Option<&Simple>, said: &Said) -> Option<Vec<Deciding>> {
         let remembered = || {
             let user = self.user.rules.iter().map(|rule| ("config.toml", rule));
+            let scope = self.scope.rules.iter().map(|rule| ("scope", rule));
             let conversation = self.conversation.iter().map(|rule| ("conversation", rule));
             let owner = self.owner.rules.iter().map(|rule| ("policy.toml", rule));
-            user.chain(conversation).chain(owner)
+            user.chain(scope).chain(conversation).chain(owner)
         };
         let answer = |asks: &Deciding| {
             let is_answer =

@@ -6,7 +6,7 @@ use annals_content::Content;
 use annals_core::block::NewBlock;
 use annals_core::ids::{CallId, ConversationId, ConversationKey, Scope, Seq, TurnId};
 use annals_core::redact::Redactor;
-use annals_core::settings::Settings;
+use annals_core::settings::{BudgetSettings, Settings};
 use annals_core::turn::TurnEnd;
 use annals_core::turn::round::CutTo;
 use annals_core::view::{Layout, View};
@@ -109,8 +109,21 @@ impl AgentParts {
         let Some(source) = &self.policy else {
             return Ok(None);
         };
-        let known: Vec<KnownTool> = self.tools.reachable().map(|tool| tool.spec().known()).collect();
+        let known = self.known_tools();
         Ok(Some(Arc::new(source.read(&self.scope, &known).await?)))
+    }
+
+    fn known_tools(&self) -> Vec<KnownTool> {
+        self.tools.reachable().map(|tool| tool.spec().known()).collect()
+    }
+
+    /// What turns of the scope may use up.
+    pub(crate) async fn read_budget(&self) -> Result<BudgetSettings, RunError> {
+        let general = &self.settings.budget;
+        match &self.policy {
+            Some(source) => Ok(source.budget(&self.scope, general).await?),
+            None => Ok(general.clone()),
+        }
     }
 
     /// Which parameter a call's block shows cut; the whole is kept before any block names its digest.
@@ -161,6 +174,11 @@ impl Agent {
     /// The tools it offers.
     pub fn tools(&self) -> &ToolTable {
         &self.parts.tools
+    }
+
+    /// What rules may speak of.
+    pub fn known_tools(&self) -> Vec<KnownTool> {
+        self.parts.known_tools()
     }
 
     /// The model it asks.
@@ -336,13 +354,13 @@ impl Agent {
     pub async fn open(&self, id: &ConversationId) -> Result<Session, RunError> {
         let open = |subscribers| self.take(id, subscribers);
         let conversation = self.parts.runtime.conversation(&self.key(id), open).await?;
-        Ok(Session { conversation })
+        Ok(Session::new(conversation))
     }
 
     /// The conversation if it is open in this process.
     pub(crate) async fn open_here(&self, id: &ConversationId) -> Option<Session> {
         let conversation = self.parts.runtime.open_here(&self.key(id)).await?;
-        Some(Session { conversation })
+        Some(Session::new(conversation))
     }
 
     /// Takes the lease and folds the conversation.
@@ -378,7 +396,7 @@ impl Agent {
             conversation.take_up_first(is_poison);
         }
         conversation.start();
-        Ok(Session { conversation })
+        Ok(Session::new(conversation))
     }
 
     /// Folds the conversation of a lease.
@@ -461,6 +479,7 @@ impl Agent {
 
     async fn run_request(&self, session: &Session, mut request: TurnRequest) -> Result<Ended, RunError> {
         request.cancel = request.cancel.child_token();
+        request.found = session.take_found();
         let cancels_when_dropped = request.cancel.clone().drop_guard();
         let ended = session.conversation.submit(self.parts.clone(), request).await;
         cancels_when_dropped.disarm();

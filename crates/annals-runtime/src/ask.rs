@@ -16,6 +16,7 @@ use annals_model::{Answer, Assembler, Event, ModelError, RawCall, Request, Usage
 use futures::StreamExt as _;
 use serde_json::{Map, Value};
 
+use crate::bounds::Reached;
 use crate::driver::{Drive, system_message};
 use crate::error::RunError;
 use crate::hooks::guarded;
@@ -31,6 +32,8 @@ pub(crate) enum Asked {
     Answered,
     /// The model failed for good; this is why.
     Failed(String),
+    /// It was not asked, because of this.
+    NotAsked(Reached),
 }
 
 impl Drive<'_> {

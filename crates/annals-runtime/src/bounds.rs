@@ -14,6 +14,7 @@ use annals_core::time::Timestamp;
 use annals_core::timeline::Timeline;
 use annals_core::turn::{TurnEnd, TurnUsage};
 use annals_model::{Price, Usage};
+use serde::{Deserialize, Serialize};
 
 /// How a turn stands.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(crate) struct Bounds {
     spent: Spent,
     /// What the turns before this one have used, if that is bounded.
     before: Option<Spent>,
+    /// What other turns of the scope have used in the period, if that is bounded.
+    others: Option<Spent>,
     started: Option<Timestamp>,
     /// Calls without a result, as tool and arguments.
     made: HashMap<CallId, u64>,
@@ -39,18 +42,20 @@ pub(crate) struct Bounds {
 }
 
 /// What was used up.
-#[derive(Clone, Copy, Default)]
-struct Spent {
-    usage: TurnUsage,
-    model_calls: u64,
-    nanousd: u64,
-    millis: u64,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spent {
+    pub(crate) usage: TurnUsage,
+    pub(crate) model_calls: u64,
+    pub(crate) nanousd: u64,
+    pub(crate) millis: u64,
 }
 
 /// Why a turn has to end.
 pub(crate) struct Reached {
     pub(crate) end: TurnEnd,
     pub(crate) reason: String,
+    /// Whether not even an answer is left to be paid for.
+    pub(crate) is_final: bool,
 }
 
 impl Bounds {
@@ -129,20 +134,39 @@ impl Bounds {
             return Some(Reached {
                 end: TurnEnd::Loop,
                 reason,
+                is_final: false,
             });
         }
-        let millis = self
-            .started
-            .map_or(0, |started| now.micros_since(started) / 1_000);
-        let turn = Spent { millis, ..self.spent };
+        let turn = self.spent(now);
         let conversation = self.before.unwrap_or_default().and(turn);
+        let others = self.others.unwrap_or_default();
+        let scope_over = |spent: Spent| {
+            let over = spent.over("scope", &bounds.scope.limits())?;
+            Some(format!("{over} in this {}", bounds.scope.period.as_str()))
+        };
         let over = turn
             .over("turn", &bounds.turn)
-            .or_else(|| conversation.over("conversation", &bounds.conversation));
+            .or_else(|| conversation.over("conversation", &bounds.conversation))
+            .or_else(|| scope_over(others.and(turn)));
         over.map(|reason| Reached {
             end: TurnEnd::BudgetExceeded,
             reason,
+            // A turn that begins when its scope has nothing left uses nothing: there is no end to turns.
+            is_final: turn.model_calls == 0 && scope_over(others).is_some(),
         })
+    }
+
+    /// What the turn has used until now.
+    pub(crate) fn spent(&self, now: Timestamp) -> Spent {
+        let millis = self
+            .started
+            .map_or(0, |started| now.micros_since(started) / 1_000);
+        Spent { millis, ..self.spent }
+    }
+
+    /// Other turns of the scope have used this.
+    pub(crate) fn others_used(&mut self, spent: Spent) {
+        self.others = Some(spent);
     }
 }
 
@@ -168,7 +192,7 @@ impl Spent {
         }
     }
 
-    fn and(mut self, other: Spent) -> Self {
+    pub(crate) fn and(mut self, other: Spent) -> Self {
         self.usage.add(other.usage);
         self.model_calls += other.model_calls;
         self.nanousd += other.nanousd;

@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use crate::agent::AgentParts;
 use crate::approval::{Grants, Imported};
 use crate::error::{ErrorClass, RunError};
+use crate::joining::{Found, Joined};
 use crate::journal::Journal;
 use crate::listen::{Listen, Nobody};
 use crate::mail::{Letter, Mail};
@@ -40,6 +41,8 @@ pub(crate) struct Conversation {
     /// Who opened it, and answers what is posted to it.
     agent: Arc<AgentParts>,
     log: Arc<dyn Store>,
+    /// The turn that was unfinished when it was opened, for the first who asks.
+    found: Mutex<Option<Found>>,
     writer: tokio::sync::Mutex<Writer>,
     queue: Mutex<Queue>,
     /// Whether the inbox may hold rows that were not looked at.
@@ -71,6 +74,8 @@ struct Queue {
     is_working: bool,
     /// Ends the turn that runs.
     running: Option<CancellationToken>,
+    /// Who hears of the turn that the owner goes on with by itself.
+    joined: Option<Arc<Joined>>,
     /// A process left a turn open, and this one is to see to it before anything else.
     take_up: Option<TakeUp>,
 }
@@ -104,7 +109,6 @@ type Reply = oneshot::Sender<Result<Ended, RunError>>;
 struct Parked {
     agent: Arc<AgentParts>,
     listener: Arc<dyn Listen>,
-    cancel: CancellationToken,
     reply: Reply,
     /// Wakes the turn when the caller cancels it.
     _watch: AbortOnDropHandle<()>,
@@ -133,7 +137,9 @@ impl Conversation {
         journal: Journal,
         imported: Imported,
     ) -> Self {
+        let found = Found::in_timeline(&cx.timeline.read().unwrap_or_else(PoisonError::into_inner));
         Conversation {
+            found: Mutex::new(found),
             key: ConversationKey::new(cx.scope.clone(), cx.conversation.clone()),
             log: agent.log().clone(),
             agent,
@@ -197,14 +203,44 @@ impl Conversation {
         request: TurnRequest,
     ) -> oneshot::Receiver<Result<Ended, RunError>> {
         let (reply, answer) = oneshot::channel();
-        self.queue().waiting.push_back(Queued {
-            agent,
-            request,
-            row: None,
-            reply: Some(reply),
-        });
+        let mut queue = self.queue();
+        match queue.joined.clone().filter(|_| self.goes_on_with_open(&request)) {
+            Some(joined) => {
+                let found = request.found.as_ref();
+                joined.joins(request.listener.clone(), || {
+                    found.map_or_else(Vec::new, |found| self.read(|timeline| found.missed(timeline)))
+                });
+                let parked = self.parked(agent, request.listener, request.cancel, reply);
+                queue.parked.push(parked);
+            }
+            None => queue.waiting.push_back(Queued {
+                agent,
+                request,
+                row: None,
+                reply: Some(reply),
+            }),
+        }
+        drop(queue);
         self.start();
         answer
+    }
+
+    /// Whether it asks to go on with the turn that is open.
+    fn goes_on_with_open(&self, request: &TurnRequest) -> bool {
+        matches!(request.work, Work::Resume) && !self.asks_for_ended(request)
+    }
+
+    /// Whether it asks to go on with a turn that has ended since its caller found it open.
+    fn asks_for_ended(&self, request: &TurnRequest) -> bool {
+        let found = request.found.as_ref();
+        found.is_some_and(|found| self.read(|timeline| found.has_ended(timeline)))
+    }
+
+    /// The unfinished turn that somebody finds who opens the conversation now. Who opened it first finds what was there
+    /// then, whatever the owner has done since.
+    pub(crate) fn found(&self) -> Option<Found> {
+        let first = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        first.or_else(|| self.read(|timeline| Found::in_timeline(timeline)))
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -365,6 +401,14 @@ impl Conversation {
             Some(_) if self.has_open_turn() => return Some(Job::GoOn),
             _ => {}
         }
+        // Those need nothing of the turn that runs or waits now.
+        let over = queue
+            .waiting
+            .iter()
+            .position(|queued| self.asks_for_ended(&queued.request));
+        if let Some(queued) = over.and_then(|at| queue.waiting.remove(at)) {
+            return Some(Job::Run(queued));
+        }
         if !is_waiting {
             return match queue.waiting.pop_front() {
                 Some(queued) => Some(Job::Run(queued)),
@@ -418,6 +462,7 @@ impl Conversation {
     ) -> Parked {
         let (conversation, cancelled) = (Arc::downgrade(self), cancel.clone());
         let lapses = self.lapses_in();
+        let turn = self.read(|timeline| timeline.current_turn().map(|turn| turn.id.clone()));
         let watch = tokio::spawn(async move {
             let lapse = async {
                 match lapses {
@@ -426,18 +471,23 @@ impl Conversation {
                 }
             };
             let mail = tokio::select! {
-                () = cancelled.cancelled() => Mail::Cancel { turn: None },
+                () = cancelled.cancelled() => Mail::Cancel { turn },
                 () = lapse => Mail::Lapse,
             };
             if let Some(conversation) = conversation.upgrade() {
-                conversation.queue().letters.push(Letter::local(mail));
+                let running = {
+                    let mut queue = conversation.queue();
+                    let running = queue.running.clone().filter(|_| cancelled.is_cancelled());
+                    queue.letters.push(Letter::local(mail));
+                    running
+                };
+                running.inspect(CancellationToken::cancel);
                 conversation.start();
             }
         });
         Parked {
             agent,
             listener,
-            cancel,
             reply,
             _watch: AbortOnDropHandle::new(watch),
         }
@@ -466,31 +516,35 @@ impl Conversation {
         ended.unwrap_or_else(|panic| Err(RunError::Panicked(panic_text(&*panic).to_owned())))
     }
 
-    /// Goes on with the turn that waited, and tells the callers that waited with it.
-    async fn go_on(self: &Arc<Self>) {
-        let parked = std::mem::take(&mut self.queue().parked);
-        let (agent, listener, cancel) = match parked.first() {
-            Some(first) => (first.agent.clone(), first.listener.clone(), first.cancel.clone()),
-            None => (
-                self.agent.clone(),
-                Arc::new(Nobody) as Arc<dyn Listen>,
-                CancellationToken::new(),
-            ),
+    /// Goes on with the open turn by itself. Those who waited with it hear of it, and those who come meanwhile. Gives
+    /// their replies, unless it waits again.
+    async fn go_on(self: &Arc<Self>) -> Vec<(Reply, Result<Ended, RunError>)> {
+        let joined = Arc::new(Joined::default());
+        let agent = {
+            let mut queue = self.queue();
+            let listeners = queue.parked.iter().map(|parked| parked.listener.clone());
+            listeners.for_each(|listener| joined.was_there(listener));
+            queue.joined = Some(joined.clone());
+            queue
+                .parked
+                .first()
+                .map_or(&self.agent, |first| &first.agent)
+                .clone()
         };
-        let request = TurnRequest::resume().listen(listener).cancel(cancel);
-        match self.run(&agent, request, None).await {
-            Ok(None) => self.queue().parked.extend(parked),
-            Ok(Some(ended)) => {
-                for parked in parked {
-                    let _ = parked.reply.send(Ok(ended.clone()));
-                }
-            }
+        let ended = self.run(&agent, TurnRequest::resume().listen(joined), None).await;
+        let mut queue = self.queue();
+        queue.joined = None;
+        let Some(ended) = ended.transpose() else {
+            return Vec::new();
+        };
+        let parked = std::mem::take(&mut queue.parked).into_iter();
+        match ended {
+            Ok(ended) => parked.map(|parked| (parked.reply, Ok(ended.clone()))).collect(),
             Err(error) => {
-                tracing::warn!(%error, "a turn that waited could not be gone on with");
+                tracing::warn!(%error, "a turn could not be gone on with");
                 let mut error = Some(error);
-                for parked in parked {
-                    let _ = parked.reply.send(Err(error.take().unwrap_or(RunError::Stopped)));
-                }
+                let mut next = || Err(error.take().unwrap_or(RunError::Stopped));
+                parked.map(|parked| (parked.reply, next())).collect()
             }
         }
     }
@@ -560,7 +614,7 @@ impl Writer {
 }
 
 /// Works the queue of a conversation off.
-async fn work(conversation: Arc<Conversation>) {
+async fn work(mut conversation: Arc<Conversation>) {
     loop {
         let job = match conversation.next().await {
             Ok(Some(job)) => job,
@@ -571,22 +625,27 @@ async fn work(conversation: Arc<Conversation>) {
                 return;
             }
         };
-        match job {
+        let replies = match job {
             Job::GoOn => conversation.go_on().await,
-            Job::GiveUp(next) => conversation.give_up(next).await,
-            Job::Discard(letters) => conversation.discard(letters).await,
-            Job::Run(queued) => {
-                if let Some((reply, ended)) = run_queued(&conversation, queued).await {
-                    if conversation.stop_if_idle(conversation.is_waiting()) {
-                        // Gone before the caller hears of it, so that a caller who then closes the conversation is
-                        // the last.
-                        drop(conversation);
-                        let _ = reply.send(ended);
-                        return;
-                    }
-                    let _ = reply.send(ended);
-                }
+            Job::Run(queued) => run_queued(&conversation, queued).await.into_iter().collect(),
+            Job::GiveUp(next) => {
+                conversation.give_up(next).await;
+                Vec::new()
             }
+            Job::Discard(letters) => {
+                conversation.discard(letters).await;
+                Vec::new()
+            }
+        };
+        // Gone before a caller hears of it, so that one who then closes the conversation is the last.
+        let is_idle = !replies.is_empty() && conversation.stop_if_idle(conversation.is_waiting());
+        let conversation_left = (!is_idle).then_some(conversation);
+        for (reply, ended) in replies {
+            let _ = reply.send(ended);
+        }
+        match conversation_left {
+            Some(left) => conversation = left,
+            None => return,
         }
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use annals_core::block::{BlockKind, MessageKind, NewBlock};
 use annals_core::ids::{CallId, TurnId};
+use annals_core::settings::{BudgetSettings, SpendingLimits};
 use annals_core::timeline::HideReason;
 use annals_core::turn::opening::{self, completion_block, steer_block};
 use annals_core::turn::{CallModel, Next, Offer, TurnEnd, TurnReport, TurnUsage, next, round};
 use annals_core::view::prune;
 use annals_policy::Policy;
+use annals_store::register::Hand;
 use annals_store::{InboxId, Work};
 use annals_tools::ConversationCx;
 use serde_json::{Map, Value};
@@ -27,6 +29,7 @@ use crate::input;
 use crate::journal::KeepAlive;
 use crate::listen::Update;
 use crate::mail::{CLIENT_KEY, Letter, Mail};
+use crate::scope_budget::{Book, Entry};
 use crate::structured;
 use crate::terms::TurnTerms;
 
@@ -48,6 +51,8 @@ pub(crate) struct Drive<'a> {
     pub(crate) is_person: bool,
     /// The rules in force since the turn was taken up, with what was decided for the conversation.
     pub(crate) policy: Option<Arc<Policy>>,
+    /// What it may use up.
+    pub(crate) budget: BudgetSettings,
     /// What ends the turn before the model does.
     pub(crate) bounds: Bounds,
     pub(crate) reached: Option<Reached>,
@@ -71,6 +76,9 @@ impl Drive<'_> {
             match self.writer.journal.read(|timeline| next(timeline, &budget)) {
                 Next::CallModel(call) => match self.ask_within_bounds(call).await? {
                     Asked::Answered => {}
+                    Asked::NotAsked(Reached { end, reason, .. }) => {
+                        return self.finish(end, Some(reason)).await.map(Some);
+                    }
                     Asked::Failed(reason) => {
                         return self.finish(TurnEnd::ModelError, Some(reason)).await.map(Some);
                     }
@@ -90,25 +98,85 @@ impl Drive<'_> {
 
     /// Asks the model, for an answer without tools if a budget is used up or the turn goes in circles.
     async fn ask_within_bounds(&mut self, mut call: CallModel) -> Result<Asked, RunError> {
-        let (turn, budget) = (self.turn.clone(), &self.agent.settings.budget);
-        let (bounds, price) = (&mut self.bounds, self.agent.model.price());
-        self.writer
-            .journal
-            .read(|timeline| bounds.follow(timeline, &turn, budget, price));
+        let turn = self.turn.clone();
+        self.follow_bounds();
+        if let Some(book) = self.book() {
+            // Others count what this turn has used before they use more.
+            if self.bounds.spent(self.agent.world().now()).model_calls > 0 {
+                self.say_spent(&book, IsOver::No).await?;
+            }
+            let others = self
+                .agent
+                .runtime
+                .parts
+                .scope_budgets
+                .others(&book, &turn)
+                .await?;
+            self.bounds.others_used(others);
+        }
         if let Some((about, notice)) = self.bounds.warning() {
             let told = round::notice_block(&turn, &about, &notice);
             self.writer.journal.append(vec![told]).await?;
         }
-        self.reached = self.bounds.reached(budget, self.agent.world().now());
-        if self.reached.is_some() {
-            call.offer = Offer::AnswerOnly;
+        self.reached = self.bounds.reached(&self.budget, self.agent.world().now());
+        match self.reached.take_if(|reached| reached.is_final) {
+            Some(reached) => return Ok(Asked::NotAsked(reached)),
+            None if self.reached.is_some() => call.offer = Offer::AnswerOnly,
+            None => {}
         }
         self.ask(call).await
     }
 
+    fn follow_bounds(&mut self) {
+        let (turn, budget) = (&self.turn, &self.budget);
+        let (bounds, price) = (&mut self.bounds, self.agent.model.price());
+        self.writer
+            .journal
+            .read(|timeline| bounds.follow(timeline, turn, budget, price));
+    }
+
+    /// Where the turn's spending is written down, if its scope's is bounded.
+    fn book(&self) -> Option<Book> {
+        let bounded = self.budget.scope;
+        if bounded.limits() == SpendingLimits::default() {
+            return None;
+        }
+        let turn = &self.turn;
+        let began = self
+            .writer
+            .journal
+            .read(|timeline| timeline.turn(turn).map(|turn| turn.started))?;
+        Some(Book::of(&self.agent.scope, bounded.period, began))
+    }
+
+    async fn say_spent(&self, book: &Book, is_over: IsOver) -> Result<(), RunError> {
+        let world = self.agent.world();
+        let entry = Entry {
+            turn: self.turn.clone(),
+            spent: self.bounds.spent(world.now()),
+            is_over: matches!(is_over, IsOver::Yes),
+        };
+        let runtime = &self.agent.runtime.parts;
+        let hand = Hand {
+            owner: runtime.membership.life().owner,
+            now: world.now(),
+            random: world.random(),
+        };
+        Ok(runtime.scope_budgets.say(book, entry, &hand).await?)
+    }
+
+    /// The turn uses no more. It has ended, so what cannot be written down now must not fail it.
+    async fn close_book(&mut self) {
+        let Some(book) = self.book() else { return };
+        self.follow_bounds();
+        if let Err(error) = self.say_spent(&book, IsOver::Yes).await {
+            tracing::warn!(%error, "what a turn used is not in its scope's budget");
+        }
+    }
+
     /// How a turn ends that has its answer: as its bounds say, if they are why it has one.
     fn judged(&mut self, end: TurnEnd) -> (TurnEnd, Option<String>) {
-        if let Some(Reached { end, reason }) = self.reached.take() {
+        if let Some(Reached { end, reason, .. }) = self.reached.take() {
             return (end, Some(reason));
         }
         let turn = &self.turn;
@@ -265,6 +333,7 @@ impl Drive<'_> {
             self.conversation.look_again();
             return Ok(None);
         }
+        self.close_book().await;
         Ok(Some(self.tell_end(end)))
     }
 
@@ -275,6 +344,7 @@ impl Drive<'_> {
             .journal
             .append_consuming(blocks, rows, Work::Done)
             .await?;
+        self.close_book().await;
         Ok(self.tell_end(end))
     }
 
@@ -350,6 +420,12 @@ impl Drive<'_> {
             }
         })
     }
+}
+
+/// Whether a turn uses no more.
+enum IsOver {
+    Yes,
+    No,
 }
 
 /// A `system.message` block of one of our own kinds, whose words fit into a path.

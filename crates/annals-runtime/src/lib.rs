@@ -5,9 +5,10 @@
 //!
 //! 1. [`world`]: time and chance, the only ways in for what cannot be replayed;
 //! 2. [`runtime`], [`agent`] and [`session`]: what a program holds; [`request`] and [`turn`]: what it asks and gets;
-//! 3. [`conversation`]: the one owner of a conversation, its queue and its lease; [`handle`] and [`mail`]: what reaches it
-//!    from outside; [`approval`] and [`input`]: what it waits for; [`worker`] and [`membership`]: work of processes that died, and who
-//!    this process is among those that share the store;
+//! 3. [`conversation`]: the one owner of a conversation, its queue and its lease; [`joining`]: callers of a turn that it goes
+//!    on with by itself; [`handle`] and [`mail`]: what reaches it from outside; [`approval`] and [`input`]: what it waits
+//!    for; [`worker`] and [`membership`]: work of processes that died, and who this process is among those that share the
+//!    store;
 //! 4. [`perform`] and [`driver`]: one request, and the loop, one screen;
 //! 5. [`step`], [`ask`], [`gate`], [`calls`]: one model request, its answer, its calls checked, its calls run;
 //! 6. [`journal`]: append before act, append before show;
@@ -43,6 +44,7 @@ mod error;
 mod gate;
 mod input;
 mod instructions;
+mod joining;
 mod journal;
 mod mail;
 mod media;
@@ -52,8 +54,10 @@ mod partial;
 mod pending;
 mod perform;
 mod policy;
+mod policy_rows;
 mod redaction;
 mod rendered;
+mod scope_budget;
 mod started;
 mod step;
 mod structured;
@@ -73,6 +77,7 @@ pub use hooks::{HookCx, Hooks, Verdict};
 pub use listen::{Delta, DeltaChannel, Listen, Update};
 pub use pending::PendingApproval;
 pub use policy::{Judged, PolicyFault, PolicyFiles, PolicySource};
+pub use policy_rows::PolicyRows;
 pub use rendered::Rendered;
 pub use request::TurnRequest;
 pub use runtime::Runtime;

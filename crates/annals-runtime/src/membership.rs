@@ -39,7 +39,7 @@ impl Life {
 
     /// A node of its own that never joined. Its leases are judged by their expiry, and by its process where the store can
     /// see it.
-    fn alone(world: &World) -> Self {
+    pub(crate) fn alone(world: &World) -> Self {
         Life::new(Owner::new(NodeId::made(std::process::id(), world.random()), 1))
     }
 

@@ -8,6 +8,7 @@ use annals_core::block::{BlockKind, NewBlock};
 use annals_core::ids::TurnId;
 use annals_core::limits;
 use annals_core::path::LogicalPath;
+use annals_core::settings::BudgetSettings;
 use annals_core::timeline::Timeline;
 use annals_core::turn::TurnEnd;
 use annals_core::turn::opening::{AttachedFile, Opening};
@@ -24,6 +25,9 @@ use crate::conversation::{Conversation, Writer};
 use crate::driver::Drive;
 use crate::error::RunError;
 use crate::hooks::guarded;
+use crate::joining::Found;
+use crate::journal::Journal;
+use crate::listen::Update;
 use crate::mail::StoredAttachment;
 use crate::request::{TurnRequest, Work};
 use crate::structured;
@@ -51,8 +55,13 @@ pub(crate) async fn turn(
         }),
         _ => None,
     };
+    if let (Work::Resume, Some(found)) = (&request.work, &request.found)
+        && let Some(ended) = ended_meanwhile(&writer.journal, found)
+    {
+        return Ok(Some(ended));
+    }
     let agent = &agent.on_terms(kept.as_ref().unwrap_or(&request.terms))?;
-    let policy = agent.read_policy().await?;
+    let (policy, budget) = futures::try_join!(agent.read_policy(), agent.read_budget())?;
     let mut opened = Opened {
         agent,
         conversation,
@@ -61,6 +70,7 @@ pub(crate) async fn turn(
         instructions: request.instructions,
         terms: request.terms,
         policy,
+        budget,
         cancel: request.cancel,
     };
     let (turn, end) = match request.work {
@@ -77,6 +87,25 @@ pub(crate) async fn turn(
     }
     let ended = opened.writer.journal.read(|timeline| Ended::of(timeline, &turn));
     ended.map(Some).ok_or(RunError::Stopped)
+}
+
+/// What a turn came to that the owner has ended since it was found; the caller hears what it missed.
+fn ended_meanwhile(journal: &Journal, found: &Found) -> Option<Ended> {
+    let (ended, missed) = journal.read(|timeline| {
+        let ended = found
+            .has_ended(timeline)
+            .then(|| Ended::of(timeline, &found.turn));
+        ended.flatten().map(|ended| (ended, found.missed(timeline)))
+    })?;
+    let listener = &journal.audience().listener;
+    missed
+        .into_iter()
+        .for_each(|block| listener.on(Update::Block(block)));
+    listener.on(Update::TurnEnded {
+        turn: found.turn.clone(),
+        end: ended.end(),
+    });
+    Some(ended)
 }
 
 /// Ends the turn that is open, or else the one that the request would begin, without trying it once more.
@@ -100,6 +129,7 @@ pub(crate) async fn give_up(
         instructions: None,
         terms: TurnTerms::default(),
         policy: None,
+        budget: BudgetSettings::default(),
         cancel: CancellationToken::new(),
     };
     let turn = match (open, next) {
@@ -137,6 +167,8 @@ struct Opened<'a> {
     terms: TurnTerms,
     /// The rules in force, read once for the turn.
     policy: Option<Arc<Policy>>,
+    /// What the turn may use up, read with them.
+    budget: BudgetSettings,
     cancel: CancellationToken,
 }
 
@@ -322,6 +354,7 @@ impl Opened<'_> {
             granted: HashSet::new(),
             is_person: false,
             policy: self.policy.clone(),
+            budget: self.budget.clone(),
             bounds: Bounds::default(),
             reached: None,
             letters: Vec::new(),

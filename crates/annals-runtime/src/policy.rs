@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use annals_core::ids::{Scope, TurnId};
 use annals_core::path::rewrite;
+use annals_core::settings::BudgetSettings;
 use annals_core::turn::outcome::{GateNote, GateRule};
 use annals_policy::{
     Call, Command, DEFAULT_RULE, Decide, Deciding, Judgement, KnownTool, Layer, Policy, PolicyError, Reach,
@@ -28,6 +29,12 @@ pub trait PolicySource: Send + Sync {
 
     /// Keeps these rules, written as in a file of rules. Keeping the same ones again changes nothing.
     async fn remember(&self, scope: &Scope, rules: &str) -> Result<(), PolicyFault>;
+
+    /// What a scope may use up, given what holds in general. Asked at the start of every turn, too.
+    async fn budget(&self, scope: &Scope, general: &BudgetSettings) -> Result<BudgetSettings, PolicyFault> {
+        let _ = scope;
+        Ok(general.clone())
+    }
 }
 
 /// Why there are no rules to go by.
@@ -72,7 +79,7 @@ impl PolicyFiles {
         Ok(Policy {
             owner: Layer::parse(&shown(&self.owner), &owner, tools)?,
             user: Layer::parse_within(&shown(&self.user), &user, tools)?,
-            conversation: Vec::new(),
+            ..Policy::default()
         })
     }
 
@@ -82,21 +89,12 @@ impl PolicyFiles {
         // Another process may add rules at the same time.
         let lock = File::create(self.user.with_extension("toml.lock")).map_err(failed)?;
         lock.lock().map_err(failed)?;
-        let mut text = read(&self.user)?;
-        let known = Layer::parse_within(&shown(&self.user), &text, &[])?;
-        let new: Vec<&str> = entries(rules).filter(|entry| !holds(&known, entry)).collect();
-        if new.is_empty() {
-            return Ok(());
+        let before = read(&self.user)?;
+        let text = with_entries(&shown(&self.user), &before, rules)?;
+        match text == before {
+            true => Ok(()),
+            false => replace(&self.user, &text).map_err(failed),
         }
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        for entry in new {
-            text.push_str("\n# Kept because somebody answered \"always\".\n");
-            text.push_str(entry);
-        }
-        Layer::parse_within(&shown(&self.user), &text, &[])?;
-        replace(&self.user, &text).map_err(failed)
     }
 }
 
@@ -109,6 +107,21 @@ impl PolicySource for PolicyFiles {
     async fn remember(&self, _: &Scope, rules: &str) -> Result<(), PolicyFault> {
         self.add(rules)
     }
+}
+
+/// A text of rules with these at its end, as far as they are not there yet.
+pub(crate) fn with_entries(name: &str, before: &str, rules: &str) -> Result<String, PolicyFault> {
+    let known = Layer::parse_within(name, before, &[])?;
+    let mut text = before.to_owned();
+    for entry in entries(rules).filter(|entry| !holds(&known, entry)) {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str("\n# Kept because somebody answered \"always\".\n");
+        text.push_str(entry);
+    }
+    Layer::parse_within(name, &text, &[])?;
+    Ok(text)
 }
 
 /// The single rules of a text that holds several.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::attach::Attachment;
+use crate::joining::Found;
 use crate::listen::{Listen, Nobody};
 use crate::mail::StoredAttachment;
 use crate::terms::TurnTerms;
@@ -20,6 +21,8 @@ pub struct TurnRequest {
     pub(crate) listener: Arc<dyn Listen>,
     pub(crate) cancel: CancellationToken,
     pub(crate) terms: TurnTerms,
+    /// The turn that was unfinished when the session was opened in which it runs.
+    pub(crate) found: Option<Found>,
 }
 
 /// What a turn can be asked to do.
@@ -49,7 +52,8 @@ impl TurnRequest {
         })
     }
 
-    /// The turn that a crash or a cancelled process left open, gone on with.
+    /// The turn that a crash or a cancelled process left open, gone on with. If its owner has gone on with it already,
+    /// because an answer for it had come, this joins it.
     pub fn resume() -> Self {
         Self::of(Work::Resume)
     }
@@ -75,6 +79,7 @@ impl TurnRequest {
             listener: Arc::new(Nobody),
             cancel: CancellationToken::new(),
             terms: TurnTerms::default(),
+            found: None,
         }
     }
 

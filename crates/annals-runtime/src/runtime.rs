@@ -16,6 +16,7 @@ use crate::error::{BuildError, RunError};
 use crate::journal::LEASE_TTL;
 use crate::listen::{Listen, Subscribers};
 use crate::membership::Membership;
+use crate::scope_budget::ScopeBudgets;
 use crate::world::World;
 
 /// The stores, the clock and the open conversations that agents share. Cheap to clone.
@@ -36,6 +37,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) membership: Arc<Membership>,
     pub(crate) lease_ttl: Duration,
     pub(crate) appended: Arc<Durations>,
+    pub(crate) scope_budgets: ScopeBudgets,
     open: Mutex<HashMap<ConversationKey, Arc<Slot>>>,
     observer: OnceLock<Arc<dyn Listen>>,
     /// The folder of a runtime that keeps nothing, removed with it.
@@ -89,6 +91,7 @@ impl Runtime {
     ) -> Self {
         let parts = RuntimeParts {
             membership: Membership::new(&world),
+            scope_budgets: ScopeBudgets::new(log.clone()),
             log,
             recall,
             artifacts,

@@ -1,7 +1,7 @@
 //! A session: a conversation as a program holds it. `run` takes it and gives it back, and its sandbox with it.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annals_core::block::BlockKind;
 use annals_core::ids::ConversationId;
@@ -11,14 +11,28 @@ use annals_tools::ConversationCx;
 
 use crate::conversation::Conversation;
 use crate::error::RunError;
+use crate::joining::Found;
 
 /// One conversation, opened for writing. At most one process has it open at a time; within a process it may be opened any
 /// number of times, and its turns queue.
 pub struct Session {
     pub(crate) conversation: Arc<Conversation>,
+    /// The turn that was unfinished when it was opened, until something runs in it.
+    found: Mutex<Option<Found>>,
 }
 
 impl Session {
+    pub(crate) fn new(conversation: Arc<Conversation>) -> Self {
+        Session {
+            found: Mutex::new(conversation.found()),
+            conversation,
+        }
+    }
+
+    pub(crate) fn take_found(&self) -> Option<Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// The conversation.
     pub fn id(&self) -> &ConversationId {
         &self.conversation.cx.conversation

@@ -11,6 +11,7 @@ use annals_model::{Purpose, Request, Window};
 use crate::agent::AgentParts;
 use crate::conversation::Writer;
 use crate::error::RunError;
+use crate::terms::TurnTerms;
 
 /// What stays the same for every request of an agent.
 #[derive(Clone)]
@@ -132,6 +133,10 @@ pub(crate) async fn request(
         });
         (prompt, rendered, sent)
     });
+    let answer_schema = writer.journal.read(|timeline| {
+        let turn = timeline.current_turn()?;
+        TurnTerms::of(timeline, &turn.id).schema.map(Arc::new)
+    });
     let media = writer.media.load(agent.artifacts(), renderer.media()).await?;
     let request = Request {
         prompt: Arc::new(prompt),
@@ -139,6 +144,7 @@ pub(crate) async fn request(
         max_tokens: frame.window.max_output_tokens,
         layout: agent.layout,
         purpose: Purpose::Turn,
+        answer_schema,
         cache_key: Some(writer.journal.key().id.as_str().into()),
         rendered: rendered.map(Into::into),
     };

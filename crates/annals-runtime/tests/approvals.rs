@@ -13,11 +13,11 @@ use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{
     Agent, AgentBuilder, ApprovalDecision, Ask, CancellationToken, ConversationHandle, Decision, HookCx,
-    Hooks, PolicyFiles, RunError, Session, TurnRequest, Verdict,
+    Hooks, PolicyFiles, RunError, Session, TurnRequest, Update, Verdict,
 };
 use annals_store::{ArtifactStore, ManualClock, MemoryLog};
 use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
-use common::{shape, texts, types};
+use common::{Heard, shape, texts, types};
 use serde_json::{Map, Value, json};
 
 /// Asks about `send`, refuses `forbidden`, allows the rest.
@@ -246,6 +246,128 @@ async fn a_waiting_turn_survives_its_process() {
             }
         }
     }
+}
+
+/// A turn that waits for a decision, which lies in the inbox, and no process has either. It would send, then hold.
+async fn decided_while_nobody_has_it(world: &World) {
+    let first = world.clone();
+    let dies = move || {
+        let mut process = tokio::runtime::Builder::new_current_thread();
+        let process = process.enable_all().build().unwrap();
+        process.block_on(async {
+            let steps = json!([{"tool_calls": [call("s", "send", "bob"), call("h", "hold", "")]}]);
+            let agent = first
+                .process_with(steps, Asks::default(), holding(&Hold::default()))
+                .await;
+            let handle = agent.conversation(&conversation());
+            let mut run = Box::pin(agent.run(agent.session("c").await.unwrap(), "Send it"));
+            tokio::select! {
+                _ = &mut run => panic!("it waits for a person"),
+                _ = until_waiting(&handle) => {}
+            }
+            std::mem::forget(run);
+        });
+        // Its tasks end where they are.
+        drop(process);
+    };
+    tokio::task::spawn_blocking(dies).await.unwrap();
+    world.clock.advance(Duration::from_secs(120));
+    let clerk = world
+        .process(json!([{"text": "never asked"}]), Asks::default())
+        .await;
+    let handle = clerk.conversation(&conversation()).only_posting();
+    let [asked] = &handle.approvals().await.unwrap()[..] else {
+        panic!()
+    };
+    handle
+        .decide(decision(&asked.approval_id, Decision::Once))
+        .await
+        .unwrap();
+}
+
+/// A tool that begins, and ends when it is let go.
+#[derive(Clone, Default)]
+struct Hold {
+    began: Arc<tokio::sync::Notify>,
+    let_go: Arc<tokio::sync::Notify>,
+}
+
+fn holding(hold: &Hold) -> impl FnOnce(AgentBuilder) -> AgentBuilder {
+    let hold = hold.clone();
+    let spec = ToolSpec::builder("hold").effect(Effect::Once).build().unwrap();
+    let tool: Arc<dyn Tool> = Arc::new(DynamicTool::with_spec(spec, move |_, _| {
+        let hold = hold.clone();
+        async move {
+            hold.began.notify_one();
+            hold.let_go.notified().await;
+            Ok(json!("held"))
+        }
+    }));
+    |builder| builder.tools([tool])
+}
+
+fn told_blocks(heard: &Heard) -> Vec<u64> {
+    let heard = heard.0.lock().unwrap();
+    let seq = |update: &Update| match update {
+        Update::Block(block) => Some(block.seq.get()),
+        _ => None,
+    };
+    heard.iter().filter_map(seq).collect()
+}
+
+/// The decision wakes the owner before the one who opened the conversation asks to go on.
+#[tokio::test]
+async fn who_resumes_a_turn_that_its_owner_took_up_hears_of_all_of_it() {
+    for comes_late in [false, true] {
+        let world = World::new();
+        decided_while_nobody_has_it(&world).await;
+        let hold = Hold::default();
+        let steps = json!([{"text": "went on"}]);
+        let agent = world.process_with(steps, Asks::default(), holding(&hold)).await;
+        let session = agent.open(&conversation()).await.unwrap();
+        hold.began.notified().await;
+        if comes_late {
+            hold.let_go.notify_one();
+            agent.conversation(&conversation()).settled().await;
+            assert_eq!(session.outcome(), Some(TurnEnd::Complete));
+        }
+        let heard = Heard::default();
+        let resume = agent.run(session, TurnRequest::resume().listen(heard.listener()));
+        // The request is there before the tool is let go.
+        let (turn, ()) = tokio::join!(biased; resume, async { hold.let_go.notify_one() });
+        let turn = turn.unwrap();
+        assert_eq!((turn.answer(), turn.end()), ("went on", TurnEnd::Complete));
+        assert_eq!(world.sent(), ["bob"]);
+        let told = told_blocks(&heard);
+        let (first, last) = turn.session().timeline(|timeline| {
+            let asked = |block: &&Arc<annals_core::block::Block>| block.kind.tag() == "approval.request";
+            let asked = timeline.blocks().iter().find(asked).unwrap();
+            (asked.seq.get() + 1, timeline.tail().unwrap().get())
+        });
+        assert_eq!(
+            told,
+            (first..=last).collect::<Vec<_>>(),
+            "each block once, in order"
+        );
+        let again = agent.run(turn.into_session(), TurnRequest::resume()).await;
+        let again = again.map(|turn| turn.end()).map_err(|failed| failed.error);
+        assert!(matches!(again, Err(RunError::NothingToResume(_))), "{again:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_joins_a_turn_may_cancel_it() {
+    let world = World::new();
+    decided_while_nobody_has_it(&world).await;
+    let hold = Hold::default();
+    let steps = json!([{"text": "never said"}]);
+    let agent = world.process_with(steps, Asks::default(), holding(&hold)).await;
+    let session = agent.open(&conversation()).await.unwrap();
+    hold.began.notified().await;
+    let cancel = CancellationToken::new();
+    let resume = agent.run(session, TurnRequest::resume().cancel(cancel.clone()));
+    let (turn, ()) = tokio::join!(biased; resume, async { cancel.cancel() });
+    assert_eq!(turn.unwrap().end(), TurnEnd::Cancelled);
 }
 
 #[tokio::test]

@@ -2,9 +2,14 @@
 
 mod common;
 
+use std::sync::{Arc, Mutex};
+
 use annals_core::settings::{BudgetSettings, Settings, SpendingLimits};
 use annals_core::turn::TurnEnd;
-use annals_runtime::{Agent, RunError, TurnRequest, TurnTerms};
+use annals_model::model::EventStream;
+use annals_model::script::Script;
+use annals_model::{Model, ModelError, Request, ScriptModel, Window};
+use annals_runtime::{Agent, CancellationToken, RunError, TurnRequest, TurnTerms};
 use common::{Bench, shape, texts};
 use serde_json::{Value, json};
 
@@ -76,6 +81,7 @@ async fn a_budget_that_is_used_up_asks_for_an_answer_and_says_which() {
     let budget = BudgetSettings {
         turn: limit(2),
         conversation: limit(3),
+        ..BudgetSettings::default()
     };
     let agent = bounded(&bench, steps, budget).await;
     let turn = agent
@@ -149,4 +155,44 @@ async fn an_answer_that_never_fits_ends_the_turn_with_what_is_wrong() {
         .await
         .unwrap_err();
     assert!(matches!(refused.error, RunError::Schema(_)), "{refused}");
+}
+
+/// Remembers what answers had to fit.
+struct Asked {
+    model: ScriptModel,
+    schemas: Arc<Mutex<Vec<Option<Value>>>>,
+}
+
+#[async_trait::async_trait]
+impl Model for Asked {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn window(&self) -> Window {
+        self.model.window()
+    }
+
+    async fn stream(&self, request: Request, cancel: &CancellationToken) -> Result<EventStream, ModelError> {
+        let schema = request.answer_schema.as_deref().cloned();
+        self.schemas.lock().unwrap().push(schema);
+        self.model.stream(request, cancel).await
+    }
+}
+
+#[tokio::test]
+async fn a_model_is_given_the_schema_itself_in_every_step_of_the_turn() {
+    let bench = Bench::new();
+    let steps = json!({"steps": [search("a"), {"text": "{\"count\": 3}"}, {"text": "free"}]});
+    let schemas = Arc::<Mutex<Vec<Option<Value>>>>::default();
+    let model = Asked {
+        model: ScriptModel::new("test", Script::parse(&steps.to_string()).unwrap()),
+        schemas: schemas.clone(),
+    };
+    let agent = bench.builder(steps).model(model).build().await.unwrap();
+    let session = agent.session("c").await.unwrap();
+    let turn = agent.run(session, asking_for(count())).await.unwrap();
+    agent.run(turn.into_session(), "and now?").await.unwrap();
+    let asked = schemas.lock().unwrap().clone();
+    assert_eq!(asked, [Some(count()), Some(count()), None]);
 }

@@ -24,6 +24,9 @@ use crate::secrets::{Ticket, hash_of, seconds};
 /// A browser stays logged in for this long.
 const COOKIE_SECONDS: i64 = 30 * 24 * 60 * 60;
 
+/// In which scope an admin whose token reaches further wants to be.
+pub(crate) const SCOPE_HEADER: HeaderName = HeaderName::from_static("annals-scope");
+
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What a route asks of its caller.
@@ -51,6 +54,24 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) fn has(&self, role: Role) -> bool {
         self.roles.has(role)
+    }
+
+    /// The caller in the scope that the request names. One that the token does not reach does not exist for it.
+    fn in_scope_of(mut self, headers: &HeaderMap) -> Result<Self, Problem> {
+        let mut named = headers.get_all(SCOPE_HEADER).iter();
+        let scope = match (named.next(), named.next()) {
+            (None, _) => return Ok(self),
+            (Some(named), None) => named.to_str().ok().and_then(|text| Scope::parse(text).ok()),
+            (Some(_), Some(_)) => None,
+        };
+        let scope = scope.ok_or_else(|| {
+            Problem::bad_request("the Annals-Scope header is not one `TENANT/PROJECT/USER`")
+        })?;
+        if is_reserved(&scope) || !self.roles.breadth().reaches(&self.scope, &scope) {
+            return Err(Problem::new(Code::NotFound, "there is no such scope"));
+        }
+        self.scope = scope;
+        Ok(self)
     }
 }
 
@@ -191,7 +212,7 @@ fn counted(app: &App, caller: Caller) -> Result<Caller, Problem> {
 }
 
 async fn authorised(app: &App, headers: &HeaderMap, role: Role) -> Result<Caller, Problem> {
-    let caller = authenticate(app, headers).await?;
+    let caller = authenticate(app, headers).await?.in_scope_of(headers)?;
     match caller.has(role) {
         true => Ok(caller),
         false => {

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use annals_server::Limits;
-use annals_store::Role;
+use annals_store::{Breadth, Role};
 use common::{Running, options};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -132,6 +132,99 @@ async fn another_scope_finds_nothing_on_any_route() {
         .bearer_auth(&other);
     let found: Value = found.send().await.unwrap().json().await.unwrap();
     assert_eq!(found["items"].as_array().map_or(0, Vec::len), 0);
+}
+
+/// What a route answers to each of the callers, as a status.
+async fn statuses(server: &Running, method: &Method, path: &str, callers: &[(&str, &str)]) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for (token, scope) in callers {
+        let request = server
+            .bare(method.clone(), path)
+            .bearer_auth(token)
+            .header("annals-scope", *scope);
+        statuses.push(request.send().await.unwrap().status().as_u16());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn an_admin_s_token_reaches_the_scopes_of_its_prefix_and_no_other_token_does() {
+    let (server, c, turn) = server().await;
+    let own = server.agent.scope().to_string();
+    let [tenant, project, _] = own.split('/').collect::<Vec<_>>()[..] else {
+        panic!()
+    };
+    let all = [Role::Use, Role::Approve, Role::Admin, Role::Metrics];
+    let neighbour = format!("{tenant}/{project}/neighbour");
+    let of_project = server.token_reaching(&neighbour, &all, Breadth::Project).await;
+    let of_tenant = server
+        .token_reaching(&format!("{tenant}/elsewhere/x"), &all, Breadth::Tenant)
+        .await;
+    let ordinary = server
+        .token_reaching(&neighbour, &[Role::Use, Role::Approve], Breadth::Tenant)
+        .await;
+    let narrow = server.token_reaching(&neighbour, &all, Breadth::User).await;
+    let foreign = server
+        .token_reaching("other/tenant/x", &all, Breadth::Tenant)
+        .await;
+    let elsewhere = server
+        .token_reaching(&format!("{tenant}/elsewhere/x"), &all, Breadth::Project)
+        .await;
+    let shut_out = [&ordinary, &narrow, &foreign, &elsewhere].map(|token| (token.as_str(), own.as_str()));
+    for (method, path) in annals_server::routes()
+        .into_iter()
+        .filter(|(_, path)| !is_open(path))
+    {
+        let path = filled(path, &c, &turn);
+        let refused = statuses(&server, &method, &path, &shut_out).await;
+        assert_eq!(refused, [404; 4], "{method} {path}");
+        let reserved = [
+            (of_tenant.as_str(), "annals.register/policy/values"),
+            (of_tenant.as_str(), "annals.openai/x/y"),
+        ];
+        assert_eq!(
+            statuses(&server, &method, &path, &reserved).await,
+            [404, 404],
+            "{path}"
+        );
+        assert_eq!(
+            statuses(&server, &method, &path, &[(&of_tenant, "no scope")]).await,
+            [400],
+            "{path}"
+        );
+    }
+    let reached = [
+        (of_project.as_str(), own.as_str()),
+        (of_tenant.as_str(), own.as_str()),
+    ];
+    for path in [
+        format!("/v1/conversations/{c}"),
+        format!("/v1/conversations/{c}/turns/{turn}"),
+    ] {
+        assert_eq!(
+            statuses(&server, &Method::GET, &path, &reached).await,
+            [200, 200],
+            "{path}"
+        );
+        let unnamed = server.bare(Method::GET, &path).bearer_auth(&of_project);
+        assert_eq!(
+            unnamed.send().await.unwrap().status(),
+            404,
+            "without a name it is in its own scope"
+        );
+    }
+    let listed = server
+        .bare(Method::GET, "/v1/conversations")
+        .bearer_auth(&of_tenant);
+    let listed: Value = listed
+        .header("annals-scope", &own)
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(listed["items"].as_array().map_or(0, Vec::len), 1);
 }
 
 #[tokio::test]

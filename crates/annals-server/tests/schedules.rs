@@ -4,6 +4,8 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -210,60 +212,79 @@ fn wait_until(seed: u64, what: &str, mut is_so: impl FnMut() -> bool) {
 /// its place: every subscriber reads every block once and in order, and every turn ends once.
 #[test]
 fn in_schedules_of_reloads_and_kills_nothing_is_lost_or_repeated() {
-    const SCHEDULES: u64 = 100;
+    const SCHEDULES: u64 = 1_000;
+    /// They mostly wait: for a disk that syncs, for a process to end.
+    const AT_ONCE: usize = 8;
     let folder = tempfile::tempdir().unwrap();
-    let mut kills = 0;
-    for seed in 0..SCHEDULES {
-        let mut dice = Dice(seed);
-        let clock = Arc::new(ManualClock::default());
-        let world = World {
-            log: Arc::new(MemoryLog::with_clock(clock.clone())),
-            clock,
-            artifacts: ArtifactStore::open(folder.path().join("artifacts")).unwrap(),
-            workspaces: folder.path().join("workspace"),
-            key: ConversationKey::new(
-                Scope::default(),
-                ConversationId::parse(&format!("c{seed}")).unwrap(),
-            ),
-        };
-        let id = world.key.id.clone();
-        let clients: Vec<Arc<Client>> = (0..1 + dice.roll(4)).map(|_| Arc::default()).collect();
-        let mut process = world.start();
-        process
-            .executor
-            .block_on(process.agent.create_conversation(&id, None, None))
-            .unwrap();
-        process.work(&id, &clients, &mut dice);
-        let count = |process: &Process| world.blocks(&process.executor).len() as u64;
-        for _ in 0..dice.roll(3) {
-            let goal = count(&process) + 1 + dice.roll(14);
-            wait_until(seed, "the next block", || {
-                let blocks = world.blocks(&process.executor);
-                blocks.len() as u64 >= goal || ends(&blocks) == TURNS
+    let (next, kills) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|threads| {
+        for _ in 0..AT_ONCE {
+            threads.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= SCHEDULES {
+                        return;
+                    }
+                    kills.fetch_add(schedule(seed, folder.path()), Ordering::Relaxed);
+                }
             });
-            world.kill(process);
-            kills += 1;
-            process = world.start();
-            process.work(&id, &clients, &mut dice);
         }
-        wait_until(seed, "the end of all turns", || {
-            ends(&world.blocks(&process.executor)) == TURNS
-        });
-        let tail = count(&process);
-        for client in &clients {
-            wait_until(seed, "the last block", || {
-                client.last().is_some_and(|last| last.get() >= tail)
-            });
-            assert_eq!(
-                *client.seen.lock().unwrap(),
-                (1..=tail).collect::<Vec<_>>(),
-                "seed {seed}"
-            );
-        }
-        check_turns(seed, &world.blocks(&process.executor));
-        world.kill(process);
-    }
+    });
+    let kills = kills.into_inner();
     assert!(kills > SCHEDULES / 2, "only {kills} processes were killed");
+}
+
+/// Runs one schedule, and tells how many processes were killed.
+fn schedule(seed: u64, folder: &Path) -> u64 {
+    let mut dice = Dice(seed);
+    let clock = Arc::new(ManualClock::default());
+    let world = World {
+        log: Arc::new(MemoryLog::with_clock(clock.clone())),
+        clock,
+        artifacts: ArtifactStore::open(folder.join("artifacts")).unwrap(),
+        workspaces: folder.join("workspace"),
+        key: ConversationKey::new(
+            Scope::default(),
+            ConversationId::parse(&format!("c{seed}")).unwrap(),
+        ),
+    };
+    let id = world.key.id.clone();
+    let clients: Vec<Arc<Client>> = (0..1 + dice.roll(4)).map(|_| Arc::default()).collect();
+    let mut process = world.start();
+    process
+        .executor
+        .block_on(process.agent.create_conversation(&id, None, None))
+        .unwrap();
+    process.work(&id, &clients, &mut dice);
+    let count = |process: &Process| world.blocks(&process.executor).len() as u64;
+    let kills = dice.roll(3);
+    for _ in 0..kills {
+        let goal = count(&process) + 1 + dice.roll(14);
+        wait_until(seed, "the next block", || {
+            let blocks = world.blocks(&process.executor);
+            blocks.len() as u64 >= goal || ends(&blocks) == TURNS
+        });
+        world.kill(process);
+        process = world.start();
+        process.work(&id, &clients, &mut dice);
+    }
+    wait_until(seed, "the end of all turns", || {
+        ends(&world.blocks(&process.executor)) == TURNS
+    });
+    let tail = count(&process);
+    for client in &clients {
+        wait_until(seed, "the last block", || {
+            client.last().is_some_and(|last| last.get() >= tail)
+        });
+        assert_eq!(
+            *client.seen.lock().unwrap(),
+            (1..=tail).collect::<Vec<_>>(),
+            "seed {seed}"
+        );
+    }
+    check_turns(seed, &world.blocks(&process.executor));
+    world.kill(process);
+    kills
 }
 
 fn ends(blocks: &[Block]) -> usize {

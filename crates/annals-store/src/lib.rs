@@ -6,6 +6,7 @@
 //! 1. [`log`]: the log and its sisters as ports; [`memory`] and [`sqlite`] keep them; [`clock`] is where time comes in;
 //!    [`columns`]: how blocks lie in rows;
 //!    [`recall`]: the contract of memory search over it;
+//!    [`register`]: values by name, on any of them;
 //! 2. [`artifacts`]: bytes by digest, durable before a block names them;
 //! 3. [`workspace`]: OUT_DIR, rebuilt on demand, impossible to leave;
 //! 4. [`transfer`]: a conversation with its artifacts as one file;
@@ -26,6 +27,8 @@ pub mod memory;
 pub mod recall;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+
+pub mod register;
 
 pub mod artifacts;
 
@@ -49,13 +52,14 @@ pub use artifacts::{ArtifactError, ArtifactStore, Stored, Swept, hash as hash_fi
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use home::{Home, workspace_folder};
 pub use log::{
-    Ancestor, Answers, Append, Asking, AskingPage, BatchId, BlockLog, BlockLogExt, Claimed, Claims,
+    Ancestor, Answers, Append, Asking, AskingPage, BatchId, BlockLog, BlockLogExt, Breadth, Claimed, Claims,
     ConversationInfo, Cursor, Holding, IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member,
     Members, NewConversation, Operator, Owner, Pending, Post, Posted, Role, Roles, Stale, Store,
     StoredAnswer, Tails, Token, Tokens, Work, named_by,
 };
 pub use memory::MemoryLog;
 pub use recall::Recall;
+pub use register::Register;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Progress, ReindexError, SqliteLog, SqliteOptions, SqliteRecall};
 pub use transfer::{

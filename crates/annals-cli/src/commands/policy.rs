@@ -6,7 +6,7 @@ use annals::runtime::Judged;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::args::{PolicyCheckArgs, PolicyCommand};
+use crate::args::{PolicyCheckArgs, PolicyCommand, PolicySetArgs};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BOLD, DIM, styled};
@@ -16,7 +16,36 @@ use crate::shown;
 pub(crate) async fn run(command: PolicyCommand, config: Config) -> Result<Ended, Failure> {
     match command {
         PolicyCommand::Check(args) => check(args, config).await,
+        PolicyCommand::Show => show(config).await,
+        PolicyCommand::Set(args) => set(args, config).await,
     }
+}
+
+async fn show(config: Config) -> Result<Ended, Failure> {
+    let setup = Setup::open(config, Needs::NoModel).await?;
+    let row = setup.policy_rows().row(setup.agent.scope()).await;
+    let row = row.map_err(Failure::environment)?.unwrap_or_default();
+    for line in row.lines() {
+        paint::print(shown!("{}\n", line.to_owned()))?;
+    }
+    Ok(Ended::Well)
+}
+
+async fn set(args: PolicySetArgs, config: Config) -> Result<Ended, Failure> {
+    let text = match args.file.as_os_str() == "-" {
+        true => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            text
+        }
+        false => std::fs::read_to_string(&args.file)
+            .map_err(|error| Failure::usage(format!("`{}` cannot be read: {error}", args.file.display())))?,
+    };
+    let setup = Setup::open(config, Needs::NoModel).await?;
+    let (agent, rows) = (&setup.agent, setup.policy_rows());
+    let set = rows.set_row(agent.scope(), &text, &agent.known_tools()).await;
+    set.map_err(Failure::usage)?;
+    Ok(Ended::Well)
 }
 
 /// A call as somebody writes it.

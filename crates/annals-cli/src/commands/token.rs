@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use annals::core::time::Timestamp;
-use annals::store::{Role, Roles, Token};
+use annals::store::{Breadth, Role, Roles, Token};
 use annals_server::secrets;
 use serde_json::{Value, json};
 
@@ -46,6 +46,10 @@ async fn create(args: TokenCreateArgs, setup: &Setup) -> Result<Ended, Failure> 
             roles.collect::<Result<_, _>>().map_err(Failure::usage)?
         }
     };
+    let roles = match args.breadth.as_deref() {
+        Some(word) => roles.reaching(breadth(word, roles)?),
+        None => roles,
+    };
     let expires = args
         .expires
         .as_deref()
@@ -67,6 +71,21 @@ async fn create(args: TokenCreateArgs, setup: &Setup) -> Result<Ended, Failure> 
     ));
     paint::print(format!("{secret}\n"))?;
     Ok(Ended::Well)
+}
+
+fn breadth(word: &str, roles: Roles) -> Result<Breadth, Failure> {
+    let found = Breadth::ALL.into_iter().find(|breadth| breadth.as_str() == word);
+    let Some(breadth) = found else {
+        return Err(Failure::usage(format!(
+            "`{word}` is no breadth: use `user`, `project` or `tenant`"
+        )));
+    };
+    match breadth == Breadth::User || roles.has(Role::Admin) {
+        true => Ok(breadth),
+        false => Err(Failure::usage(
+            "only the role `admin` reaches beyond its own scope: add `--role admin`",
+        )),
+    }
 }
 
 fn checked_name(name: String) -> Result<String, Failure> {
@@ -124,6 +143,7 @@ fn as_json(token: &Token) -> Value {
         "name": token.name,
         "scope": token.scope.to_string(),
         "roles": token.roles.iter().collect::<Vec<_>>(),
+        "breadth": token.roles.breadth(),
         "created": token.created,
         "expires": token.expires,
     })

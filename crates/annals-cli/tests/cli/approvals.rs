@@ -233,3 +233,48 @@ fn what_runs_on_the_host_itself_is_asked_about() {
     assert!(sandboxed.stdout.starts_with("allow"), "{}", sandboxed.shown());
     assert!(on_host.stdout.starts_with("ask"), "{}", on_host.shown());
 }
+
+#[test]
+fn a_scope_has_rules_and_a_budget_of_its_own() {
+    let annals = Annals::new();
+    let row = annals.in_home("bob.toml");
+    let text = "[budget.scope]\nmodel_calls = 1\n\n[[rule]]\nname = \"still\"\ntool = \"run_shell_command\"\ndecide = \"deny\"\n";
+    std::fs::write(&row, text).unwrap();
+    let row = row.to_str().unwrap();
+    let bob = ["--scope", "acme/web/bob"];
+    let of_bob = |args: &[&str]| annals.run(&[args, &bob].concat());
+    of_bob(&["policy", "set", row]).good();
+    assert_eq!(of_bob(&["policy", "show"]).good().stdout, text);
+    assert_eq!(annals.run(&["policy", "show"]).good().stdout, "");
+    let call = json!({"tool": "run_shell_command", "params": {"command": "true"}}).to_string();
+    let said = of_bob(&["policy", "check", &call]).good();
+    assert!(
+        said.stdout.starts_with("deny\n") && said.stdout.contains("still scope:"),
+        "{}",
+        said.shown()
+    );
+    assert!(
+        annals
+            .run(&["policy", "check", &call])
+            .good()
+            .stdout
+            .starts_with("allow\n")
+    );
+    std::fs::write(row, "[budget.scop]\nmodel_calls = 1\n").unwrap();
+    let wrong = of_bob(&["policy", "set", row]);
+    assert!(
+        wrong.code == 2 && wrong.stderr.contains("scop"),
+        "{}",
+        wrong.shown()
+    );
+    let model = annals.script(&json!({"steps": [{"text": "ok"}]}));
+    of_bob(&["run", "Go", "--model", &model]).good();
+    let over = of_bob(&["run", "Go", "--model", &model]);
+    assert_eq!(over.code, 1, "another process, the same book: {}", over.shown());
+    assert!(
+        over.stderr.contains("budget.scope.model_calls"),
+        "{}",
+        over.shown()
+    );
+    annals.run(&["run", "Go", "--model", &model]).good();
+}

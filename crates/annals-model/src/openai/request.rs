@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::Dialect;
 use crate::model::{Layout, Request};
+use crate::wire::answer_schema::AnswerSchema;
 use crate::wire::media::{self, Shown};
 use crate::wire::names::{ToolNames, wire_call_id};
 use crate::wire::text::{as_object, piece_text, set_off};
@@ -27,9 +28,17 @@ pub(crate) struct Body<'a> {
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     messages: Vec<WireMessage<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ResponseFormat<'a> {
+    JsonSchema { json_schema: AnswerSchema<'a> },
 }
 
 #[derive(Serialize)]
@@ -148,6 +157,12 @@ pub(crate) fn body<'a>(
         stream_options: StreamOptions { include_usage: true },
         max_tokens,
         max_completion_tokens,
+        response_format: match dialect {
+            Dialect::OpenAi => request.answer_schema.as_deref().and_then(AnswerSchema::of),
+            // Some of them refuse a request that has it.
+            Dialect::Compatible => None,
+        }
+        .map(|json_schema| ResponseFormat::JsonSchema { json_schema }),
         tools: tools.iter().map(|tool| lowering.tool(tool)).collect(),
         messages,
     }
@@ -360,5 +375,22 @@ mod tests {
         let sent = body["messages"][1]["tool_calls"][0]["id"].as_str().unwrap();
         assert_eq!(sent.len(), 40);
         assert_eq!(body["messages"][2]["tool_call_id"], sent);
+    }
+
+    #[test]
+    fn a_schema_goes_to_openai_alone() {
+        let schema = serde_json::json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        let request = Request {
+            answer_schema: Some(Arc::new(schema.clone())),
+            ..fixture::request()
+        };
+        let sent = |dialect| {
+            let body = serde_json::to_value(body("m", dialect, &request, &ToolNames::default())).unwrap();
+            body.get("response_format").cloned()
+        };
+        let expected = serde_json::json!({"type": "json_schema",
+            "json_schema": {"name": "answer", "schema": schema, "strict": false}});
+        assert_eq!(sent(Dialect::OpenAi), Some(expected));
+        assert_eq!(sent(Dialect::Compatible), None);
     }
 }

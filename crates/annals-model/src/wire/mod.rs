@@ -4,6 +4,8 @@
 //! Knows no vendor's messages. [`http`] is the only place that talks to the network.
 
 #[cfg(feature = "http")]
+pub(crate) mod answer_schema;
+#[cfg(feature = "http")]
 pub(crate) mod decode;
 #[cfg(feature = "http")]
 pub(crate) mod fault;

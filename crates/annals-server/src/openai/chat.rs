@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::client_tools::{self, ClientCall};
 use super::error::{ApiError, Wrapped, finish_reason};
 use super::input::{Content, RawMessage};
-use super::pieces::{Lane, Piece, TextId};
+use super::pieces::{Citation, Lane, Piece, TextId};
 
 /// A request. Fields that mean nothing to an agent are taken and ignored.
 #[derive(Debug, Deserialize)]
@@ -117,8 +117,10 @@ pub(crate) struct ChatAnswer {
     pub(crate) includes_usage: bool,
     content: String,
     reasoning: String,
-    /// The text that content was last added to, to part it from the next.
-    last: Option<TextId>,
+    /// The text that content was last added to, to part it from the next, and where it began, in characters.
+    last: Option<(TextId, usize)>,
+    /// What the content cites.
+    annotations: Vec<Value>,
 }
 
 impl ChatAnswer {
@@ -131,6 +133,7 @@ impl ChatAnswer {
             content: String::new(),
             reasoning: String::new(),
             last: None,
+            annotations: Vec::new(),
         }
     }
 
@@ -150,7 +153,20 @@ impl ChatAnswer {
                 self.reasoning.push_str(text);
                 vec![self.chunk(json!({"reasoning_content": text}), None)]
             }
-            Piece::Whole { .. } => Vec::new(),
+            Piece::Whole { id, citations, .. } => {
+                let began = self
+                    .last
+                    .filter(|(last, _)| last == id)
+                    .map_or(0, |(_, began)| began);
+                let annotations: Vec<Value> =
+                    citations.iter().map(|cited| annotation(cited, began)).collect();
+                if annotations.is_empty() {
+                    return Vec::new();
+                }
+                let chunk = self.chunk(json!({"annotations": annotations}), None);
+                self.annotations.extend(annotations);
+                vec![chunk]
+            }
             Piece::Calls { calls, usage } => {
                 let mut chunks = vec![self.chunk(json!({"tool_calls": tool_calls(calls, true)}), None)];
                 chunks.extend(self.finished(Some("tool_calls"), usage));
@@ -164,13 +180,16 @@ impl ChatAnswer {
     }
 
     fn add(&mut self, id: TextId, text: &str) -> String {
-        let is_next = self.last.replace(id).is_some_and(|last| last != id);
-        let text = match is_next {
-            true => format!("\n\n{text}"),
-            false => text.to_owned(),
+        let parting = match self.last {
+            Some((last, _)) if last != id => "\n\n",
+            _ => "",
         };
-        self.content.push_str(&text);
-        text
+        self.content.push_str(parting);
+        if self.last.is_none_or(|(last, _)| last != id) {
+            self.last = Some((id, self.content.chars().count()));
+        }
+        self.content.push_str(text);
+        format!("{parting}{text}")
     }
 
     fn finished(&self, reason: Option<&str>, spent: &TurnUsage) -> Vec<Value> {
@@ -197,8 +216,7 @@ impl ChatAnswer {
 
     /// The whole answer, with its last piece; none when that is not the last.
     pub(crate) fn whole(&self, last: &Piece, metadata: &Value) -> Option<Result<Value, ApiError>> {
-        let mut message =
-            json!({"role": "assistant", "content": self.content, "refusal": null, "annotations": []});
+        let mut message = json!({"role": "assistant", "content": self.content, "refusal": null, "annotations": self.annotations});
         if !self.reasoning.is_empty() {
             message["reasoning_content"] = json!(self.reasoning);
         }
@@ -225,6 +243,14 @@ impl ChatAnswer {
     }
 }
 
+/// A citation of a text that begins there in the content.
+fn annotation(cited: &Citation, began: usize) -> Value {
+    let url_citation = json!({
+        "start_index": began + cited.start, "end_index": began + cited.end, "url": cited.url, "title": cited.title,
+    });
+    json!({"type": "url_citation", "url_citation": url_citation})
+}
+
 /// Calls for the client, as a message has them; in a chunk each says which it is.
 fn tool_calls(calls: &[ClientCall], is_chunk: bool) -> Value {
     let calls = calls.iter().enumerate().map(|(index, call)| {
@@ -236,4 +262,54 @@ fn tool_calls(calls: &[ClientCall], is_chunk: bool) -> Value {
         value
     });
     calls.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use annals_core::turn::{TurnEnd, TurnReport};
+
+    use super::*;
+
+    #[test]
+    fn annotations_point_into_the_whole_content() {
+        let mut answer = ChatAnswer::new("c".into(), 0, "m".into(), false);
+        let text = "Siehe [1](https://a.example).";
+        for step in [1, 2] {
+            let id = TextId {
+                step,
+                lane: Lane::Message,
+            };
+            let text = text.to_owned();
+            answer.chunks(&Piece::More {
+                id,
+                after: 0,
+                text: text.clone(),
+            });
+            let citation = Citation {
+                start: 6,
+                end: 28,
+                url: "https://a.example".into(),
+                title: "A".into(),
+            };
+            let chunks = answer.chunks(&Piece::Whole {
+                id,
+                text,
+                citations: vec![citation],
+            });
+            assert_eq!(
+                chunks[0]["choices"][0]["delta"]["annotations"][0]["type"],
+                "url_citation"
+            );
+        }
+        let end = Piece::Ended(TurnReport::empty(TurnEnd::Complete, None));
+        let whole = answer.whole(&end, &json!({})).unwrap().ok().unwrap();
+        let message = &whole["choices"][0]["message"];
+        let content: Vec<char> = message["content"].as_str().unwrap().chars().collect();
+        let linked = |at: usize| -> String {
+            let cited = &message["annotations"][at]["url_citation"];
+            let place = |name: &str| cited[name].as_u64().unwrap() as usize;
+            content[place("start_index")..place("end_index")].iter().collect()
+        };
+        assert_eq!([linked(0), linked(1)], ["[1](https://a.example)"; 2]);
+    }
 }

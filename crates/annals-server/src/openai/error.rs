@@ -77,6 +77,8 @@ impl ApiError {
     pub(crate) fn of_turn(report: &TurnReport) -> Option<Self> {
         let status = match report.outcome {
             TurnEnd::Complete | TurnEnd::Clarify => return None,
+            // Its scope had nothing left, and the model was not asked.
+            TurnEnd::BudgetExceeded if report.iterations == 0 => StatusCode::TOO_MANY_REQUESTS,
             TurnEnd::MaxIterations | TurnEnd::BudgetExceeded | TurnEnd::Loop => return None,
             TurnEnd::Cancelled | TurnEnd::Interrupted | TurnEnd::ApprovalExpired => StatusCode::CONFLICT,
             TurnEnd::ModelError => StatusCode::BAD_GATEWAY,

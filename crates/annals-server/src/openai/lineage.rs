@@ -12,6 +12,7 @@ use std::time::Duration;
 use annals_core::block::BlobDigest;
 use annals_core::ids::{ConversationId, Scope, Seq};
 use annals_core::time::Timestamp;
+use annals_store::register::REGISTER_TENANT;
 use annals_store::{LogError, Owner, Store};
 
 use super::transcript::{Exchange, Said, Transcript};
@@ -22,7 +23,7 @@ const TENANT: &str = "annals.openai";
 
 /// Whether a scope belongs to the server itself: then no token opens it.
 pub fn is_reserved(scope: &Scope) -> bool {
-    [TENANT, crate::webhooks::TENANT].contains(&scope.tenant())
+    [TENANT, crate::webhooks::TENANT, REGISTER_TENANT].contains(&scope.tenant())
 }
 
 /// What names a conversation from a client's side, if anything does.

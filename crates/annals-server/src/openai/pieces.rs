@@ -41,8 +41,12 @@ pub(crate) struct TextId {
 pub(crate) enum Piece {
     /// More of a text, after this many characters of it.
     More { id: TextId, after: usize, text: String },
-    /// A text is complete.
-    Whole { id: TextId, text: String },
+    /// A text is complete, with what it cites.
+    Whole {
+        id: TextId,
+        text: String,
+        citations: Vec<Citation>,
+    },
     /// The client is to perform these; the turn waits for their results.
     Calls {
         calls: Vec<ClientCall>,
@@ -50,6 +54,16 @@ pub(crate) enum Piece {
     },
     /// The turn is over.
     Ended(TurnReport),
+}
+
+/// A place of a text that links to a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Citation {
+    /// Where the link begins and ends, in characters.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) url: String,
+    pub(crate) title: String,
 }
 
 impl Piece {
@@ -372,14 +386,51 @@ impl Pieces {
             .texts
             .iter_mut()
             .filter(|(id, shown)| which(id) && !shown.is_whole && shown.chars > 0);
-        open.map(|(id, shown)| {
-            shown.is_whole = true;
-            Piece::Whole {
-                id: *id,
-                text: shown.text.clone(),
+        let closed: Vec<(TextId, String)> = open
+            .map(|(id, shown)| {
+                shown.is_whole = true;
+                (*id, shown.text.clone())
+            })
+            .collect();
+        let whole = |(id, text): (TextId, String)| Piece::Whole {
+            citations: match id.lane {
+                Lane::Message => self.citations(&text),
+                _ => Vec::new(),
+            },
+            id,
+            text,
+        };
+        closed.into_iter().map(whole).collect()
+    }
+
+    /// The links that [`cited`](Self::cited) has put into a text.
+    fn citations(&self, text: &str) -> Vec<Citation> {
+        let (mut found, mut chars, mut counted) = (Vec::new(), 0, 0);
+        for (at, _) in text.match_indices('[') {
+            let Some((mark, rest)) = text[at + 1..].split_once(']') else {
+                break;
+            };
+            let Some(row) = mark.parse().ok().and_then(|sid: Sid| self.sources.get(&sid)) else {
+                continue;
+            };
+            let is_link = rest
+                .strip_prefix('(')
+                .and_then(|rest| rest.strip_prefix(&*row.url))
+                .is_some_and(|rest| rest.starts_with(')'));
+            if !is_link {
+                continue;
             }
-        })
-        .collect()
+            chars += text[counted..at].chars().count();
+            counted = at;
+            let link_chars = mark.chars().count() + row.url.chars().count() + "[]()".len();
+            found.push(Citation {
+                start: chars,
+                end: chars + link_chars,
+                url: row.url.to_string(),
+                title: row.title.to_string(),
+            });
+        }
+        found
     }
 
     /// The text with numbered links for its citations.
@@ -432,4 +483,28 @@ fn activity(call: &CallText<'_>) -> String {
     let line = gist.lines().next().unwrap_or_default();
     let line: String = line.chars().take(GIST_MAX_CHARS).collect();
     format!("{} {line}", call.tool_id).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_citation_is_where_its_link_stands() {
+        let mut row = SourceRow::web("https://a.example/x", "A page", "text");
+        row.sid = Some("1".parse().unwrap());
+        let pieces = Pieces::new(TurnId::parse("turn_1").unwrap(), [row], Box::new(|_| None));
+        let text = pieces.cited("Größe: zwei [[S:1]], [not] [2](https://b.example) und [[S:1]].");
+        let citations = pieces.citations(&text);
+        let chars: Vec<char> = text.chars().collect();
+        for cited in &citations {
+            let link: String = chars[cited.start..cited.end].iter().collect();
+            assert_eq!(link, "[1](https://a.example/x)");
+            assert_eq!(
+                (cited.url.as_str(), cited.title.as_str()),
+                ("https://a.example/x", "A page")
+            );
+        }
+        assert_eq!(citations.len(), 2, "{text}");
+    }
 }

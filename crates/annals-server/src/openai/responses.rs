@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::client_tools::{self, ClientCall};
 use super::error::{ApiError, finish_reason};
 use super::input::{Content, RawMessage};
-use super::pieces::{Lane, Piece, TextId};
+use super::pieces::{Citation, Lane, Piece, TextId};
 
 /// A request. What it has beyond this is shown again in the response.
 #[derive(Debug, Default, Deserialize)]
@@ -205,7 +205,7 @@ impl ResponseAnswer {
     pub(crate) fn events(&mut self, piece: &Piece, now: i64) -> Vec<Numbered> {
         let events = match piece {
             Piece::More { id, after, text } => self.more(*id, *after, text),
-            Piece::Whole { id, text } => self.whole(*id, text),
+            Piece::Whole { id, text, citations } => self.whole(*id, text, citations),
             Piece::Calls { calls, usage } => self.handed_over(calls, usage, now),
             Piece::Ended(report) => vec![self.ended(report, now)],
         };
@@ -254,7 +254,7 @@ impl ResponseAnswer {
                     json!({"output_index": index, "item": item}),
                 ));
                 let (kind, mut data) = part_event(id, "added", index, &item);
-                data["part"] = part(id, "");
+                data["part"] = part(id, "", &[]);
                 events.push(event(base + 1, kind, data));
                 self.output.push(id);
                 self.items.insert(id, (index, item));
@@ -268,7 +268,7 @@ impl ResponseAnswer {
         events
     }
 
-    fn whole(&mut self, id: TextId, text: &str) -> Vec<Numbered> {
+    fn whole(&mut self, id: TextId, text: &str, citations: &[Citation]) -> Vec<Numbered> {
         let Some((index, open)) = self.items.get(&id).cloned() else {
             return Vec::new();
         };
@@ -276,15 +276,23 @@ impl ResponseAnswer {
         let (text_kind, mut text_data) = text_event(id, "done", index, &open);
         text_data["text"] = json!(text);
         let (part_kind, mut part_data) = part_event(id, "done", index, &open);
-        part_data["part"] = part(id, text);
-        let item = item(id, &self.object, "completed", Some(text));
+        part_data["part"] = part(id, text, citations);
+        let item = item(id, &self.object, "completed", Some(part(id, text, citations)));
         let item_data = json!({"output_index": index, "item": item});
         self.items.insert(id, (index, item));
-        vec![
+        let first = end - citations.len() as u64;
+        let annotated = (first..).zip(citations).enumerate().map(|(at, (number, cited))| {
+            let mut data = place(id, index, &open);
+            data["annotation_index"] = json!(at);
+            data["annotation"] = annotation(cited);
+            event(number, "response.output_text.annotation.added", data)
+        });
+        let done = [
             event(end, text_kind, text_data),
             event(end + 1, part_kind, part_data),
             event(end + 2, "response.output_item.done", item_data),
-        ]
+        ];
+        annotated.chain(done).collect()
     }
 
     /// The calls for the client, and the end of this answer.
@@ -412,10 +420,10 @@ fn event(number: u64, kind: &'static str, mut data: Value) -> Numbered {
 }
 
 /// An output item: a message, or reasoning for what is not said to the person.
-fn item(id: TextId, response: &Value, status: &str, text: Option<&str>) -> Value {
+fn item(id: TextId, response: &Value, status: &str, part: Option<Value>) -> Value {
     let owner = response["id"].as_str().unwrap_or_default();
     let owner = owner.trim_start_matches("resp_");
-    let parts: Vec<Value> = text.map(|text| part(id, text)).into_iter().collect();
+    let parts: Vec<Value> = part.into_iter().collect();
     match id.lane {
         Lane::Message => json!({
             "id": format!("msg_{owner}_{}", id.step), "type": "message", "role": "assistant", "status": status, "content": parts,
@@ -427,9 +435,19 @@ fn item(id: TextId, response: &Value, status: &str, text: Option<&str>) -> Value
     }
 }
 
-fn part(id: TextId, text: &str) -> Value {
+fn annotation(cited: &Citation) -> Value {
+    json!({
+        "type": "url_citation", "start_index": cited.start, "end_index": cited.end, "url": cited.url,
+        "title": cited.title,
+    })
+}
+
+fn part(id: TextId, text: &str, citations: &[Citation]) -> Value {
     match id.lane {
-        Lane::Message => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+        Lane::Message => {
+            let annotations: Vec<Value> = citations.iter().map(annotation).collect();
+            json!({"type": "output_text", "text": text, "annotations": annotations, "logprobs": []})
+        }
         Lane::Thinking | Lane::Activity => json!({"type": "summary_text", "text": text}),
     }
 }
@@ -497,7 +515,8 @@ mod tests {
                 }
             }
             let text = text.to_owned();
-            pieces.push(Piece::Whole { id, text });
+            let citations = Vec::new();
+            pieces.push(Piece::Whole { id, text, citations });
         }
         pieces.push(Piece::Ended(TurnReport::empty(TurnEnd::Complete, None)));
         pieces

@@ -10,7 +10,7 @@ use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{Agent, AgentBuilder};
 use annals_server::{Options, Server};
-use annals_store::{Role, Roles, Store, Token};
+use annals_store::{Breadth, Role, Roles, Store, Token};
 use annals_tools::{DynamicTool, Effect, ToolSpec};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -186,13 +186,18 @@ impl Running {
 
     /// Adds a token of another scope to the store, and gives its secret.
     pub(crate) async fn token_of(&self, scope: &str, roles: &[Role]) -> String {
+        self.token_reaching(scope, roles, Breadth::User).await
+    }
+
+    /// The same, reaching this far if it is an admin's.
+    pub(crate) async fn token_reaching(&self, scope: &str, roles: &[Role], breadth: Breadth) -> String {
         let secret = annals_server::secrets::new_token().unwrap();
         let now = self.agent.world().now();
         let token = Token {
             name: format!("{scope} {}", secret.get(..12).unwrap()),
             hash: annals_server::secrets::hash_of(&secret),
             scope: Scope::parse(scope).unwrap(),
-            roles: roles.iter().copied().collect::<Roles>(),
+            roles: roles.iter().copied().collect::<Roles>().reaching(breadth),
             created: now,
             expires: None,
         };

@@ -27,7 +27,7 @@ pub use inbox::{CLIENT_KEY_KEPT, Inbox, InboxId, Pending, Post, Posted};
 pub use lease::{Holding, Lease, Owner, expiry};
 pub use members::{Member, Members};
 pub use tails::{Followers, Mark, Tails};
-pub use tokens::{Role, RoleError, Roles, Token, TokenHash, Tokens};
+pub use tokens::{Breadth, Role, RoleError, Roles, Token, TokenHash, Tokens};
 
 use std::time::Duration;
 

@@ -57,9 +57,46 @@ impl FromStr for Role {
     }
 }
 
-/// A set of roles.
+/// How far an admin's token reaches: its own scope, or every scope that begins like it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Breadth {
+    /// Its own scope.
+    #[default]
+    User,
+    /// Every user of its project.
+    Project,
+    /// Every project of its tenant.
+    Tenant,
+}
+
+impl Breadth {
+    /// Every breadth, the narrowest first.
+    pub const ALL: [Breadth; 3] = [Breadth::User, Breadth::Project, Breadth::Tenant];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Breadth::User => "user",
+            Breadth::Project => "project",
+            Breadth::Tenant => "tenant",
+        }
+    }
+
+    /// Whether a token of scope `own` reaches `other`.
+    pub fn reaches(self, own: &Scope, other: &Scope) -> bool {
+        own.tenant() == other.tenant()
+            && (self >= Breadth::Tenant || own.project() == other.project())
+            && (self >= Breadth::Project || own.user() == other.user())
+    }
+}
+
+/// A set of roles. With the role `admin`, also how far they reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Roles(u8);
+
+/// The bits that hold the breadth.
+const BREADTH_SHIFT: u32 = 4;
 
 impl Roles {
     /// All of them.
@@ -70,6 +107,26 @@ impl Roles {
     /// Whether a role is among them.
     pub fn has(self, role: Role) -> bool {
         self.0 & role.bit() != 0
+    }
+
+    /// How far they reach.
+    pub fn breadth(self) -> Breadth {
+        let number = usize::from(self.0 >> BREADTH_SHIFT);
+        let given = Breadth::ALL.get(number).copied().unwrap_or_default();
+        match self.has(Role::Admin) {
+            true => given,
+            false => Breadth::User,
+        }
+    }
+
+    /// The same roles, reaching this far. Only an admin's reach beyond their own scope.
+    #[must_use]
+    pub fn reaching(self, breadth: Breadth) -> Self {
+        let roles = self.0 & ((1 << BREADTH_SHIFT) - 1);
+        match self.has(Role::Admin) {
+            true => Roles(roles | ((breadth as u8) << BREADTH_SHIFT)),
+            false => Roles(roles),
+        }
     }
 
     /// The roles, in the order of [`Role::ALL`].
@@ -84,10 +141,11 @@ impl Roles {
 
     /// From the number of [`bits`](Self::bits); bits that mean nothing here are dropped.
     pub fn from_bits(bits: u8) -> Self {
-        Role::ALL
+        let roles: Roles = Role::ALL
             .into_iter()
             .filter(|role| bits & role.bit() != 0)
-            .collect()
+            .collect();
+        roles.reaching(Roles(bits).breadth())
     }
 }
 
@@ -103,7 +161,57 @@ impl fmt::Display for Roles {
             f.write_str(if at == 0 { "" } else { "," })?;
             f.write_str(role.as_str())?;
         }
-        Ok(())
+        match self.breadth() {
+            Breadth::User => Ok(()),
+            breadth => write!(f, " of the {}", breadth.as_str()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_admin_reaches_beyond_their_own_scope() {
+        let admin: Roles = [Role::Use, Role::Admin].into_iter().collect();
+        let user: Roles = [Role::Use].into_iter().collect();
+        for breadth in Breadth::ALL {
+            let roles = admin.reaching(breadth);
+            assert_eq!(roles.breadth(), breadth);
+            assert_eq!(Roles::from_bits(roles.bits()), roles, "as a store keeps it");
+            assert_eq!(roles.iter().collect::<Vec<_>>(), [Role::Use, Role::Admin]);
+            assert_eq!(user.reaching(breadth), user);
+        }
+        assert_eq!(
+            Roles::from_bits(0xff).breadth(),
+            Breadth::User,
+            "a breadth of a later version"
+        );
+        assert_eq!(
+            Roles::from_bits(0b0010_0001).breadth(),
+            Breadth::User,
+            "without the role"
+        );
+    }
+
+    #[test]
+    fn a_breadth_is_a_prefix_of_the_scope() {
+        let scope = |text: &str| Scope::parse(text).unwrap();
+        let own = scope("acme/web/ann");
+        let reached = |breadth: Breadth| {
+            [
+                "acme/web/ann",
+                "acme/web/bob",
+                "acme/app/ann",
+                "acm/web/ann",
+                "other/web/ann",
+            ]
+            .map(|other| breadth.reaches(&own, &scope(other)))
+        };
+        assert_eq!(reached(Breadth::User), [true, false, false, false, false]);
+        assert_eq!(reached(Breadth::Project), [true, true, false, false, false]);
+        assert_eq!(reached(Breadth::Tenant), [true, true, true, false, false]);
     }
 }
 

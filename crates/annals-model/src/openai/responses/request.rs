@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::{ReasoningItem, Summary};
 use crate::model::{Layout, Request};
 use crate::thinking::{self, SignedBlock};
+use crate::wire::answer_schema::AnswerSchema;
 use crate::wire::media::{self, Shown};
 use crate::wire::names::{ToolNames, wire_call_id};
 use crate::wire::text::{as_object, piece_text, set_off};
@@ -31,11 +32,24 @@ pub(crate) struct Body<'a> {
     prompt_cache_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     include: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Text<'a>>,
     #[serde(skip_serializing_if = "str::is_empty")]
     instructions: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     input: Vec<Item<'a>>,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    format: Format<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format<'a> {
+    JsonSchema(AnswerSchema<'a>),
 }
 
 #[derive(Serialize)]
@@ -131,6 +145,13 @@ pub(crate) fn body<'a>(
             Reasons::Yes => vec![ENCRYPTED],
             Reasons::No => Vec::new(),
         },
+        text: request
+            .answer_schema
+            .as_deref()
+            .and_then(AnswerSchema::of)
+            .map(|schema| Text {
+                format: Format::JsonSchema(schema),
+            }),
         instructions: &prompt.system,
         tools: tools.iter().map(|tool| lowering.tool(tool)).collect(),
         input,
@@ -351,5 +372,18 @@ mod tests {
         input: {"type":"function_call","call_id":"tc_1","name":"add_one","arguments":"{}"}
         input: {"type":"function_call_output","call_id":"tc_1","output":"2"}
         "##);
+    }
+
+    #[test]
+    fn a_schema_is_the_format_of_the_text() {
+        let schema = serde_json::json!({"type": "object", "properties": {}, "additionalProperties": false});
+        let request = Request {
+            answer_schema: Some(Arc::new(schema.clone())),
+            ..fixture::request()
+        };
+        let body = serde_json::to_value(body("m", Reasons::No, &request, &ToolNames::default())).unwrap();
+        let expected =
+            serde_json::json!({"type": "json_schema", "name": "answer", "schema": schema, "strict": true});
+        assert_eq!(body["text"]["format"], expected);
     }
 }
