@@ -116,6 +116,10 @@ pub(crate) enum Command {
     Approvals(JsonArgs),
     /// Decide about a call that waits: allow it, or deny it with `--deny`.
     Approve(ApproveArgs),
+    /// List what calls wait to be told by a person, in all conversations of the scope.
+    Inputs(JsonArgs),
+    /// Tell a call what it waits for, or refuse with `--decline`.
+    Answer(AnswerArgs),
     /// Look at the rules that allow, ask about and deny calls.
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -186,6 +190,9 @@ pub(crate) struct ServeArgs {
     /// Offer the model the tools that clients of the OpenAI-compatible API send, and hand their calls to the client.
     #[arg(long)]
     pub(crate) client_tools: bool,
+    /// Let clients of `/mcp` call this tool as well, such as `exec_tools.execute_code_python`; may be given several times.
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) mcp_allow: Vec<String>,
     /// The name of this process among those that share a store.
     #[arg(long, value_name = "NAME", value_parser = NodeId::parse)]
     pub(crate) node: Option<NodeId>,
@@ -628,6 +635,22 @@ pub(crate) struct ApproveArgs {
     /// Run it with these arguments instead, a JSON object.
     #[arg(long, value_name = "PARAMS_JSON", conflicts_with_all = ["deny", "stop"])]
     pub(crate) args: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// The request, as `annals inputs` lists it.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The answer as JSON that fits the request's schema; nothing where only consent is asked for.
+    #[arg(value_name = "JSON", conflicts_with = "decline")]
+    pub(crate) content: Option<String>,
+    /// Refuse; the call is told and goes on.
+    #[arg(long)]
+    pub(crate) decline: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,7 +1,9 @@
 //! The client against servers that run: a stranger's server of many mechanisms, and real ones.
 
 mod client {
+    mod asking;
     mod hostile;
+    mod http;
     mod prefix;
     mod real;
     mod stage;
