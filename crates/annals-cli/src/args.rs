@@ -249,9 +249,9 @@ pub(crate) struct RunArgs {
     /// The turn's id, for scripts.
     #[arg(long, value_name = "T")]
     pub(crate) turn_id: Option<String>,
-    /// A file to go with the prompt; may be given several times.
+    /// A file to go with the prompt, or `mcp:SERVER/URI` for a resource of an MCP server; may be given several times.
     #[arg(long, value_name = "FILE")]
-    pub(crate) attach: Vec<PathBuf>,
+    pub(crate) attach: Vec<String>,
     /// A JSON schema that the answer must fit; it is then printed as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
@@ -500,6 +500,14 @@ pub(crate) enum McpCommand {
     List(JsonArgs),
     /// Start a server and compare what it offers with what was accepted.
     Inspect(McpInspectArgs),
+    /// List what can be read from a server.
+    Resources(McpInspectedArgs),
+    /// Read a resource of a server to standard output.
+    Read(McpReadArgs),
+    /// List the prompts of a server.
+    Prompts(McpInspectedArgs),
+    /// Print a prompt of a server, filled in.
+    Prompt(McpPromptArgs),
     /// Take a server off the list, with what was accepted of it.
     Remove(McpServerArgs),
     /// Be an MCP server on standard input and output: ask, wait, read, search memory, timelines.
@@ -545,6 +553,39 @@ pub(crate) struct McpInspectArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpInspectedArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpReadArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The resource, as `annals mcp resources` lists it.
+    #[arg(value_name = "URI")]
+    pub(crate) uri: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpPromptArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The prompt, as `annals mcp prompts` lists it.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: String,
+    /// What it is told.
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) arguments: Vec<String>,
 }
 
 #[derive(Debug, Args)]

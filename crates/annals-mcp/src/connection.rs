@@ -496,6 +496,17 @@ impl Connection {
         }
     }
 
+    /// Asks for something that takes no longer than a call without a sign of life may.
+    pub(crate) async fn asked(&self, request: ClientRequest) -> Result<ServerResult, ConnectionError> {
+        let handle = self.send(request).await?;
+        tokio::select! {
+            biased;
+            () = self.cut_off().cancelled() => Err(self.ended().await),
+            answer = handle.rx => self.judged(answer).await,
+            () = tokio::time::sleep(self.patience.idle) => Err(ConnectionError::Silent(self.patience.idle)),
+        }
+    }
+
     pub(crate) async fn send(
         &self,
         request: ClientRequest,

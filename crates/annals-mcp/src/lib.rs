@@ -10,6 +10,7 @@
 //! 4. [`server`]: a server that is started at need, fails, and is tried again; `call`, `question`, `parked`: one call, what
 //!    the server asks a person meanwhile, and where the call waits for the answer;
 //! 5. [`tool`], [`result`](mod@result), [`many`]: its tools as tools of an agent;
+//!    [`resources`]: what else it has, for people;
 //! 6. [`file`](mod@file), [`set`]: all servers of a home;
 //! 7. [`serve`]: the other way round, Annals as a server.
 
@@ -27,6 +28,7 @@ pub mod name;
 mod parked;
 pub mod pins;
 mod question;
+pub mod resources;
 pub mod result;
 pub mod serve;
 pub mod server;
