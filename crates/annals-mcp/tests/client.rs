@@ -2,6 +2,7 @@
 
 mod client {
     mod asking;
+    mod conformance;
     mod hostile;
     mod http;
     mod prefix;
