@@ -7,7 +7,8 @@ use annals::core::block::BlockKind;
 use annals::core::block::payload::CallText;
 use annals::core::path::LogicalPath;
 use annals::runtime::{
-    ApprovalDecision, ApprovalRequest, ConversationHandle, Decision, Listen, RunError, Update,
+    ApprovalDecision, ApprovalRequest, ClientFunction, ConversationHandle, Decision, InputRequest, Listen,
+    RunError, Update,
 };
 use annals::tools::content;
 use rustyline::DefaultEditor;
@@ -48,7 +49,17 @@ impl<L: Listen> Listen for Questions<L> {
             Update::Block(block) if block.kind == BlockKind::ApprovalRequest => block.payload().ok(),
             _ => None,
         };
+        let wanted: Option<InputRequest> = match &update {
+            Update::Block(block) if block.kind == BlockKind::InputRequest => block.payload().ok(),
+            _ => None,
+        };
         self.listener.on(update);
+        if let Some(wanted) = wanted.filter(|wanted| !ClientFunction::performs(&wanted.tool)) {
+            paint::say(format!(
+                "{}\nthe turn waits: `annals inputs`, in another terminal, shows how to answer",
+                wanted.message
+            ));
+        }
         if let Some(request) = asked {
             // Without anybody to answer, the turn waits all the same.
             let _ = self.asks.send(request);

@@ -116,6 +116,10 @@ pub(crate) enum Command {
     Approvals(JsonArgs),
     /// Decide about a call that waits: allow it, or deny it with `--deny`.
     Approve(ApproveArgs),
+    /// List what calls wait to be told by a person, in all conversations of the scope.
+    Inputs(JsonArgs),
+    /// Tell a call what it waits for, or refuse with `--decline`.
+    Answer(AnswerArgs),
     /// Look at the rules that allow, ask about and deny calls.
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -186,6 +190,9 @@ pub(crate) struct ServeArgs {
     /// Offer the model the tools that clients of the OpenAI-compatible API send, and hand their calls to the client.
     #[arg(long)]
     pub(crate) client_tools: bool,
+    /// Let clients of `/mcp` call this tool as well, such as `exec_tools.execute_code_python`; may be given several times.
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) mcp_allow: Vec<String>,
     /// The name of this process among those that share a store.
     #[arg(long, value_name = "NAME", value_parser = NodeId::parse)]
     pub(crate) node: Option<NodeId>,
@@ -246,9 +253,9 @@ pub(crate) struct RunArgs {
     /// The turn's id, for scripts.
     #[arg(long, value_name = "T")]
     pub(crate) turn_id: Option<String>,
-    /// A file to go with the prompt; may be given several times.
+    /// A file to go with the prompt, or `mcp:SERVER/URI` for a resource of an MCP server; may be given several times.
     #[arg(long, value_name = "FILE")]
-    pub(crate) attach: Vec<PathBuf>,
+    pub(crate) attach: Vec<String>,
     /// A JSON schema that the answer must fit; it is then printed as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
@@ -497,6 +504,14 @@ pub(crate) enum McpCommand {
     List(JsonArgs),
     /// Start a server and compare what it offers with what was accepted.
     Inspect(McpInspectArgs),
+    /// List what can be read from a server.
+    Resources(McpInspectedArgs),
+    /// Read a resource of a server to standard output.
+    Read(McpReadArgs),
+    /// List the prompts of a server.
+    Prompts(McpInspectedArgs),
+    /// Print a prompt of a server, filled in.
+    Prompt(McpPromptArgs),
     /// Take a server off the list, with what was accepted of it.
     Remove(McpServerArgs),
     /// Be an MCP server on standard input and output: ask, wait, read, search memory, timelines.
@@ -542,6 +557,39 @@ pub(crate) struct McpInspectArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpInspectedArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpReadArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The resource, as `annals mcp resources` lists it.
+    #[arg(value_name = "URI")]
+    pub(crate) uri: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpPromptArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The prompt, as `annals mcp prompts` lists it.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: String,
+    /// What it is told.
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) arguments: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -632,6 +680,22 @@ pub(crate) struct ApproveArgs {
     /// Run it with these arguments instead, a JSON object.
     #[arg(long, value_name = "PARAMS_JSON", conflicts_with_all = ["deny", "stop"])]
     pub(crate) args: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// The conversation.
+    #[arg(value_name = "C")]
+    pub(crate) conversation: String,
+    /// The request, as `annals inputs` lists it.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The answer as JSON that fits the request's schema; nothing where only consent is asked for.
+    #[arg(value_name = "JSON", conflicts_with = "decline")]
+    pub(crate) content: Option<String>,
+    /// Refuse; the call is told and goes on.
+    #[arg(long)]
+    pub(crate) decline: bool,
 }
 
 #[derive(Debug, Subcommand)]

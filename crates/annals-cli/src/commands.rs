@@ -1,5 +1,6 @@
 //! One command, one file.
 
+mod answer;
 mod approvals;
 mod approve;
 mod cancel;
@@ -9,6 +10,7 @@ mod conversations;
 mod demo;
 mod doctor;
 mod feedback;
+mod inputs;
 mod man;
 mod mcp;
 mod memory;
@@ -43,6 +45,8 @@ pub(crate) async fn run(
         Command::Cancel(args) => cancel::run(args, config()?).await,
         Command::Approvals(args) => approvals::run(args, config()?).await,
         Command::Approve(args) => approve::run(args, config()?).await,
+        Command::Inputs(args) => inputs::run(args, config()?).await,
+        Command::Answer(args) => answer::run(args, config()?).await,
         Command::Policy(command) => policy::run(command, config()?).await,
         Command::Conversations(args) => conversations::run(args, config()?).await,
         Command::Memory(command) => memory::run(command, config()?).await,

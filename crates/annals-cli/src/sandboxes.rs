@@ -53,7 +53,10 @@ impl SandboxServer {
                 let mut options = config.sandbox_options.opensandbox.clone();
                 options.namespace.get_or_insert_with(namespace);
                 let origin = format!("image `{}`", options.image);
-                (opensandbox::backend(address("OPEN_SANDBOX_API_KEY"), options), origin)
+                (
+                    opensandbox::backend(address("OPEN_SANDBOX_API_KEY"), options),
+                    origin,
+                )
             }
             "e2b" => {
                 let mut options = config.sandbox_options.e2b.clone();

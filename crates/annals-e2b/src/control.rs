@@ -36,22 +36,28 @@ impl Control {
 
     async fn info(&self, id: &str) -> Result<SandboxInfo, ApiError> {
         let doing = "look at the sandbox";
-        self.server.http().repeated(|| async {
-            let request = self.server.request(Method::GET, &["sandboxes", id], &[]);
-            http::json(doing, self.server.send(doing, request).await?).await
-        })
-        .await
+        self.server
+            .http()
+            .repeated(|| async {
+                let request = self.server.request(Method::GET, &["sandboxes", id], &[]);
+                http::json(doing, self.server.send(doing, request).await?).await
+            })
+            .await
     }
 
     /// Wakes the sandbox if it sleeps, and lets it live for no less than `ttl`.
     async fn attach(&self, id: &str, ttl: Duration) -> Result<SandboxInfo, ApiError> {
         let doing = "connect to the sandbox";
         let body = json!({"timeout": ttl.as_secs()});
-        self.server.http().repeated(|| async {
-            let request = self.server.request(Method::POST, &["sandboxes", id, "connect"], &[]);
-            http::json(doing, self.server.send(doing, request.json(&body)).await?).await
-        })
-        .await
+        self.server
+            .http()
+            .repeated(|| async {
+                let request = self
+                    .server
+                    .request(Method::POST, &["sandboxes", id, "connect"], &[]);
+                http::json(doing, self.server.send(doing, request.json(&body)).await?).await
+            })
+            .await
     }
 
     async fn page(
@@ -60,14 +66,19 @@ impl Control {
         query: &[(&str, String)],
     ) -> Result<(Vec<SandboxInfo>, Option<String>), ApiError> {
         let doing = "list sandboxes";
-        self.server.http().repeated(|| async {
-            let answer = self.server.send(doing, self.server.request(Method::GET, path, query)).await?;
-            let next = answer.headers().get(NEXT_PAGE_HEADER);
-            let next = next.and_then(|token| token.to_str().ok()).map(str::to_owned);
-            let next = next.filter(|token| !token.is_empty());
-            Ok((http::json(doing, answer).await?, next))
-        })
-        .await
+        self.server
+            .http()
+            .repeated(|| async {
+                let answer = self
+                    .server
+                    .send(doing, self.server.request(Method::GET, path, query))
+                    .await?;
+                let next = answer.headers().get(NEXT_PAGE_HEADER);
+                let next = next.and_then(|token| token.to_str().ok()).map(str::to_owned);
+                let next = next.filter(|token| !token.is_empty());
+                Ok((http::json(doing, answer).await?, next))
+            })
+            .await
     }
 
     async fn list_all(&self, filter: &str) -> Result<Vec<SandboxInfo>, ApiError> {
@@ -132,7 +143,9 @@ impl ControlPlane for Control {
         };
         let request = self.server.request(Method::POST, &["sandboxes"], &[]);
         let http = self.server.http();
-        let answer = http.send_within(doing, request.json(&body), http.timing().create).await?;
+        let answer = http
+            .send_within(doing, request.json(&body), http.timing().create)
+            .await?;
         let made: SandboxInfo = http::json(doing, answer).await?;
         Ok(made.sandbox_id)
     }
@@ -147,11 +160,14 @@ impl ControlPlane for Control {
 
     async fn delete(&self, id: &str) -> Result<(), ApiError> {
         let doing = "delete the sandbox";
-        let deleted = self.server.http().repeated(|| async {
-            let request = self.server.request(Method::DELETE, &["sandboxes", id], &[]);
-            self.server.send(doing, request).await.map(drop)
-        })
-        .await;
+        let deleted = self
+            .server
+            .http()
+            .repeated(|| async {
+                let request = self.server.request(Method::DELETE, &["sandboxes", id], &[]);
+                self.server.send(doing, request).await.map(drop)
+            })
+            .await;
         match deleted {
             Err(error) if error.is_not_found() => Ok(()),
             deleted => deleted,
@@ -165,11 +181,16 @@ impl ControlPlane for Control {
     async fn renew(&self, id: &str, ttl: Duration) -> Result<(), ApiError> {
         let doing = "renew the sandbox";
         let body = json!({"timeout": ttl.as_secs()});
-        let renewed = self.server.http().repeated(|| async {
-            let request = self.server.request(Method::POST, &["sandboxes", id, "timeout"], &[]);
-            self.server.send(doing, request.json(&body)).await.map(drop)
-        })
-        .await;
+        let renewed = self
+            .server
+            .http()
+            .repeated(|| async {
+                let request = self
+                    .server
+                    .request(Method::POST, &["sandboxes", id, "timeout"], &[]);
+                self.server.send(doing, request.json(&body)).await.map(drop)
+            })
+            .await;
         match renewed {
             // No such sandbox, or no such route: not every server has it.
             Err(error) if error.is_not_found() => {
@@ -196,7 +217,9 @@ impl ControlPlane for Control {
             Err(error) if error.is_not_found() => return Ok(None),
             info => info?,
         };
-        let address = self.settings.address(self.server.url(), id, envd::PORT, info.domain.as_deref());
+        let address = self
+            .settings
+            .address(self.server.url(), id, envd::PORT, info.domain.as_deref());
         let address =
             address.ok_or_else(|| ApiError::protocol("use the sandbox's address", "its domain is none"))?;
         let access = Access {

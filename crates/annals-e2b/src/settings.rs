@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn settings_that_cannot_be_used_are_refused_with_their_value() {
-        let refused = |change: fn(&mut E2bOptions)| address("https://h", None, change).unwrap_err().to_string();
+        let refused =
+            |change: fn(&mut E2bOptions)| address("https://h", None, change).unwrap_err().to_string();
         assert!(refused(|options| options.timeout_seconds = 14).contains("14"));
         let told = refused(|options| options.sandbox_url = Some("ftp://user:secret@h".to_owned()));
         assert!(told.contains("sandbox_url") && !told.contains("secret"), "{told}");
@@ -118,7 +119,10 @@ mod tests {
         assert_eq!(at(vendor, Some("e2b.dev"), |_| {}), "https://49983-s1.e2b.dev/");
         let own = |options: &mut E2bOptions| options.domain = Some("x.org".to_owned());
         assert_eq!(at(vendor, Some("e2b.dev"), own), "https://49983-s1.x.org/");
-        assert_eq!(at("http://127.0.0.1:3000", None, |_| {}), "http://127.0.0.1:3000/");
+        assert_eq!(
+            at("http://127.0.0.1:3000", None, |_| {}),
+            "http://127.0.0.1:3000/"
+        );
         let one = |options: &mut E2bOptions| options.sandbox_url = Some("https://sandbox.e2b.app".to_owned());
         assert_eq!(at(vendor, None, one), "https://sandbox.e2b.app/");
     }

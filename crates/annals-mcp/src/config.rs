@@ -353,6 +353,11 @@ impl Entry {
             return Err("`url` carries a password: give it as `bearer` or in `headers`".to_owned());
         }
         for (name, value) in &self.headers {
+            if is_of_protocol(name) {
+                return Err(format!(
+                    "`{name}` in `headers` is the protocol's own: leave it out"
+                ));
+            }
             let name_fits = http::HeaderName::from_bytes(name.as_bytes()).is_ok();
             if !name_fits || http::HeaderValue::from_str(value).is_err() {
                 return Err(format!(
@@ -369,6 +374,20 @@ impl Entry {
             bearer: self.bearer,
         })
     }
+}
+
+/// Whether a header says what only the protocol itself can know.
+fn is_of_protocol(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.starts_with("mcp-")
+        || [
+            "accept",
+            "content-type",
+            "content-length",
+            "last-event-id",
+            "host",
+        ]
+        .contains(&name.as_str())
 }
 
 #[cfg(test)]
@@ -410,6 +429,10 @@ mod tests {
             (
                 "[a]\nurl = 'http://h'\nheaders = { 'a b' = 'c' }",
                 "`a b` in `headers`",
+            ),
+            (
+                "[a]\nurl = 'http://h'\nheaders = { Mcp-Session-Id = 'c' }",
+                "the protocol's own",
             ),
             ("[a]\ncommand = 'x'\ntimeout_ms = 0", "give 1 to 600000"),
             ("[a]\ncommand = 7", "invalid type"),

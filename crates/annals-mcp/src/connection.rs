@@ -9,22 +9,27 @@ use std::time::Duration;
 use annals_core::redact::Secrets;
 use annals_sandbox::service::Service;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
-    Implementation, ListToolsRequest, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
-    ProtocolVersion, ServerResult,
+    ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationCapability, FormElicitationCapability, Implementation, ListToolsRequest,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerResult,
+    UrlElicitationCapability,
 };
 use rmcp::service::{
-    ClientInitializeError, NotificationContext, PeerRequestOptions, RequestHandle, RunningService,
+    ClientInitializeError, NotificationContext, PeerRequestOptions, RequestContext, RequestHandle,
+    RunningService,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient, ServiceError};
-use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use rmcp::{
+    ClientHandler, ClientLifecycleMode, ClientServiceExt as _, ErrorData, Peer, RoleClient, ServiceError,
+};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ServerConfig, Transport};
 use crate::definition::{Definition, Digest};
 use crate::limits;
+use crate::question::{self, Question};
 use crate::text;
 use crate::transport::{self, Bounded, Flow, TransportError};
 
@@ -100,44 +105,99 @@ pub struct Offer {
 #[derive(Clone)]
 struct Handler {
     flow: Arc<Flow>,
-    progress: Arc<Mutex<HashMap<ProgressToken, mpsc::Sender<Progress>>>>,
+    progress: Arc<Mutex<Watched>>,
     list_changed: Arc<AtomicBool>,
+    calls: Arc<Mutex<Listeners>>,
 }
 
-impl Handler {
-    fn watch(&self, token: ProgressToken) -> (mpsc::Receiver<Progress>, Watch<'_>) {
-        let (sender, receiver) = mpsc::channel(16);
-        let mut watched = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.insert(token.clone(), sender);
-        (receiver, Watch { handler: self, token })
-    }
-}
+/// Who hears signs of life.
+type Watched = HashMap<ProgressToken, mpsc::Sender<Progress>>;
 
 /// Takes no more signs of life when it is dropped.
-struct Watch<'h> {
-    handler: &'h Handler,
+pub(crate) struct Watch {
+    progress: Arc<Mutex<Watched>>,
     token: ProgressToken,
 }
 
-impl Drop for Watch<'_> {
+impl Drop for Watch {
     fn drop(&mut self) {
-        let mut watched = self
-            .handler
-            .progress
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         watched.remove(&self.token);
+    }
+}
+
+/// A question, and where its answer goes.
+type Asked = (Question, oneshot::Sender<ElicitResult>);
+
+/// The calls under way, which may be asked something.
+#[derive(Default)]
+struct Listeners {
+    calls: HashMap<u64, mpsc::Sender<Asked>>,
+    next: u64,
+}
+
+/// Questions of the server's to one call, until it is dropped.
+pub(crate) struct Listening {
+    pub(crate) questions: mpsc::Receiver<Asked>,
+    calls: Arc<Mutex<Listeners>>,
+    call: u64,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut listeners = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.calls.remove(&self.call);
+    }
+}
+
+impl Handler {
+    /// The call that a question belongs to. The protocol does not say which one it is; where it may be another's, the
+    /// question could be shown to somebody whom it does not concern.
+    fn asked_call(&self) -> Option<mpsc::Sender<Asked>> {
+        let listeners = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = listeners.calls.values();
+        match (calls.next(), calls.next()) {
+            (Some(call), None) => Some(call.clone()),
+            _ => None,
+        }
     }
 }
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         // Nothing is advertised that is not implemented: servers offer more to clients that claim more.
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(
+            ElicitationCapability::new()
+                .with_form(FormElicitationCapability::new())
+                .with_url(UrlElicitationCapability::new()),
+        );
         ClientConfig::new(
-            ClientCapabilities::default(),
+            capabilities,
             Implementation::new("annals", env!("CARGO_PKG_VERSION")),
         )
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let (reply, answer) = oneshot::channel();
+        let is_asked = match self.asked_call() {
+            Some(call) => call.try_send((Question(request), reply)).is_ok(),
+            None => false,
+        };
+        if !is_asked {
+            tracing::warn!(
+                "a question of an MCP server was declined: it belongs to no call, or to one of several"
+            );
+            return Ok(question::declined());
+        }
+        // A call that went away takes its questions with it.
+        let gone = |_| ElicitResult::new(ElicitationAction::Cancel);
+        Ok(answer.await.unwrap_or_else(gone))
     }
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
@@ -308,6 +368,47 @@ impl Connection {
         Ok(offer.digests.get(tool).cloned())
     }
 
+    /// Whether the server answers with questions instead of asking while it works, so that a call can be begun anew.
+    pub(crate) fn asks_in_rounds(&self) -> bool {
+        let info = self.running.peer_info();
+        info.is_some_and(|info| info.protocol_version >= ProtocolVersion::V_2026_07_28)
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    /// Fires when the server is cut off.
+    pub(crate) fn cut_off(&self) -> &CancellationToken {
+        &self.handler.flow.cancel
+    }
+
+    /// Hears signs of life of one request.
+    pub(crate) fn watch(&self, token: ProgressToken) -> (mpsc::Receiver<Progress>, Watch) {
+        let (sender, receiver) = mpsc::channel(16);
+        let progress = self.handler.progress.clone();
+        let mut watched = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.insert(token.clone(), sender);
+        drop(watched);
+        (receiver, Watch { progress, token })
+    }
+
+    /// Hears questions from now on.
+    pub(crate) fn listen(&self) -> Listening {
+        let (sender, questions) = mpsc::channel(4);
+        let calls = self.handler.calls.clone();
+        let mut listeners = calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let call = listeners.next;
+        listeners.next += 1;
+        listeners.calls.insert(call, sender);
+        drop(listeners);
+        Listening {
+            questions,
+            calls,
+            call,
+        }
+    }
+
     /// What the server offers, as it said last.
     pub fn offer(&self) -> Offer {
         self.offer.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -395,37 +496,21 @@ impl Connection {
         }
     }
 
-    /// Calls a tool by the server's own name for it. `on_progress` hears signs of life.
-    pub async fn call(
-        &self,
-        tool: &str,
-        arguments: Map<String, Value>,
-        cancel: &CancellationToken,
-        on_progress: impl Fn(&Progress),
-    ) -> Result<CallToolResult, ConnectionError> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let mut handle = self.send(request).await?;
-        let (mut signs, _watch) = self.handler.watch(handle.progress_token.clone());
-        let patience = self.patience;
-        let total = tokio::time::sleep(patience.total);
-        tokio::pin!(total);
-        let stopped = loop {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => break ConnectionError::Cancelled,
-                () = self.handler.flow.cancel.cancelled() => return Err(self.ended().await),
-                answer = &mut handle.rx => return called(self.judged(answer).await?),
-                () = &mut total => break ConnectionError::TooLong(patience.total),
-                Some(sign) = signs.recv() => on_progress(&sign),
-                () = tokio::time::sleep(patience.idle) => break ConnectionError::Silent(patience.idle),
-            }
-        };
-        abandon(handle, &stopped);
-        Err(stopped)
+    /// Asks for something that takes no longer than a call without a sign of life may.
+    pub(crate) async fn asked(&self, request: ClientRequest) -> Result<ServerResult, ConnectionError> {
+        let handle = self.send(request).await?;
+        tokio::select! {
+            biased;
+            () = self.cut_off().cancelled() => Err(self.ended().await),
+            answer = handle.rx => self.judged(answer).await,
+            () = tokio::time::sleep(self.patience.idle) => Err(ConnectionError::Silent(self.patience.idle)),
+        }
     }
 
-    async fn send(&self, request: ClientRequest) -> Result<RequestHandle<RoleClient>, ConnectionError> {
+    pub(crate) async fn send(
+        &self,
+        request: ClientRequest,
+    ) -> Result<RequestHandle<RoleClient>, ConnectionError> {
         self.handler.flow.asked();
         let peer: &Peer<RoleClient> = &self.running;
         let sending = peer.send_request_with_option(request, PeerRequestOptions::no_options());
@@ -436,11 +521,11 @@ impl Connection {
         }
     }
 
-    async fn ended(&self) -> ConnectionError {
+    pub(crate) async fn ended(&self) -> ConnectionError {
         ConnectionError::Closed(self.how_it_ended().await)
     }
 
-    async fn judged(
+    pub(crate) async fn judged(
         &self,
         answer: Result<Result<ServerResult, ServiceError>, tokio::sync::oneshot::error::RecvError>,
     ) -> Result<ServerResult, ConnectionError> {
@@ -462,28 +547,6 @@ impl Connection {
     }
 }
 
-/// Tells the server that nobody waits any more, without waiting for it to listen.
-fn abandon(handle: RequestHandle<RoleClient>, why: &ConnectionError) {
-    let reason = why.to_string();
-    tokio::spawn(async move {
-        let _ = tokio::time::timeout(limits::SEND_TIMEOUT, handle.cancel(Some(reason))).await;
-    });
-}
-
-fn called(result: ServerResult) -> Result<CallToolResult, ConnectionError> {
-    match result {
-        ServerResult::CallToolResult(result) => Ok(result),
-        ServerResult::InputRequiredResult(_) => Err(ConnectionError::InputRequired),
-        ServerResult::EmptyResult(_) => Ok(CallToolResult::success(Vec::new())),
-        // Content of a kind that is not known yet must not cost the rest.
-        ServerResult::CustomResult(raw) => crate::result::salvaged(&raw.0)
-            .ok_or_else(|| ConnectionError::Protocol("its result has no known form".to_owned())),
-        _ => Err(ConnectionError::Protocol(
-            "it answered another question than the one asked".to_owned(),
-        )),
-    }
-}
-
 /// What came of one attempt to shake hands.
 type Tried = (
     Result<RunningService<RoleClient, Handler>, ClientInitializeError>,
@@ -501,6 +564,7 @@ async fn try_lifecycle(
         flow: Arc::default(),
         progress: Arc::default(),
         list_changed: Arc::default(),
+        calls: Arc::default(),
     };
     match &config.transport {
         Transport::Stdio(program) => {
@@ -511,7 +575,7 @@ async fn try_lifecycle(
             Ok((tried, handler, Some(service)))
         }
         Transport::Http(endpoint) => {
-            let transport = transport::http(endpoint, secrets)?;
+            let transport = transport::http(endpoint, secrets, handler.flow.clone())?;
             let tried = handler.clone().serve_with_lifecycle(transport, lifecycle).await;
             Ok((tried, handler, None))
         }

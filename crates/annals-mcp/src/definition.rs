@@ -125,7 +125,7 @@ fn sorted(value: &Value) -> Value {
 
 /// A schema without hidden characters; descriptions are capped. Patterns, constants and names stay as they are where
 /// nothing is hidden in them, because they are what arguments are checked against.
-fn shown(schema: &Value) -> Value {
+pub(crate) fn shown(schema: &Value) -> Value {
     match schema {
         Value::Object(object) => {
             let entry = |(key, value): (&String, &Value)| {

@@ -7,21 +7,28 @@
 //! 1. [`config`]: which servers there are, how they are started, what they may touch;
 //! 2. [`definition`], [`pins`]: what a server offers, and what of it a person has accepted;
 //! 3. [`connection`], [`transport`]: one session with a server, over pipes or HTTP, in both lifecycles of the protocol;
-//! 4. [`server`]: a server that is started at need, fails, and is tried again;
+//! 4. [`server`]: a server that is started at need, fails, and is tried again; `call`, `question`, `parked`: one call, what
+//!    the server asks a person meanwhile, and where the call waits for the answer;
 //! 5. [`tool`], [`result`](mod@result), [`many`]: its tools as tools of an agent;
+//!    [`resources`]: what else it has, for people;
 //! 6. [`file`](mod@file), [`set`]: all servers of a home;
 //! 7. [`serve`]: the other way round, Annals as a server.
 
 #![forbid(unsafe_code)]
 
+mod call;
 pub mod config;
 pub mod connection;
 pub mod definition;
 pub mod file;
+mod http_client;
 pub mod limits;
 pub mod many;
 pub mod name;
+mod parked;
 pub mod pins;
+mod question;
+pub mod resources;
 pub mod result;
 pub mod serve;
 pub mod server;

@@ -22,6 +22,10 @@ pub const PARAMETER_DESCRIPTION_MAX_CHARS: usize = 500;
 pub const RESULT_PARTS_MAX: usize = 256;
 /// Files of one result.
 pub const RESULT_FILES_MAX: usize = 32;
+/// How often a server may answer one call with questions.
+pub const ROUNDS_MAX: usize = 10;
+/// Calls of one server that wait for a person; a further one takes the place of the oldest.
+pub const PARKED_MAX: usize = 32;
 /// What a server says of an error.
 pub const ERROR_MAX_CHARS: usize = 2_000;
 
@@ -31,6 +35,12 @@ pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// A call with signs of life.
 pub const CALL_TIMEOUT_TOTAL: Duration = Duration::from_secs(600);
+/// A call that waits for a person is kept open this long.
+pub const PARKED_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+/// The first pause before a server that asks only to be called again is; each further one is twice as long.
+pub const ROUND_PAUSE: Duration = Duration::from_millis(50);
+/// The longest such pause.
+pub const ROUND_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Until a message to a server is taken.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first pause after a failed start; each further one is twice as long.

@@ -16,7 +16,7 @@ use crate::limits;
 use crate::text;
 
 /// Servers disagree about padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
@@ -277,7 +277,7 @@ pub(crate) fn salvaged(raw: &Value) -> Option<CallToolResult> {
 }
 
 /// The last part of an address as a file name, with an extension.
-fn file_name(uri: &str, mime: &str) -> String {
+pub(crate) fn file_name(uri: &str, mime: &str) -> String {
     let path = uri.split(['?', '#']).next().unwrap_or_default();
     let last = path
         .trim_end_matches('/')

@@ -1,10 +1,13 @@
 //! Annals as an MCP server: other programs ask the agent, read its timelines and files, search its memory, and use those of
 //! its tools that its owner allows.
 //!
-//! [`AnnalsServer`] answers over any transport of the protocol; [`stdio`] serves the streams of this process. Nothing here
-//! decides what a turn may do: a question is posted to the conversation like any other prompt.
+//! [`AnnalsServer`] answers over any transport of the protocol; [`stdio`] serves the streams of this process, `http` the
+//! requests of a listener. Nothing here decides what a turn may do: a question is posted to the conversation like any other
+//! prompt.
 
 mod ask;
+#[cfg(feature = "http-server")]
+pub mod http;
 mod look;
 mod offer;
 
@@ -12,7 +15,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annals_core::ids::{ConversationId, TurnId};
 use annals_runtime::Agent;
+use async_trait::async_trait;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
@@ -37,10 +42,29 @@ impl Unmet {
     }
 }
 
+/// How a question gets into a conversation.
+#[async_trait]
+pub trait Post: Send + Sync {
+    /// Posts a question, and gives its turn; or says in words for the client why not.
+    async fn post(&self, agent: &Agent, id: &ConversationId, prompt: String) -> Result<TurnId, String>;
+}
+
+/// Without further conditions.
+struct Directly;
+
+#[async_trait]
+impl Post for Directly {
+    async fn post(&self, agent: &Agent, id: &ConversationId, prompt: String) -> Result<TurnId, String> {
+        let posted = agent.conversation(id).post(prompt).await;
+        posted.map_err(|error| error.to_string())
+    }
+}
+
 /// The agent behind the protocol. Cheap to clone.
 #[derive(Clone)]
 pub struct AnnalsServer {
     agent: Agent,
+    post: Arc<dyn Post>,
     /// Built-in tools that clients may call, by their wire names.
     allowed: Arc<[String]>,
     answer_wait: Duration,
@@ -51,6 +75,7 @@ impl AnnalsServer {
     pub fn new(agent: Agent) -> Self {
         AnnalsServer {
             agent,
+            post: Arc::new(Directly),
             allowed: Arc::default(),
             answer_wait: ANSWER_WAIT,
         }
@@ -65,6 +90,13 @@ impl AnnalsServer {
         }
         self.allowed = allowed.into();
         Ok(self)
+    }
+
+    /// Posts questions by these conditions.
+    #[must_use]
+    pub fn post_by(mut self, post: Arc<dyn Post>) -> Self {
+        self.post = post;
+        self
     }
 
     /// Waits this long for an answer before it gives a handle instead.

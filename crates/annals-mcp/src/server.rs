@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use annals_core::code::Code;
 use annals_core::redact::Secrets;
-use rmcp::model::CallToolResult;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::call::Call;
 use crate::config::ServerConfig;
-use crate::connection::{Connection, ConnectionError, Offer, Patience, Progress};
+use crate::connection::{Connection, ConnectionError, Offer, Patience};
 use crate::definition::Digest;
 use crate::limits;
+use crate::parked::{Parked, ParkedCalls};
 use crate::text;
 
 /// Why a server did not do what it was asked.
@@ -63,6 +64,15 @@ pub enum ServerError {
         /// The tool, by the server's name.
         tool: String,
     },
+    /// The process that had the call ended while a person was asked.
+    #[error(
+        "the call of the MCP server `{server}` was lost while a person was asked, because the process that had it ended; \
+         whether it took effect is not known, look before you repeat it"
+    )]
+    Lost {
+        /// The server.
+        server: String,
+    },
     /// The request got no answer, or a bad one.
     #[error("MCP server `{server}`: {error}")]
     Call {
@@ -81,6 +91,7 @@ impl ServerError {
             ServerError::Died { .. } => Code::McpServerDied.as_str(),
             ServerError::Changed { .. } => Code::ToolChanged.as_str(),
             ServerError::Gone { .. } => Code::ToolGone.as_str(),
+            ServerError::Lost { .. } => Code::Interrupted.as_str(),
             ServerError::Call { error, .. } => match error {
                 ConnectionError::Silent(_) | ConnectionError::TooLong(_) => Code::Timeout.as_str(),
                 ConnectionError::Cancelled => Code::Cancelled.as_str(),
@@ -100,6 +111,16 @@ pub struct RemoteServer {
     secrets: Secrets,
     patience: Patience,
     state: Mutex<State>,
+    parked: ParkedCalls,
+}
+
+/// Whether a call may be begun that was begun before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It was not, or it may run any number of times.
+    Freely,
+    /// Only where a server that asks has not begun to work.
+    OnlyInRounds,
 }
 
 enum State {
@@ -126,6 +147,7 @@ impl RemoteServer {
             config,
             secrets,
             state: Mutex::new(State::Idle),
+            parked: ParkedCalls::default(),
         }
     }
 
@@ -180,15 +202,16 @@ impl RemoteServer {
         Ok((connection, offer))
     }
 
-    /// Calls a tool, if it still is what was accepted.
-    pub async fn call(
+    /// Calls a tool, if it still is what was accepted. A call that was begun before and is lost is begun `again` only where
+    /// that is what the protocol foresees, or harmless.
+    pub(crate) async fn begin(
         &self,
         tool: &str,
         accepted: &Digest,
         arguments: Map<String, Value>,
+        again: Again,
         cancel: &CancellationToken,
-        on_progress: impl Fn(&Progress),
-    ) -> Result<CallToolResult, ServerError> {
+    ) -> Result<Call, ServerError> {
         let connection = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(self.failed(ConnectionError::Cancelled)),
@@ -214,8 +237,26 @@ impl RemoteServer {
             }
             Some(_) => {}
         }
-        let called = connection.call(tool, arguments, cancel, on_progress).await;
-        called.map_err(|error| self.failed(error))
+        if again == Again::OnlyInRounds && !connection.asks_in_rounds() {
+            return Err(ServerError::Lost { server });
+        }
+        let begun = Call::begin(connection, tool, arguments).await;
+        begun.map_err(|error| self.failed(error))
+    }
+
+    /// Keeps a call open until somebody has answered. Its session serves no other calls meanwhile, so that later questions
+    /// in it are this call's.
+    pub(crate) async fn park(&self, key: String, parked: Parked) {
+        let mut state = self.state.lock().await;
+        if matches!(&*state, State::Up(connection) if Arc::ptr_eq(connection, parked.call.connection())) {
+            *state = State::Idle;
+        }
+        self.parked.park(key, parked);
+    }
+
+    /// The call that waited for an answer.
+    pub(crate) fn parked(&self, key: &str) -> Option<Parked> {
+        self.parked.take(key)
     }
 
     fn unavailable(&self, reason: String, retry_in: Duration) -> ServerError {
@@ -226,7 +267,7 @@ impl RemoteServer {
         }
     }
 
-    fn failed(&self, error: ConnectionError) -> ServerError {
+    pub(crate) fn failed(&self, error: ConnectionError) -> ServerError {
         let server = self.config.name.clone();
         match error {
             ConnectionError::Closed(reason) => ServerError::Died { server, reason },

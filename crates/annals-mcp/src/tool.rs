@@ -3,19 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_core::turn::outcome::Outcome;
+use annals_core::block::payload::InputRequest;
+use annals_core::code::Code;
+use annals_core::timeline::Ask;
+use annals_core::turn::outcome::{Notice, Outcome};
 use annals_tools::{
-    Effect, Family, SpecError, Tool, ToolCx, ToolFailure, ToolName, ToolSpec, Uses, serialise,
+    Effect, Family, InputAsk, SpecError, Tool, ToolCx, ToolFailure, ToolName, ToolSpec, Uses, serialise,
 };
 use async_trait::async_trait;
+use rmcp::model::CallToolResult;
 use serde_json::Value;
 
+use crate::call::Step;
 use crate::definition::{Definition, Digest};
 use crate::limits;
 use crate::name;
+use crate::parked::{self, Parked};
 use crate::pins::Pins;
+use crate::question;
 use crate::result::{self, Origin};
-use crate::server::{RemoteServer, ServerError};
+use crate::server::{Again, RemoteServer, ServerError};
 
 /// The last bound of a call; those of the connection come first.
 pub(crate) const TIMEOUT: Duration =
@@ -113,28 +120,129 @@ impl Tool for RemoteTool {
             Value::Object(arguments) => arguments,
             _ => serde_json::Map::new(),
         };
-        let called = self
-            .server
-            .call(
-                &self.definition.name,
-                &self.accepted,
-                arguments,
-                cx.cancel(),
-                |_| {},
-            )
-            .await;
-        match called {
+        let mut declined = Vec::new();
+        match self.perform(cx, arguments, &mut declined).await {
             Ok(result) => {
                 let origin = Origin {
                     server: &self.server.config().namespace,
                     spec: &self.spec,
                     output: self.output.as_ref(),
                 };
-                result::outcome(cx, origin, result).await
+                let mut outcome = result::outcome(cx, origin, result).await;
+                let notice = |message| {
+                    Notice::new(Code::McpResult, message).with("tool_id", self.spec.name().as_str())
+                };
+                outcome.notices.splice(0..0, declined.into_iter().map(notice));
+                outcome
             }
-            Err(error) => serialise::answer(cx, &self.spec, Err(failure(&error))).await,
+            Err(Stop::Asks(question)) => serialise::failed(&question),
+            Err(Stop::Failed(error)) => serialise::answer(cx, &self.spec, Err(failure(&error))).await,
         }
     }
+}
+
+/// Why a call has no result.
+enum Stop {
+    /// A person is asked first.
+    Asks(ToolFailure),
+    Failed(ServerError),
+}
+
+impl RemoteTool {
+    /// The call up to its result, with the answers that a person gave; notes which questions nobody could be asked.
+    async fn perform(
+        &self,
+        cx: &ToolCx,
+        arguments: serde_json::Map<String, Value>,
+        declined: &mut Vec<String>,
+    ) -> Result<CallToolResult, Stop> {
+        let server = &self.server;
+        let key = parked::key(cx);
+        let (mut call, mut waiting, mut answered) = match server.parked(&key) {
+            Some(parked) => {
+                // What came before the question that waits was told to the server already.
+                for _ in 0..parked.answered {
+                    cx.ask(InputAsk::new("")).map_err(Stop::Asks)?;
+                }
+                (parked.call, Some(parked.question), parked.answered)
+            }
+            None => {
+                let is_again = !recorded(cx).is_empty();
+                let again = match is_again && self.spec.effect() != Effect::Replayable {
+                    true => Again::OnlyInRounds,
+                    false => Again::Freely,
+                };
+                let begun = server
+                    .begin(
+                        &self.definition.name,
+                        &self.accepted,
+                        arguments,
+                        again,
+                        cx.cancel(),
+                    )
+                    .await;
+                (begun.map_err(Stop::Failed)?, None, 0)
+            }
+        };
+        loop {
+            let question = match waiting.take() {
+                Some(question) => question,
+                None => match call.next(cx.cancel(), |_| {}).await {
+                    Ok(Step::Done(result)) => return Ok(result),
+                    Ok(Step::Asks(question)) => question,
+                    Err(error) => return Err(Stop::Failed(server.failed(error))),
+                },
+            };
+            let Some(ask) = question.ask(&server.config().name) else {
+                declined.push(
+                    "the server asked for something that is not shown to people; it was declined".to_owned(),
+                );
+                call.answer(question::declined());
+                continue;
+            };
+            if !cx.is_attended() {
+                declined.push(format!(
+                    "the server asked, and nobody can be asked in this run, so it was declined: {}",
+                    ask.message
+                ));
+                call.answer(question::declined());
+                continue;
+            }
+            let is_other = |asked: &InputRequest| asked.message != ask.message || asked.schema != ask.schema;
+            if recorded(cx).get(answered).is_some_and(is_other) {
+                let server = server.config().name.clone();
+                return Err(Stop::Failed(ServerError::Lost { server }));
+            }
+            match cx.ask(ask) {
+                Ok(answer) => {
+                    call.answer(question.reply(&answer));
+                    answered += 1;
+                }
+                Err(asks) => {
+                    let parked = Parked {
+                        call,
+                        question,
+                        answered,
+                    };
+                    server.park(key, parked).await;
+                    return Err(Stop::Asks(asks));
+                }
+            }
+        }
+    }
+}
+
+/// What a person was asked for this call so far.
+fn recorded(cx: &ToolCx) -> Vec<InputRequest> {
+    cx.timeline(|timeline| {
+        let asked = timeline.requests_of(cx.call());
+        asked
+            .filter_map(|request| match &request.ask {
+                Ask::Input { request, .. } => Some((**request).clone()),
+                _ => None,
+            })
+            .collect()
+    })
 }
 
 /// What the model reads of a call that failed.

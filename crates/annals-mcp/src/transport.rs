@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Endpoint, Program};
+use crate::http_client::BoundedHttp;
 use crate::limits;
 
 /// Stands for a configured secret in environments and headers.
@@ -51,13 +52,21 @@ impl Flow {
         }
     }
 
-    fn bytes(&self, count: usize) {
+    pub(crate) fn bytes(&self, count: usize) {
         if self.bytes.fetch_add(count, Ordering::Relaxed) >= limits::BYTES_PER_REQUEST_MAX {
             self.cut_off(format!(
                 "it sent more than {} bytes for one request",
                 limits::BYTES_PER_REQUEST_MAX
             ));
         }
+    }
+
+    /// Its message has no acceptable end.
+    pub(crate) fn message_too_long(&self) {
+        self.cut_off(format!(
+            "it sent a message of more than {} bytes",
+            limits::MESSAGE_MAX_BYTES
+        ));
     }
 
     fn cut_off(&self, reason: String) {
@@ -92,10 +101,7 @@ impl<R> Bounded<R> {
         for piece in read.split_inclusive(|byte| *byte == b'\n') {
             self.line_bytes += piece.len();
             if self.line_bytes > limits::MESSAGE_MAX_BYTES {
-                self.flow.cut_off(format!(
-                    "it sent a message of more than {} bytes",
-                    limits::MESSAGE_MAX_BYTES
-                ));
+                self.flow.message_too_long();
             }
             if piece.ends_with(b"\n") {
                 self.line_bytes = 0;
@@ -181,10 +187,10 @@ pub(crate) async fn start(
 }
 
 /// A client of streamable HTTP.
-pub(crate) type Http = StreamableHttpClientTransport<reqwest::Client>;
+pub(crate) type Http = StreamableHttpClientTransport<BoundedHttp>;
 
 /// The client of an address. Nothing is sent yet.
-pub(crate) fn http(endpoint: &Endpoint, secrets: &Secrets) -> Result<Http, TransportError> {
+pub(crate) fn http(endpoint: &Endpoint, secrets: &Secrets, flow: Arc<Flow>) -> Result<Http, TransportError> {
     let mut headers = HashMap::new();
     for (name, value) in &endpoint.headers {
         let value = resolved(value, secrets)?;
@@ -197,7 +203,6 @@ pub(crate) fn http(endpoint: &Endpoint, secrets: &Secrets) -> Result<Http, Trans
     let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str());
     config.auth_header = bearer.transpose()?;
     config.custom_headers = headers;
-    config.max_sse_event_size = limits::MESSAGE_MAX_BYTES;
     let is_loopback = url::Url::parse(&endpoint.url)
         .is_ok_and(|url| matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")));
     // A host's own choice of cryptography stands.
@@ -211,7 +216,10 @@ pub(crate) fn http(endpoint: &Endpoint, secrets: &Secrets) -> Result<Http, Trans
         client = client.no_proxy();
     }
     let client = client.build().map_err(TransportError::new)?;
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(
+        BoundedHttp::new(client, flow),
+        config,
+    ))
 }
 
 #[cfg(test)]

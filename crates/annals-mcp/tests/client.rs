@@ -1,7 +1,10 @@
 //! The client against servers that run: a stranger's server of many mechanisms, and real ones.
 
 mod client {
+    mod asking;
+    mod conformance;
     mod hostile;
+    mod http;
     mod prefix;
     mod real;
     mod stage;

@@ -51,7 +51,13 @@ async fn an_old_envd_is_told_as_whom_things_run() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_the_least_of_all_is_enough() {
-    let least = [Gap::PagedList, Gap::Connect, Gap::Timeout, Gap::Filter, Gap::Account];
+    let least = [
+        Gap::PagedList,
+        Gap::Connect,
+        Gap::Timeout,
+        Gap::Filter,
+        Gap::Account,
+    ];
     is_usable(&lacking(Box::leak(Box::new(least))).await).await;
 }
 

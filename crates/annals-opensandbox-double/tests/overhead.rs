@@ -29,8 +29,9 @@ async fn endpoint(http: &reqwest::Client, url: &str, id: &str) -> (String, Strin
 
 /// The same request as the client sends, until the report is there.
 async fn bare(http: &reqwest::Client, url: &str, token: &str, round: usize) -> Duration {
-    let command =
-        format!("exec sh /tmp/annals/guest.sh run bare{round:028} 4294967297 '600 2097152 1024' {WORKSPACE} . - - bash -c true");
+    let command = format!(
+        "exec sh /tmp/annals/guest.sh run bare{round:028} 4294967297 '600 2097152 1024' {WORKSPACE} . - - bash -c true"
+    );
     let started = Instant::now();
     let asked = http
         .post(url)

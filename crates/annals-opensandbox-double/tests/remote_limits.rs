@@ -51,8 +51,12 @@ async fn holds(sandbox: &dyn Sandbox) {
     let large = shell(sandbox, "head -c 3000000 /dev/zero > large; wc -c < large").await;
     assert_eq!(large.expect("it runs").stdout.text(), "1048576\n");
     assert_eq!(printed(sandbox, "ulimit -n").await, "64\n");
-    let endless = shell(sandbox, "while :; do :; done").await.expect("it is ended by its system");
+    let endless = shell(sandbox, "while :; do :; done")
+        .await
+        .expect("it is ended by its system");
     assert!(endless.exit_code > 128, "{}", endless.exit_code);
-    let loud = shell(sandbox, "head -c 3000000 /dev/zero").await.expect_err("it is too loud");
+    let loud = shell(sandbox, "head -c 3000000 /dev/zero")
+        .await
+        .expect_err("it is too loud");
     assert_eq!(loud.kind, FailureKind::OutputTooLarge);
 }

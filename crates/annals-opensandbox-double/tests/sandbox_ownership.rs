@@ -229,7 +229,10 @@ async fn a_sandbox_in_use_is_renewed(wire: Wire) {
     let id = double.live().remove(0);
     let before = double.expires_at(&id).expect("it expires");
     eventually("the renewal", || double.expires_at(&id) > Some(before)).await;
-    assert!(double.expires_at(&id) <= Some(before + 60), "no longer than its life");
+    assert!(
+        double.expires_at(&id) <= Some(before + 60),
+        "no longer than its life"
+    );
 }
 
 /// A process that is gone renews nothing.

@@ -17,7 +17,9 @@ use annals_sandbox::{
 };
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
-use support::{KEY, backend, backend_on, backend_with, command, double, double_of, open, opening, printed, shell};
+use support::{
+    KEY, backend, backend_on, backend_with, command, double, double_of, open, opening, printed, shell,
+};
 use tokio_util::sync::CancellationToken;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;

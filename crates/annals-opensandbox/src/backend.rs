@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_remote::{
-    ApiError, ControlPlane, Daemon, Dialect, Record, RemoteBackend, Server, ServerAddress, SettingsError, Status,
+    ApiError, ControlPlane, Daemon, Dialect, Record, RemoteBackend, Server, ServerAddress, SettingsError,
+    Status,
 };
 use annals_sandbox::Limits;
 use async_trait::async_trait;

@@ -157,12 +157,13 @@ impl Lifecycle {
     /// Deleting what is gone is a success.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
         let doing = "delete the sandbox";
-        let deleted = self.repeated(|| async {
-            self.send(doing, self.request(Method::DELETE, &["sandboxes", id]))
-                .await
-                .map(drop)
-        })
-        .await;
+        let deleted = self
+            .repeated(|| async {
+                self.send(doing, self.request(Method::DELETE, &["sandboxes", id]))
+                    .await
+                    .map(drop)
+            })
+            .await;
         match deleted {
             Err(error) if error.is_not_found() => Ok(()),
             deleted => deleted,

@@ -168,7 +168,12 @@ mod tests {
     fn a_workspace_that_is_no_path_and_a_life_too_short_are_refused_with_their_value() {
         for workspace in ["", "/", "work", "/a/../b"] {
             let refused = FleetOptions::parse(workspace, 300, 60).unwrap_err();
-            assert!(refused.to_string().contains(&format!("`workspace = \"{workspace}\"`")), "{refused}");
+            assert!(
+                refused
+                    .to_string()
+                    .contains(&format!("`workspace = \"{workspace}\"`")),
+                "{refused}"
+            );
         }
         let refused = FleetOptions::parse("/work", 59, 60).unwrap_err().to_string();
         assert!(refused.contains("59") && refused.contains("60"), "{refused}");

@@ -78,7 +78,13 @@ impl Http {
     }
 
     /// A request of a path below a base.
-    pub fn request(&self, method: Method, base: &Url, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
+    pub fn request(
+        &self,
+        method: Method,
+        base: &Url,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> RequestBuilder {
         self.client.request(method, address(base, path, query))
     }
 
@@ -98,10 +104,17 @@ impl Http {
     }
 
     /// Sends a form that is at hand.
-    pub async fn send_form(&self, doing: &'static str, request: RequestBuilder, form: Form) -> Result<(), ApiError> {
+    pub async fn send_form(
+        &self,
+        doing: &'static str,
+        request: RequestBuilder,
+        form: Form,
+    ) -> Result<(), ApiError> {
         let timeout = self.timing.transfer(form.size_bytes());
         let request = request.header(CONTENT_TYPE, form.content_type());
-        let sent = self.send_within(doing, request.body(form.into_body()), timeout).await;
+        let sent = self
+            .send_within(doing, request.body(form.into_body()), timeout)
+            .await;
         sent.map(drop)
     }
 

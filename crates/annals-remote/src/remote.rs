@@ -118,11 +118,7 @@ pub(crate) struct Terms {
 
 impl Remote {
     /// A sandbox that answers. Puts the script into it and finds out what is inside.
-    pub(crate) async fn prepare(
-        id: String,
-        site: &Site,
-        daemon: Arc<dyn Daemon>,
-    ) -> Result<Self, Failure> {
+    pub(crate) async fn prepare(id: String, site: &Site, daemon: Arc<dyn Daemon>) -> Result<Self, Failure> {
         let mut remote = Self {
             id,
             control: Arc::clone(&site.control),

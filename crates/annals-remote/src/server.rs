@@ -140,6 +140,9 @@ mod tests {
             assert!(!refused.contains("user:secret"), "{refused}");
         }
         let refused = parse("http://host", "secret\n").unwrap_err();
-        assert!(refused.contains("`WIRE_KEY`") && !refused.contains("secret"), "{refused}");
+        assert!(
+            refused.contains("`WIRE_KEY`") && !refused.contains("secret"),
+            "{refused}"
+        );
     }
 }

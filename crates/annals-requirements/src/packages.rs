@@ -65,7 +65,9 @@ impl PackageSet {
 
     /// Where it is installed.
     pub fn folder(&self) -> PathBuf {
-        outside().join(self.name)
+        let folder = outside().join(self.name);
+        // A sandbox that is given the folder does not see where a link on the way to it leads.
+        folder.canonicalize().unwrap_or(folder)
     }
 
     /// Whether its folder holds what the list says.

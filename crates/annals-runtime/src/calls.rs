@@ -203,7 +203,7 @@ impl Drive<'_> {
     }
 
     /// Whether nobody can be asked during this turn.
-    fn is_unattended(&self) -> bool {
+    pub(crate) fn is_unattended(&self) -> bool {
         let turn = &self.turn;
         self.writer
             .journal

@@ -225,6 +225,7 @@ impl Drive<'_> {
             self.cancel.child_token(),
         )
         .granting(tool.spec().secrets())
+        .attended(!self.is_unattended())
         .answered(self.writer.journal.read(|timeline| input::answers(timeline, id)));
         let args = match reference::resolve(&cx, args).await {
             Ok(args) => args,

@@ -75,7 +75,7 @@ pub use error::{BuildError, ErrorClass, RunError};
 pub use handle::{ConversationHandle, Prompt, TurnState, TurnStatus};
 pub use hooks::{HookCx, Hooks, Verdict};
 pub use listen::{Delta, DeltaChannel, Listen, Update};
-pub use pending::PendingApproval;
+pub use pending::{PendingApproval, PendingInput};
 pub use policy::{Judged, PolicyFault, PolicyFiles, PolicySource};
 pub use policy_rows::PolicyRows;
 pub use rendered::Rendered;

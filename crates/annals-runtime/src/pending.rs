@@ -1,6 +1,6 @@
 //! What waits for a person in all conversations of a scope, without folding any of them.
 
-use annals_core::block::payload::{ApprovalDecision, ApprovalRequest};
+use annals_core::block::payload::{ApprovalDecision, ApprovalRequest, InputRequest};
 use annals_core::block::{Block, BlockKind};
 use annals_core::ids::{ConversationId, ConversationKey, Scope};
 use annals_core::time::Timestamp;
@@ -10,6 +10,7 @@ use futures::TryStreamExt as _;
 use crate::agent::Agent;
 use crate::error::RunError;
 use crate::runtime::Runtime;
+use crate::terms::ClientFunction;
 
 /// A call that waits for a person to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,16 @@ pub struct PendingApproval {
     pub asked: Timestamp,
     /// What the person is asked.
     pub request: ApprovalRequest,
+}
+
+/// A call that waits for what a person tells it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PendingInput {
+    /// Where it waits.
+    pub conversation: ConversationId,
+    /// What is wanted.
+    pub request: InputRequest,
 }
 
 /// Conversations that ask are listed this many at a time.
@@ -86,6 +97,30 @@ fn follow(pending: &mut Vec<PendingApproval>, conversation: &ConversationId, blo
 }
 
 impl Agent {
+    /// What calls wait to be told by a person, in all conversations of this agent's scope.
+    pub async fn pending_inputs(&self) -> Result<Vec<PendingInput>, RunError> {
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = self
+                .log()
+                .asking(self.scope(), cursor, PAGE_CONVERSATIONS)
+                .await?;
+            for asking in page.items {
+                let conversation = asking.key.id;
+                let requests = self.conversation(&conversation).inputs().await?.into_iter();
+                let of_person = requests.filter(|request| !ClientFunction::performs(&request.tool));
+                found.extend(of_person.map(|request| PendingInput {
+                    conversation: conversation.clone(),
+                    request,
+                }));
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
     /// What waits for a person in the conversations of this agent's scope.
     pub async fn pending_approvals(&self) -> Result<Vec<PendingApproval>, RunError> {
         self.runtime().pending_approvals(self.scope()).await

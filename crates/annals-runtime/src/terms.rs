@@ -64,6 +64,12 @@ impl ClientFunction {
         format!("{}.{}_{suffix}", Self::NAMESPACE, &word[..end])
     }
 
+    /// Whether a tool of this name is one that a client performs.
+    pub fn performs(tool: &str) -> bool {
+        tool.split_once('.')
+            .is_some_and(|(namespace, _)| namespace == Self::NAMESPACE)
+    }
+
     fn tool(&self) -> Result<Arc<dyn Tool>, SpecError> {
         let tool = ClientTool::new(&self.tool_name(), &self.description, self.parameters.clone())?;
         Ok(Arc::new(tool))

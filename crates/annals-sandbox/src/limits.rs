@@ -163,7 +163,9 @@ static SETTINGS: [Setting; 13] = [
     setting("processes", 1, 8, |limits, value| limits.processes = value),
     setting("file_mib", MIB, 1, |limits, value| limits.file_bytes = value),
     setting("open_files", 1, 32, |limits, value| limits.open_files = value),
-    setting("scratch_mib", MIB, 1, |limits, value| limits.scratch_bytes = value),
+    setting("scratch_mib", MIB, 1, |limits, value| {
+        limits.scratch_bytes = value
+    }),
     setting("workspace_mib", MIB, 1, |limits, value| {
         limits.workspace_bytes = value
     }),
@@ -253,7 +255,9 @@ mod tests {
     fn limits_that_cannot_be_kept_are_refused_by_name() {
         let mut limits = Limits::default();
         let refused = |outcome: Result<(), LimitError>| outcome.unwrap_err().to_string();
-        assert!(refused(limits.set("memory", 1)).contains("`memory`; limits are timeout_seconds, memory_mib"));
+        assert!(
+            refused(limits.set("memory", 1)).contains("`memory`; limits are timeout_seconds, memory_mib")
+        );
         assert!(refused(limits.set("memory_mib", 31)).contains("`memory_mib = 31` cannot be kept; give 32"));
         assert!(refused(limits.set("memory_mib", u64::MAX)).contains("cannot be kept"));
         assert_eq!(limits, Limits::default());

@@ -46,6 +46,8 @@ pub(crate) struct Parts {
     swept: Mutex<HashMap<Scope, Instant>>,
     /// Requests of the OpenAI-compatible API, decided one after the other where they concern one past.
     pub(crate) turnstile: Arc<crate::openai::Turnstile>,
+    /// What speaks MCP, by scope.
+    pub(crate) mcp: crate::mcp::Faces,
     /// Conversations that the page looks at.
     pub(crate) views: Views,
     /// Texts as the page draws them.
@@ -74,6 +76,8 @@ pub(crate) struct Outside {
     pub(crate) egress: EgressPolicy,
     /// Whether tools that come with requests of the OpenAI-compatible API are offered to the model.
     pub(crate) offers_client_tools: bool,
+    /// The agent's tools that MCP clients may call.
+    pub(crate) mcp_tools: Vec<String>,
 }
 
 /// How people reach a server that stands behind another one.
@@ -123,6 +127,7 @@ impl App {
             outside,
             swept: Mutex::default(),
             turnstile: Arc::default(),
+            mcp: crate::mcp::Faces::default(),
             views: Views::default(),
             trees: Trees::default(),
             tokens: Mutex::default(),

@@ -1,4 +1,4 @@
-//! Annals over HTTP: conversations, live events, artifacts, and the OpenAI-compatible API.
+//! Annals over HTTP: conversations, live events, artifacts, the OpenAI-compatible API, and MCP.
 //!
 //! A request that starts a turn is answered once the prompt is durable; the turn belongs to no connection. A subscriber
 //! holds a number and reads the log from there. Read in this order:
@@ -8,7 +8,7 @@
 //! 3. [`door`]: who comes in; [`secrets`]: tokens, cookies and links; [`limits`]: how much one caller may have at once;
 //! 4. [`problem`]: every error there is; [`idempotency`]: requests that may be sent again; [`request`]: bodies read;
 //! 5. one module a resource: [`conversations`], [`turns`], [`events`], [`blocks`], [`artifacts`], [`transfer`],
-//!    [`approvals`], [`search`], [`health`], [`page`];
+//!    [`approvals`], [`inputs`], [`search`], [`health`], [`page`], and [`mcp`], which speaks a protocol of its own;
 //! 6. [`webhooks`]: what others are told; [`side_table`]: what the server keeps for itself;
 //! 7. [`openapi`] and [`metrics`]: what the server says of itself.
 
@@ -24,7 +24,9 @@ mod door;
 mod events;
 mod health;
 mod idempotency;
+mod inputs;
 mod limits;
+mod mcp;
 mod metrics;
 mod openai;
 mod openapi;

@@ -84,6 +84,8 @@ codes! {
     TooManyRequests = TOO_MANY_REQUESTS, "too_many_requests", "wait as long as Retry-After says";
     /// The caller has too many streams open.
     TooManyStreams = TOO_MANY_REQUESTS, "too_many_streams", "close a stream first";
+    /// The scope has too many sessions of MCP open.
+    TooManySessions = TOO_MANY_REQUESTS, "too_many_sessions", "end a session with DELETE, or wait until idle ones end";
     /// The scope has too many turns under way.
     TooManyTurns = TOO_MANY_REQUESTS, "too_many_turns", "wait for a turn to end, or cancel one";
     /// Too many prompts wait in this conversation.

@@ -14,8 +14,8 @@ use crate::app::App;
 use crate::door::{self, Access};
 use crate::openapi::{self, Doc, Given};
 use crate::{
-    access_log, approvals, artifacts, blocks, conversations, events, health, metrics, page, search, transfer,
-    turns,
+    access_log, approvals, artifacts, blocks, conversations, events, health, inputs, mcp, metrics, page,
+    search, transfer, turns,
 };
 
 /// One method of one path.
@@ -152,11 +152,20 @@ pub(crate) fn table() -> Vec<Route> {
             .about("Decides about a call that waits; the first decision holds.")
             .takes::<approvals::NewDecision>()
             .gives::<approvals::Decided>(StatusCode::ACCEPTED),
+        Route::get("/v1/inputs", inputs::list)
+            .about("What calls wait to be told by a person, in all conversations.")
+            .gives::<inputs::Inputs>(StatusCode::OK),
+        Route::post("/v1/conversations/{c}/inputs/{a}", inputs::tell)
+            .for_access(Access::Role(Role::Approve))
+            .about("Tells a call what it waits for; the first answer holds.")
+            .takes::<inputs::NewInput>()
+            .gives::<inputs::Told>(StatusCode::ACCEPTED),
     ];
     routes.extend(of_conversations());
     routes.extend(of_content());
     routes.extend(of_turns());
     routes.extend(crate::openai::table());
+    routes.extend(mcp::table());
     routes.extend(of_moments());
     routes
 }

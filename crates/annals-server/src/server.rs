@@ -46,6 +46,8 @@ pub struct Options {
     /// Whether tools that come with requests of the OpenAI-compatible API are offered to the model, and their calls handed
     /// to the client. A request may say otherwise. By itself an agent uses its own tools.
     pub offers_client_tools: bool,
+    /// The agent's tools that MCP clients may call, by name.
+    pub mcp_tools: Vec<String>,
 }
 
 impl Default for Options {
@@ -60,6 +62,7 @@ impl Default for Options {
             webhooks: Vec::new(),
             opened: Vec::new(),
             offers_client_tools: false,
+            mcp_tools: Vec::new(),
         }
     }
 }
@@ -82,6 +85,9 @@ pub enum ServeError {
     /// The public address cannot be used.
     #[error("`{0}` is no public address: use `https://NAME` or `http://NAME:PORT`, without a path")]
     PublicUrl(String),
+    /// Clients of MCP would be offered a tool that the agent does not have.
+    #[error("there is no tool `{0}` that MCP clients could call: see `annals tool list`")]
+    NoSuchTool(String),
     /// The process cannot become a member of those that share the store.
     #[error("cannot take up work: {0}")]
     Join(RunError),
@@ -126,7 +132,14 @@ impl Server {
             webhooks,
             opened,
             offers_client_tools,
+            mcp_tools,
         } = options;
+        if let Some(unknown) = mcp_tools
+            .iter()
+            .find(|name| agent.tools().get_wire(name).is_none())
+        {
+            return Err(ServeError::NoSuchTool(unknown.clone()));
+        }
         if !needs_token && !listen.ip().is_loopback() {
             return Err(ServeError::OpenToOthers(listen));
         }
@@ -154,6 +167,7 @@ impl Server {
             webhooks: Webhooks::new(webhooks, &egress),
             egress,
             offers_client_tools,
+            mcp_tools,
         };
         let reached = WorkerOptions::default().address(format!("http://{address}"));
         let reached = match node {

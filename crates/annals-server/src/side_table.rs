@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use annals_core::block::BlobDigest;
 use annals_core::ids::{ConversationId, ConversationKey, Scope};
 use annals_core::time::Timestamp;
 use annals_store::{Cursor, LogError, NewConversation, Owner, Store};
@@ -23,6 +24,12 @@ pub(crate) struct Entry {
     pub(crate) name: ConversationId,
     pub(crate) value: String,
     pub(crate) created: Timestamp,
+}
+
+/// Where a part of the server, which is the tenant, keeps its entries for callers of this scope.
+pub(crate) fn scope_of(tenant: &str, scope: &Scope) -> Scope {
+    let digest = BlobDigest::of(scope.to_string().as_bytes()).hex();
+    Scope::try_new(tenant, "side", &digest[..32]).unwrap_or_else(|_| scope.clone())
 }
 
 impl<'a> SideTable<'a> {

@@ -205,7 +205,7 @@ pub(crate) fn new_key(agent: &Agent) -> String {
 }
 
 /// What would only be found out after the answer.
-async fn check(
+pub(crate) async fn check(
     app: &App,
     agent: &Agent,
     id: &ConversationId,

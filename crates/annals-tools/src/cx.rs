@@ -101,6 +101,7 @@ pub struct ToolCx {
     /// The names of the secrets that the tool declares.
     granted: Arc<[String]>,
     inputs: Arc<Inputs>,
+    is_attended: bool,
 }
 
 impl ToolCx {
@@ -121,7 +122,20 @@ impl ToolCx {
             place: None,
             granted: Arc::default(),
             inputs: Arc::default(),
+            is_attended: true,
         }
+    }
+
+    /// The same surroundings in a turn during which a person can be asked, or not.
+    #[must_use]
+    pub fn attended(mut self, is_attended: bool) -> Self {
+        self.is_attended = is_attended;
+        self
+    }
+
+    /// Whether a person can be asked. Where none can, a call that asks fails; one that can do without should.
+    pub fn is_attended(&self) -> bool {
+        self.is_attended
     }
 
     /// The same surroundings in which these answers to the call's questions are known, in the order of the questions.

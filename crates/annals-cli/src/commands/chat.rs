@@ -10,7 +10,7 @@ use annals::{Session, TurnRequest};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use super::{read, run as run_once, timeline::tree};
+use super::{mcp, read, run as run_once, timeline::tree};
 use crate::args::{ApprovalsArg, ChatArgs};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
@@ -22,7 +22,7 @@ use crate::shown;
 use crate::turn::{self, Form};
 
 const HELP: &str = "\
-/attach FILE    send a file with the next prompt
+/attach FILE    send a file with the next prompt, or `mcp:SERVER/URI`
 /files          files of this conversation
 /timeline       everything that happened, as a tree
 /read PATH      what a logical path names, such as fi:turn_1.files/report.md
@@ -144,7 +144,7 @@ impl Chat {
     async fn command(&mut self, name: &str, argument: &str) -> Result<bool, Failure> {
         match name {
             "quit" | "exit" | "q" => return Ok(false),
-            "attach" => self.attach(Path::new(argument)).await?,
+            "attach" => self.attach(argument).await?,
             "timeline" => {
                 let name = self.session.id().clone();
                 paint::print(
@@ -173,17 +173,15 @@ impl Chat {
         Ok(true)
     }
 
-    async fn attach(&mut self, file: &Path) -> Result<(), Failure> {
+    async fn attach(&mut self, named: &str) -> Result<(), Failure> {
+        let before = self.attached.len();
         self.attached
-            .push(Attachment::from_file(file).map_err(Failure::usage)?);
+            .extend(mcp::attachments(named, &self.setup.config).await?);
         if let Err(error) = self.setup.agent.check_attachments(&self.attached).await {
-            self.attached.pop();
+            self.attached.truncate(before);
             return Err(Failure::usage(error));
         }
-        paint::say(styled(
-            DIM,
-            format!("`{}` goes with the next prompt", file.display()),
-        ));
+        paint::say(styled(DIM, format!("`{named}` goes with the next prompt")));
         Ok(())
     }
 }

@@ -8,8 +8,8 @@ use annals::embed::StaticTable;
 use annals::model::{ANTHROPIC_API_KEY, ModelName, OPENAI_API_KEY, Provider};
 use annals::opensandbox::Timing;
 use annals::s3::Bucket;
-use annals::sandbox::{Bound, Language};
 use annals::sandbox::facts::Facts;
+use annals::sandbox::{Bound, Language};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -101,7 +101,10 @@ fn examine(config: &Config, renderers: Vec<Finding>, stores: Vec<Finding>) -> Re
 
 fn bounds(config: &Config) -> Vec<Bound> {
     let backend = sandboxes::backend(config);
-    backend.map_or_else(|_| Vec::new(), |backend| backend.bounds(&config.sandbox_options.limits))
+    backend.map_or_else(
+        |_| Vec::new(),
+        |backend| backend.bounds(&config.sandbox_options.limits),
+    )
 }
 
 fn isolation() -> (Vec<Finding>, Vec<Finding>) {
@@ -304,10 +307,7 @@ async fn sandbox(config: &Config) -> Vec<Finding> {
         version.unwrap_or_default(),
         facts.sandboxes
     );
-    vec![
-        Finding::new("sandbox", State::Ok, detail),
-        trial(&server).await,
-    ]
+    vec![Finding::new("sandbox", State::Ok, detail), trial(&server).await]
 }
 
 /// What a sandbox of the server offers, and what it lacks.
@@ -447,7 +447,11 @@ fn for_people(report: &Report) -> ScreenText {
         out.push(shown!("\n{}\n", styled(BOLD, "Bounds of the sandbox")));
     }
     for bound in &report.bounds {
-        out.push(shown!("    {} {}\n", format!("{:<28}", bound.what), bound.most.as_str()));
+        out.push(shown!(
+            "    {} {}\n",
+            format!("{:<28}", bound.what),
+            bound.most.as_str()
+        ));
     }
     out.push(shown!("\n{}\n", styled(BOLD, "Settings")));
     for setting in &report.settings {

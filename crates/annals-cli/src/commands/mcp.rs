@@ -5,13 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals::mcp::config::{Entry, Transport};
+use annals::mcp::connection::Connection;
 use annals::mcp::file::ServerFile;
+use annals::mcp::resources::{Content, PromptArgument};
 use annals::mcp::serve::{AnnalsServer, stdio};
 use annals::mcp::{Definition, Difference, Pins, RemoteServer, ServerConfig, Servers, name};
-use annals::runtime::RunError;
+use annals::runtime::{Attachment, RunError};
 use serde_json::{Value, json};
 
-use crate::args::{JsonArgs, McpAddArgs, McpCommand, McpInspectArgs, McpServeArgs, McpServerArgs};
+use crate::args::{
+    JsonArgs, McpAddArgs, McpCommand, McpInspectArgs, McpInspectedArgs, McpPromptArgs, McpReadArgs,
+    McpServeArgs, McpServerArgs,
+};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BAD, DIM, GOOD, NAME, WARN, styled};
@@ -27,6 +32,10 @@ pub(crate) async fn run(command: McpCommand, config: Config) -> Result<Ended, Fa
         McpCommand::Add(args) => add(args, config).await,
         McpCommand::List(args) => list(args, &config),
         McpCommand::Inspect(args) => inspect(args, &config).await,
+        McpCommand::Resources(args) => resources(args, &config).await,
+        McpCommand::Read(args) => read(args, &config).await,
+        McpCommand::Prompts(args) => prompts(args, &config).await,
+        McpCommand::Prompt(args) => prompt(args, &config).await,
         McpCommand::Remove(args) => remove(args, &config),
         McpCommand::Serve(args) => serve(args, config).await,
     }
@@ -237,6 +246,105 @@ fn compared(
 fn definition(tool: Option<&Definition>) -> String {
     tool.and_then(|tool| serde_json::to_string(tool).ok())
         .unwrap_or_default()
+}
+
+/// A session with a server of the configuration.
+async fn connected(name: &str, config: &Config) -> Result<Arc<Connection>, Failure> {
+    let set = server_set(config);
+    let server = find(set.servers(), name)?;
+    server.connection().await.map_err(Failure::environment)
+}
+
+async fn resources(args: McpInspectedArgs, config: &Config) -> Result<Ended, Failure> {
+    let connection = connected(&args.name, config).await?;
+    let resources = connection.resources().await.map_err(Failure::environment)?;
+    if args.json {
+        paint::print_json(&format!("{}\n", json!({ "items": resources })))?;
+        return Ok(Ended::Well);
+    }
+    for resource in resources {
+        let about = [resource.mime_type, resource.description];
+        let about = about.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        paint::print(shown!(
+            "{}  {}  {}\n",
+            styled(NAME, resource.uri),
+            resource.name,
+            styled(DIM, paint::gist(&about, 90))
+        ))?;
+    }
+    Ok(Ended::Well)
+}
+
+async fn read(args: McpReadArgs, config: &Config) -> Result<Ended, Failure> {
+    for content in resource(&args.name, &args.uri, config).await? {
+        paint::print_content(&content.bytes)?;
+    }
+    Ok(Ended::Well)
+}
+
+/// What a resource of a server consists of.
+async fn resource(server: &str, uri: &str, config: &Config) -> Result<Vec<Content>, Failure> {
+    let connection = connected(server, config).await?;
+    connection.read_resource(uri).await.map_err(Failure::environment)
+}
+
+/// What goes with a prompt: a file, or `mcp:SERVER/URI`.
+pub(crate) async fn attachments(named: &str, config: &Config) -> Result<Vec<Attachment>, Failure> {
+    let Some(named) = named.strip_prefix("mcp:") else {
+        let file = Attachment::from_file(std::path::Path::new(named));
+        return Ok(vec![file.map_err(Failure::usage)?]);
+    };
+    let Some((server, uri)) = named.split_once('/') else {
+        return Err(Failure::usage(format!(
+            "`mcp:{named}` names no resource: give `mcp:SERVER/URI`, as `annals mcp resources SERVER` lists them"
+        )));
+    };
+    let contents = resource(server, uri, config).await?.into_iter();
+    Ok(contents
+        .map(|content| Attachment::new(content.file_name, content.bytes))
+        .collect())
+}
+
+async fn prompts(args: McpInspectedArgs, config: &Config) -> Result<Ended, Failure> {
+    let connection = connected(&args.name, config).await?;
+    let prompts = connection.prompts().await.map_err(Failure::environment)?;
+    if args.json {
+        paint::print_json(&format!("{}\n", json!({ "items": prompts })))?;
+        return Ok(Ended::Well);
+    }
+    for prompt in prompts {
+        let argument = |argument: &PromptArgument| match argument.is_required {
+            true => format!("{}=…", argument.name),
+            false => format!("[{}=…]", argument.name),
+        };
+        let arguments: Vec<String> = prompt.arguments.iter().map(argument).collect();
+        paint::print(shown!(
+            "{}  {}  {}\n",
+            styled(NAME, prompt.name),
+            arguments.join(" "),
+            styled(
+                DIM,
+                paint::gist(prompt.description.as_deref().unwrap_or_default(), 90)
+            )
+        ))?;
+    }
+    Ok(Ended::Well)
+}
+
+async fn prompt(args: McpPromptArgs, config: &Config) -> Result<Ended, Failure> {
+    let mut arguments = serde_json::Map::new();
+    for argument in &args.arguments {
+        let Some((name, value)) = argument.split_once('=') else {
+            return Err(Failure::usage(format!(
+                "`{argument}` has no value: give `KEY=VALUE`"
+            )));
+        };
+        arguments.insert(name.to_owned(), value.into());
+    }
+    let connection = connected(&args.name, config).await?;
+    let words = connection.prompt(&args.prompt, arguments).await;
+    paint::print_content(format!("{}\n", words.map_err(Failure::environment)?).as_bytes())?;
+    Ok(Ended::Well)
 }
 
 /// Until the client closes standard input.

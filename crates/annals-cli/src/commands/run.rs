@@ -4,10 +4,11 @@ use std::io::Read as _;
 use std::path::Path;
 
 use annals::core::ids::TurnId;
-use annals::runtime::{Attachment, RunError, TurnTerms};
+use annals::runtime::{RunError, TurnTerms};
 use annals::{Session, TurnRequest};
 use serde_json::Value;
 
+use super::mcp;
 use crate::approval;
 use crate::args::{ApprovalsArg, RunArgs};
 use crate::config::Config;
@@ -21,11 +22,10 @@ const TITLE_MAX_CHARS: usize = 60;
 
 pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure> {
     let prompt = prompt(args.prompt)?;
-    let attachments: Vec<Attachment> = args
-        .attach
-        .iter()
-        .map(|file| Attachment::from_file(file).map_err(Failure::usage))
-        .collect::<Result<_, _>>()?;
+    let mut attachments = Vec::new();
+    for named in &args.attach {
+        attachments.extend(mcp::attachments(named, &config).await?);
+    }
     let mut request = TurnRequest::new(&prompt);
     if let Some(turn) = &args.turn_id {
         request = request.turn_id(TurnId::parse(turn).map_err(Failure::usage)?);

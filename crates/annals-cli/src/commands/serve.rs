@@ -17,6 +17,7 @@ pub(crate) async fn run(args: ServeArgs, config: Config) -> Result<Ended, Failur
         needs_token: !args.no_token,
         public_url: args.public_url,
         offers_client_tools: args.client_tools,
+        mcp_tools: args.mcp_allow,
         node: args.node,
         grace: std::time::Duration::from_secs(args.grace),
         webhooks: webhooks(&config)?,
@@ -52,7 +53,9 @@ pub(crate) async fn until_stopped(setup: &Setup, options: Options, place: &str) 
     let server = Server::bind(setup.agent.clone(), options)
         .await
         .map_err(|error| match error {
-            ServeError::OpenToOthers(_) | ServeError::PublicUrl(_) => Failure::usage(error),
+            ServeError::OpenToOthers(_) | ServeError::PublicUrl(_) | ServeError::NoSuchTool(_) => {
+                Failure::usage(error)
+            }
             error => Failure::environment(error),
         })?;
     paint::print(format!("{}{place}\n", server.url()))?;

@@ -109,6 +109,72 @@ fn a_server_of_the_configuration_is_asked_when_the_agent_first_runs() {
     );
 }
 
+#[test]
+fn resources_and_prompts_of_a_real_server_are_listed_read_and_sent() {
+    let Some(set) = annals_requirements::installed("mcp-node") else {
+        return;
+    };
+    let annals = Annals::new();
+    let script = set
+        .folder()
+        .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let node = annals_requirements::PackageSet::node().folder();
+    let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+    let (folder, node, program) = (
+        text(set.folder().to_owned()),
+        text(node),
+        text(set.program("node")),
+    );
+    annals
+        .run(&[
+            "mcp",
+            "add",
+            "every",
+            "--read",
+            &folder,
+            "--read",
+            &node,
+            "--",
+            &program,
+            &text(script),
+            "stdio",
+        ])
+        .good();
+    let listed = annals.run(&["mcp", "resources", "every", "--json"]).good().json();
+    let uri = listed["items"][0]["uri"].as_str().unwrap().to_owned();
+    let read = annals.run(&["mcp", "read", "every", &uri]).good().stdout;
+    assert!(!read.is_empty(), "{uri}");
+    let prompts = annals.run(&["mcp", "prompts", "every"]).good().stdout;
+    assert!(prompts.contains("simple-prompt"), "{prompts}");
+    let filled = annals
+        .run(&["mcp", "prompt", "every", "args-prompt", "city=Berlin"])
+        .good()
+        .stdout;
+    assert!(filled.contains("Berlin"), "{filled}");
+    let steps = annals.file("script.json", json!({"steps": [{"text": "Read."}]}).to_string());
+    let model = format!("script:{}", steps.display());
+    let attached = format!("mcp:every/{uri}");
+    let ran = annals
+        .run(&[
+            "run", "Read it", "--model", &model, "--attach", &attached, "--json",
+        ])
+        .good();
+    let sent = ran.json_lines().into_iter().any(|block| {
+        block["type"] == "user.attachment"
+            && block["text"]
+                .as_str()
+                .is_some_and(|text| read.contains(text.trim()))
+    });
+    assert!(sent, "{}", ran.stdout);
+    assert_eq!(
+        annals
+            .run(&["run", "x", "--model", &model, "--attach", "mcp:every"])
+            .code,
+        2
+    );
+    assert_eq!(annals.run(&["mcp", "read", "every", "demo://absent"]).code, 3);
+}
+
 /// The binary as a server, asked by a client that others wrote; what the client saw.
 fn asked_by(client: &annals_requirements::Installed, script: &str) -> Value {
     let annals = Annals::new();

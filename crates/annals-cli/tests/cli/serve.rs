@@ -306,3 +306,94 @@ fn the_servers_own_scope_has_no_tokens() {
     assert_eq!(refused.code, 2, "{}", refused.shown());
     assert!(refused.stderr.contains("server's own"), "{}", refused.shown());
 }
+
+/// What calls wait to be told, once something does.
+async fn asked(server: &Serving) -> Value {
+    let began = Instant::now();
+    loop {
+        let waiting = server.get("/v1/inputs").await;
+        if let Some(first) = waiting["items"].as_array().and_then(|items| items.first()) {
+            return first.clone();
+        }
+        assert!(began.elapsed() < PATIENCE, "nothing is asked: {waiting}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_of_an_mcp_server_outlives_a_kill_and_is_answered_by_any_face() {
+    let Some(set) = annals_requirements::installed("mcp-python") else {
+        return;
+    };
+    let scripts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../annals-mcp/tests/servers");
+    let scripts = scripts.canonicalize().unwrap();
+    let booking = scripts.join("booking.py");
+    let (python, folder) = (set.program("python"), set.folder());
+    for face in ["http", "cli"] {
+        let annals = Annals::new();
+        annals
+            .run(&[
+                "mcp",
+                "add",
+                "srv",
+                "--read",
+                folder.to_str().unwrap(),
+                "--read",
+                scripts.to_str().unwrap(),
+                "--",
+                python.to_str().unwrap(),
+                booking.to_str().unwrap(),
+            ])
+            .good();
+        std::fs::write(
+            annals.path().join("home/policy.toml"),
+            "default = \"allow-all\"\n",
+        )
+        .unwrap();
+        let steps = json!({"steps": [{"tool_calls": [{"tool": "srv.book", "params": {"flight": "LH 1"}}]}]});
+        let mut first = Serving::start(&annals, &steps, &[]);
+        let made = first.post("/v1/conversations", &json!({}), "c").await;
+        let c = made["id"].as_str().unwrap().to_owned();
+        let turns = format!("/v1/conversations/{c}/turns");
+        let turn = first.post(&turns, &json!({"prompt": "Book."}), "t").await;
+        let question = asked(&first).await;
+        assert_eq!(
+            question["message"], "[MCP server `srv`] Which seat in LH 1?",
+            "{question}"
+        );
+        first.child.kill().unwrap();
+        drop(first);
+        let second = Serving::start(&annals, &json!({"steps": [{"text": "It is booked."}]}), &[]);
+        assert_eq!(asked(&second).await, question, "it waits as before");
+        let id = question["input_id"].as_str().unwrap();
+        let inputs = format!("/v1/conversations/{c}/inputs/{id}");
+        match face {
+            "http" => {
+                let body = json!({"content": {"seat": "12A"}});
+                second.post(&inputs, &body, "a").await;
+            }
+            _ => {
+                let listed = annals.run(&["inputs"]).good().stdout;
+                assert!(listed.contains("Which seat") && listed.contains(id), "{listed}");
+                annals.run(&["answer", &c, id, "{\"seat\": \"12A\"}"]).good();
+            }
+        }
+        let path = format!("{turns}/{}", turn["turn_id"].as_str().unwrap());
+        let began = Instant::now();
+        let ended = loop {
+            let found = second.get(&path).await;
+            if found["state"] == "ended" {
+                break found;
+            }
+            assert!(began.elapsed() < PATIENCE, "{face}: {found}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!(ended["answer"], "It is booked.", "{face}: {ended}");
+        let effects = annals.path().join("home/mcp/servers/srv/effects");
+        assert_eq!(
+            std::fs::read_to_string(effects).unwrap(),
+            "booked 12A\n",
+            "{face}"
+        );
+    }
+}

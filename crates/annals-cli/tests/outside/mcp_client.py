@@ -1,13 +1,27 @@
-"""Talks to `annals mcp serve` with the Python SDK and prints what it saw as one line of JSON."""
+"""Talks to Annals as an MCP server with the Python SDK and prints what it saw as one line of JSON.
+
+`mcp_client.py COMMAND ARGS ENV` starts the server; with ANNALS_URL and ANNALS_TOKEN set, it talks to `/mcp` there.
+"""
 import asyncio
 import json
+import os
 import sys
 
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 
-async def main(command, args, env):
-    async with Client(StdioServerParameters(command=command, args=args, env=env)) as client:
+def server():
+    if "ANNALS_URL" in os.environ:
+        http = create_mcp_http_client(headers={"Authorization": "Bearer " + os.environ["ANNALS_TOKEN"]})
+        return streamable_http_client(os.environ["ANNALS_URL"] + "/mcp", http_client=http)
+    command, args, env = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+    return StdioServerParameters(command=command, args=args, env=env)
+
+
+async def main():
+    async with Client(server(), mode=os.environ.get("MCP_MODE", "auto")) as client:
         tools = await client.list_tools()
         asked = await client.call_tool("annals_ask", {"prompt": "Write the report."})
         told = asked.structured_content
@@ -20,6 +34,7 @@ async def main(command, args, env):
         used = await client.call_tool("react__write", {"path": "b.md", "channel": "canvas", "content": "# B", "kind": "file"})
         listed = await client.list_resources()
         print(json.dumps({
+            "protocol": client.protocol_version,
             "tools": [tool.name for tool in tools.tools],
             "told": told,
             "again": again.structured_content,
@@ -33,4 +48,4 @@ async def main(command, args, env):
         }))
 
 
-asyncio.run(main(sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])))
+asyncio.run(main())

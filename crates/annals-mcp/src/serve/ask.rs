@@ -52,12 +52,8 @@ impl AnnalsServer {
             }
         };
         let before = self.agent.timeline(&id).await.map_err(Unmet::new)?.tail();
-        let turn = self
-            .agent
-            .conversation(&id)
-            .post(prompt)
-            .await
-            .map_err(Unmet::new)?;
+        let posted = self.post.post(&self.agent, &id, prompt.to_owned()).await;
+        let turn = posted.map_err(Unmet)?;
         self.followed(&id, &turn, before, signs).await
     }
 

@@ -188,7 +188,27 @@ const MECHANISMS: &[(&str, Ends)] = &[
     ("call-output-schema-invalid", Answers("\"n\":7")),
     ("call-asks-for-sampling", Answers("sampling: error")),
     ("call-asks-for-roots", Answers("roots: 0")),
-    ("call-elicits", Answers("elicited: decline")),
+    (
+        "call-elicits",
+        Fails("input_required", "[MCP server `srv`] Your password?"),
+    ),
+    (
+        "call-elicits-poisoned",
+        Fails("input_required", "[MCP server `srv`] Your name?[2J"),
+    ),
+    (
+        "call-elicits-at-length",
+        Fails("input_required", "more characters]"),
+    ),
+    ("call-elicits-huge-form", Answers("elicited: decline")),
+    ("call-elicits-a-script", Answers("elicited: decline")),
+    ("call-elicits-a-file", Answers("elicited: decline")),
+    (
+        "call-elicits-a-page",
+        Fails("input_required", "a page of `evil.example`"),
+    ),
+    ("call-elicits-nonsense", Answers("elicited: error")),
+    ("call-wants-a-model", Fails("mcp_input_required", "")),
     ("call-wants-input-for-ever", Fails("mcp_input_required", "")),
     ("call-cancels-itself", Fails("timeout", "")),
     ("call-stderr-floods", Answers("still here")),

@@ -142,7 +142,11 @@ async fn list(State(server): State<Arc<Server>>, Query(query): Query<HashMap<Str
             |(key, value): (&String, &String)| entry.metadata.get(key).and_then(Value::as_str) == Some(value);
         entry.is_live() && (server.lacks(Gap::Filter) || wanted.iter().all(has))
     };
-    let found: Vec<Value> = sandboxes.values().filter(is_wanted).map(|entry| shown(&server, entry)).collect();
+    let found: Vec<Value> = sandboxes
+        .values()
+        .filter(is_wanted)
+        .map(|entry| shown(&server, entry))
+        .collect();
     let page: Vec<&Value> = found.iter().skip(from).take(limit).collect();
     let mut answer = Json(json!(page)).into_response();
     if from + limit < found.len() {

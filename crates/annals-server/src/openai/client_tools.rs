@@ -32,8 +32,7 @@ pub(crate) struct ClientCall {
 
 /// Whether a request in the log is one to the client.
 pub(crate) fn is_for_client(request: &InputRequest) -> bool {
-    let namespace = request.tool.split_once('.').map(|(namespace, _)| namespace);
-    namespace == Some(ClientFunction::NAMESPACE)
+    ClientFunction::performs(&request.tool)
 }
 
 /// The functions among the tools of a request. Other kinds, such as a provider's own search, mean nothing here.

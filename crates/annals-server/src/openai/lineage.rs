@@ -16,14 +16,20 @@ use annals_store::register::REGISTER_TENANT;
 use annals_store::{LogError, Owner, Store};
 
 use super::transcript::{Exchange, Said, Transcript};
-use crate::side_table::SideTable;
+use crate::side_table::{self, SideTable};
 
 /// The tenant of scopes that belong to this API. A token for it would see what clients keep here.
 const TENANT: &str = "annals.openai";
 
 /// Whether a scope belongs to the server itself: then no token opens it.
 pub fn is_reserved(scope: &Scope) -> bool {
-    [TENANT, crate::webhooks::TENANT, REGISTER_TENANT].contains(&scope.tenant())
+    [
+        TENANT,
+        crate::webhooks::TENANT,
+        crate::mcp::TENANT,
+        REGISTER_TENANT,
+    ]
+    .contains(&scope.tenant())
 }
 
 /// What names a conversation from a client's side, if anything does.
@@ -214,8 +220,7 @@ impl std::fmt::Display for Place {
 
 /// The scope in which this API keeps what is nobody's conversation: what clients have seen, files, stand-alone requests.
 pub(crate) fn side_scope(scope: &Scope) -> Scope {
-    let digest = hex(&BlobDigest::of(scope.to_string().as_bytes()));
-    Scope::try_new(TENANT, "side", &digest[..32]).unwrap_or_else(|_| scope.clone())
+    side_table::scope_of(TENANT, scope)
 }
 
 fn name(kind: &str, digest: &BlobDigest) -> Option<ConversationId> {

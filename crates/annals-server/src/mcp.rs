@@ -1,0 +1,224 @@
+//! `/mcp`: the protocol of `annals mcp serve` over streamable HTTP, behind the same door as everything else.
+//!
+//! Each scope has its own service and its own sessions, so a session of another scope is one that does not exist.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use annals_core::ids::{ConversationId, Scope, TurnId};
+use annals_mcp::serve::http::{HttpServer, SessionState, SessionStore, SessionStoreError};
+use annals_mcp::serve::{AnnalsServer, Post};
+use annals_runtime::{Agent, ConversationHandle, Prompt};
+use annals_store::Role;
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use futures::StreamExt as _;
+use http::Method;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::door::{Access, Caller};
+use crate::problem::{Code, Problem};
+use crate::request::read;
+use crate::routes::Route;
+use crate::side_table::{self, SideTable};
+use crate::turns;
+
+/// The tenant of scopes in which sessions are remembered.
+pub(crate) const TENANT: &str = "annals.mcp";
+
+/// Sessions that one scope may have in this process; idle ones end after five minutes and come back when they are used.
+const SESSIONS_MAX: usize = 256;
+/// Scopes whose services are kept.
+const FACES_MAX: usize = 1_024;
+/// A session that was begun this long ago is not remembered any more.
+const SESSION_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Sessions that are over are forgotten this often.
+const SWEPT_EVERY: Duration = Duration::from_secs(60 * 60);
+/// What is remembered of a session. A client that says more of itself begins anew after a restart.
+const SESSION_MAX_BYTES: usize = 4 * 1024;
+
+/// The routes of the protocol.
+pub(crate) fn table() -> Vec<Route> {
+    const USE: Access = Access::Role(Role::Use);
+    vec![
+        Route::new(Method::POST, "/mcp", USE, answer)
+            .about("A message of the Model Context Protocol; answered as JSON or as events.")
+            .gives_object(),
+        Route::new(Method::GET, "/mcp", USE, answer)
+            .about(
+                "Events of a session of the Model Context Protocol, or of an answer whose connection broke.",
+            )
+            .gives_bytes("text/event-stream"),
+        Route::new(Method::DELETE, "/mcp", USE, answer)
+            .about("Ends a session of the Model Context Protocol."),
+    ]
+}
+
+/// What answers for each scope that was asked for.
+#[derive(Default)]
+pub(crate) struct Faces(Mutex<HashMap<Scope, HttpServer>>);
+
+impl Faces {
+    async fn of(&self, app: &App, scope: &Scope) -> Result<HttpServer, Problem> {
+        if let Some(face) = self.faces().get(scope) {
+            return Ok(face.clone());
+        }
+        let face = face(app, scope)?;
+        let others: Vec<(Scope, HttpServer)> = match self.faces().len() >= FACES_MAX {
+            true => self.faces().clone().into_iter().collect(),
+            false => Vec::new(),
+        };
+        for (idle, other) in others {
+            if other.sessions().await == 0 {
+                self.faces().remove(&idle);
+            }
+        }
+        // Another request may have been faster, and its client has a session there.
+        Ok(self.faces().entry(scope.clone()).or_insert(face).clone())
+    }
+
+    fn faces(&self) -> std::sync::MutexGuard<'_, HashMap<Scope, HttpServer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn face(app: &App, scope: &Scope) -> Result<HttpServer, Problem> {
+    let agent = app.agent(scope);
+    let server = AnnalsServer::new(agent.clone())
+        .post_by(Arc::new(Counted(app.clone())))
+        .allow(&app.outside.mcp_tools)
+        .map_err(|name| Problem::internal(format_args!("there is no tool `{name}`")))?;
+    let kept = Arc::new(Kept {
+        table: side_table::scope_of(TENANT, scope),
+        agent,
+        swept: Mutex::default(),
+    });
+    let stop = app.stopping.child_token();
+    Ok(HttpServer::new(server, kept, app.limits.json_max_bytes, stop))
+}
+
+/// The part of a message that says whether it begins a session.
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    method: String,
+}
+
+async fn answer(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
+    let permit = app.usage.stream(&caller.name, &app.limits, Instant::now())?;
+    let face = app.mcp.of(&app, &caller.scope).await?;
+    let (parts, body) = request.into_parts();
+    let bytes = read(body, app.limits.json_max_bytes, &app.limits).await?;
+    let begins_session = || {
+        let message = serde_json::from_slice::<Message>(&bytes);
+        message.is_ok_and(|message| message.method == "initialize")
+    };
+    if parts.method == Method::POST && begins_session() {
+        let open = face.sessions().await;
+        if open >= SESSIONS_MAX {
+            let detail = format!("{open} sessions of `{}` are open", caller.scope);
+            return Err(Problem::new(Code::TooManySessions, detail).retry_after(30));
+        }
+    }
+    let request = Request::from_parts(parts, Body::from(bytes));
+    let (parts, body) = face.service().handle(request).await.into_parts();
+    // It counts as a stream for as long as it is one.
+    let pieces = Body::new(body).into_data_stream().map(move |piece| {
+        let _counted = &permit;
+        piece
+    });
+    Ok(Response::from_parts(parts, Body::from_stream(pieces)))
+}
+
+/// Questions count among the turns of their scope, as those of every other route.
+struct Counted(App);
+
+#[async_trait]
+impl Post for Counted {
+    async fn post(&self, agent: &Agent, id: &ConversationId, prompt: String) -> Result<TurnId, String> {
+        let posted = post(&self.0, agent, id, prompt).await;
+        posted.map_err(|problem| problem.detail)
+    }
+}
+
+async fn post(app: &App, agent: &Agent, id: &ConversationId, text: String) -> Result<TurnId, Problem> {
+    turns::check(app, agent, id, &[]).await?;
+    let client_key = turns::new_key(agent);
+    let turn = ConversationHandle::turn_of_key(&client_key);
+    app.usage
+        .turn(agent.scope(), &turn, &app.limits, Instant::now())?;
+    app.outside.webhooks.owe(agent, id, &turn).await?;
+    let prompt = Prompt {
+        text,
+        client_key: Some(client_key),
+        ..Prompt::default()
+    };
+    let posted = agent.conversation(id).post(prompt).await;
+    posted
+        .inspect_err(|_| app.usage.turn_rests(&turn))
+        .map_err(Problem::from)
+}
+
+/// Sessions as the store remembers them, so that one goes on after a restart and on every node.
+struct Kept {
+    agent: Agent,
+    table: Scope,
+    swept: Mutex<Option<Instant>>,
+}
+
+impl Kept {
+    fn table(&self) -> SideTable<'_> {
+        SideTable::new(&**self.agent.log(), self.table.clone())
+    }
+
+    fn is_sweep_due(&self) -> bool {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = swept.is_none_or(|at| at.elapsed() >= SWEPT_EVERY);
+        if is_due {
+            *swept = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+/// A session's id as the name of an entry; a client may send anything.
+fn name(session: &str) -> Option<ConversationId> {
+    ConversationId::parse(session).ok()
+}
+
+#[async_trait]
+impl SessionStore for Kept {
+    async fn load(&self, session: &str) -> Result<Option<SessionState>, SessionStoreError> {
+        let Some(name) = name(session) else {
+            return Ok(None);
+        };
+        let kept = self.table().get(&name).await?;
+        Ok(kept.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    async fn store(&self, session: &str, state: &SessionState) -> Result<(), SessionStoreError> {
+        let text = serde_json::to_string(state)?;
+        let Some(name) = name(session).filter(|_| text.len() <= SESSION_MAX_BYTES) else {
+            return Ok(());
+        };
+        let now = self.agent.world().now();
+        self.table().put(&name, text, now).await?;
+        if self.is_sweep_due() {
+            let owner = self.agent.owner();
+            self.table().sweep(&owner, now, |_| Some(SESSION_KEPT)).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, session: &str) -> Result<(), SessionStoreError> {
+        match name(session) {
+            Some(name) => Ok(self.table().remove(&name, &self.agent.owner()).await?),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! `/mcp`: the SDKs that people use in both lifecycles, sessions that survive, and scopes that do not see each other.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use annals_requirements::installed;
+use annals_runtime::Agent;
+use annals_server::Options;
+use annals_store::Role;
+use common::{Running, options};
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+
+const INITIALIZE_REVISION: &str = "2025-11-25";
+
+fn with_write() -> Options {
+    Options {
+        mcp_tools: vec!["react.write".to_owned()],
+        ..options()
+    }
+}
+
+fn report() -> Value {
+    json!([
+        {"tool_calls": [{"tool": "react.write", "params": {
+            "path": "report.md", "channel": "canvas", "content": "# Report\n\nAll is well.", "kind": "file"}}]},
+        {"text": "The report is written."},
+    ])
+}
+
+/// What a client of others saw.
+async fn seen_by(set: &str, script: &str, mode: &str) -> Option<Value> {
+    let client = installed(set)?;
+    let server = Running::with(report(), with_write(), |builder| builder).await;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../annals-cli/tests/outside")
+        .join(script);
+    let mut command: Command = client.script(&script);
+    command
+        .env("ANNALS_URL", &server.base)
+        .env("ANNALS_TOKEN", &server.token)
+        .env("MCP_MODE", mode)
+        .env("NO_PROXY", "127.0.0.1");
+    let mut command = tokio::process::Command::from(command);
+    let ended = tokio::time::timeout(Duration::from_secs(60), command.kill_on_drop(true).output());
+    let ended = ended.await.expect("the client ends in time").unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
+    Some(serde_json::from_slice(&ended.stdout).unwrap())
+}
+
+fn check_answer(saw: &Value) {
+    let told = &saw["told"];
+    assert_eq!(
+        (&told["state"], &told["answer"]),
+        (&json!("ended"), &json!("The report is written.")),
+        "{saw}"
+    );
+    assert_eq!(saw["read"], "# Report\n\nAll is well.", "{saw}");
+    let tools = saw["tools"].as_array().unwrap();
+    for tool in [
+        "annals_ask",
+        "annals_wait",
+        "annals_read",
+        "annals_search_memory",
+        "annals_timeline",
+        "react__write",
+    ] {
+        assert!(tools.contains(&json!(tool)), "{tool} of {tools:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_sdk_gets_the_same_offer_in_both_lifecycles() {
+    for (mode, protocol) in [("auto", "2026-07-28"), ("legacy", INITIALIZE_REVISION)] {
+        let Some(saw) = seen_by("mcp-python", "mcp_client.py", mode).await else {
+            return;
+        };
+        check_answer(&saw);
+        assert_eq!(saw["protocol"], protocol, "{saw}");
+        assert_eq!(saw["again"]["answer"], "The report is written.", "{saw}");
+        assert_eq!(
+            saw["resource"],
+            json!(["text/markdown", "# Report\n\nAll is well."]),
+            "{saw}"
+        );
+        assert!(saw["timeline"].as_str().unwrap().contains("user.prompt"), "{saw}");
+        assert!(!saw["found"]["passages"].as_array().unwrap().is_empty(), "{saw}");
+        assert_eq!(saw["wrong"][0], true, "{saw}");
+        assert_eq!(saw["used"], json!([false, ["text", "resource_link"]]), "{saw}");
+        assert_eq!(saw["listed"], 2, "{saw}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_typescript_sdk_asks_with_progress_in_a_session() {
+    let Some(saw) = seen_by("mcp-node", "mcp_client.mjs", "").await else {
+        return;
+    };
+    check_answer(&saw);
+    assert_eq!(saw["resource"], "# Report\n\nAll is well.", "{saw}");
+    assert!(saw["signs"].as_u64().unwrap() > 0, "{saw}");
+    assert!(saw["session"].is_string(), "{saw}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_official_suite_passes_but_for_what_is_listed_with_its_reason() {
+    let Some(suite) = installed("mcp-conformance") else {
+        return;
+    };
+    let options = Options {
+        needs_token: false,
+        ..options()
+    };
+    let server = Running::with(json!([]), options, |builder| builder).await;
+    let results = tempfile::tempdir().unwrap();
+    let mut command = tokio::process::Command::new(suite.program("node"));
+    command
+        .arg(
+            suite
+                .folder()
+                .join("node_modules/@modelcontextprotocol/conformance/dist/index.js"),
+        )
+        .args([
+            "server",
+            "--suite",
+            "all",
+            "--url",
+            &format!("{}/mcp", server.base),
+        ])
+        .arg("--expected-failures")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_conformance.yml"))
+        .arg("--output-dir")
+        .arg(results.path())
+        .env("NO_PROXY", "localhost,127.0.0.1")
+        .current_dir(results.path());
+    let ended = tokio::time::timeout(Duration::from_secs(120), command.kill_on_drop(true).output());
+    let ended = ended.await.expect("the suite ends in time").unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(
+        ended.status.success(),
+        "{said}\n{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
+}
+
+/// A client that writes its messages by hand.
+struct Session<'s> {
+    server: &'s Running,
+    token: String,
+    id: String,
+}
+
+fn message(id: u32, method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+fn initialize() -> Value {
+    let params = json!({
+        "protocolVersion": INITIALIZE_REVISION, "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"},
+    });
+    message(1, "initialize", params)
+}
+
+fn sent(server: &Running, method: Method, token: &str) -> RequestBuilder {
+    server
+        .bare(method, "/mcp")
+        .bearer_auth(token)
+        .header("accept", "application/json, text/event-stream")
+}
+
+/// The messages in an answer of events.
+fn messages(text: &str) -> Vec<Value> {
+    let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+    data.filter_map(|data| serde_json::from_str(data.trim()).ok())
+        .collect()
+}
+
+async fn begin(server: &Running, token: &str) -> Response {
+    sent(server, Method::POST, token)
+        .json(&initialize())
+        .send()
+        .await
+        .unwrap()
+}
+
+impl<'s> Session<'s> {
+    async fn begin(server: &'s Running, token: &str) -> Self {
+        let response = begin(server, token).await;
+        assert_eq!(response.status(), 200);
+        let id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let told = messages(&response.text().await.unwrap());
+        assert_eq!(told[0]["result"]["serverInfo"]["name"], "annals", "{told:?}");
+        let session = Session {
+            server,
+            token: token.to_owned(),
+            id,
+        };
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(
+            session
+                .request(Method::POST)
+                .json(&initialized)
+                .send()
+                .await
+                .unwrap()
+                .status(),
+            202
+        );
+        session
+    }
+
+    fn request(&self, method: Method) -> RequestBuilder {
+        sent(self.server, method, &self.token)
+            .header("mcp-session-id", &self.id)
+            .header("mcp-protocol-version", INITIALIZE_REVISION)
+    }
+
+    async fn post(&self, message: &Value) -> Response {
+        self.request(Method::POST).json(message).send().await.unwrap()
+    }
+
+    /// What a tool gives back.
+    async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let params = json!({"name": tool, "arguments": arguments});
+        let response = self.post(&message(7, "tools/call", params)).await;
+        assert_eq!(response.status(), 200);
+        let told = messages(&response.text().await.unwrap());
+        told.into_iter().find(|message| message["id"] == 7).unwrap()["result"].clone()
+    }
+}
+
+#[tokio::test]
+async fn another_scope_has_neither_the_session_nor_the_conversation() {
+    let server = Running::with(report(), with_write(), |builder| builder).await;
+    let own = Session::begin(&server, &server.token).await;
+    let told = own.call("annals_ask", json!({"prompt": "Write."})).await;
+    let conversation = told["structuredContent"]["conversation"].clone();
+    let path = told["structuredContent"]["files"][0]["path"].clone();
+    let uri = told["structuredContent"]["files"][0]["uri"].clone();
+    let stranger = server.token_of("other/tenant/person", &[Role::Use]).await;
+    for method in [Method::POST, Method::GET] {
+        let borrowed = Session {
+            server: &server,
+            token: stranger.clone(),
+            id: own.id.clone(),
+        };
+        let request = borrowed.request(method.clone());
+        let request = match method {
+            Method::POST => request.json(&message(2, "tools/list", json!({}))),
+            _ => request,
+        };
+        assert_eq!(request.send().await.unwrap().status(), 404, "{method}");
+    }
+    let other = Session::begin(&server, &stranger).await;
+    for (tool, arguments) in [
+        ("annals_read", json!({"conversation": conversation, "path": path})),
+        ("annals_timeline", json!({"conversation": conversation})),
+        ("annals_ask", json!({"conversation": conversation, "prompt": "x"})),
+        (
+            "annals_wait",
+            json!({"conversation": conversation, "turn": told["structuredContent"]["turn"]}),
+        ),
+    ] {
+        let result = other.call(tool, arguments).await;
+        assert_eq!(result["isError"], true, "{tool}: {result}");
+        assert!(!result.to_string().contains("All is well"), "{tool}: {result}");
+        assert!(result.to_string().contains("does not exist"), "{tool}: {result}");
+    }
+    let found = other
+        .call("annals_search_memory", json!({"query": "report"}))
+        .await;
+    assert_eq!(found["structuredContent"]["passages"], json!([]), "{found}");
+    let read = other
+        .post(&message(9, "resources/read", json!({"uri": uri})))
+        .await;
+    let read = messages(&read.text().await.unwrap());
+    assert!(read[0]["error"].is_object(), "{read:?}");
+    // The stranger's DELETE ends nothing of others.
+    let borrowed = Session {
+        server: &server,
+        token: stranger.clone(),
+        id: own.id.clone(),
+    };
+    borrowed.request(Method::DELETE).send().await.unwrap();
+    assert_eq!(own.post(&message(3, "tools/list", json!({}))).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_session_ends_when_its_client_says_so_and_an_unknown_one_is_not_found() {
+    let server = Running::start(json!([])).await;
+    let session = Session::begin(&server, &server.token).await;
+    assert_eq!(
+        session.request(Method::DELETE).send().await.unwrap().status(),
+        202
+    );
+    for id in [
+        session.id.as_str(),
+        "00000000-0000-0000-0000-000000000000",
+        "../../x y",
+    ] {
+        let gone = Session {
+            server: &server,
+            token: server.token.clone(),
+            id: id.to_owned(),
+        };
+        assert_eq!(
+            gone.post(&message(2, "tools/list", json!({}))).await.status(),
+            404,
+            "{id}"
+        );
+    }
+    let bare = sent(&server, Method::POST, &server.token).json(&message(2, "tools/list", json!({})));
+    assert_eq!(bare.send().await.unwrap().status(), 400, "a session is needed");
+}
+
+#[tokio::test]
+async fn a_session_goes_on_after_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    let start = async || {
+        let agent = Agent::builder()
+            .model(common::script(json!([])))
+            .home(home.path());
+        Running::serve(agent.build().await.unwrap(), options(), None).await
+    };
+    let mut first = start().await;
+    let secret = first.token_of("acme/web/ada", &[Role::Use]).await;
+    let id = Session::begin(&first, &secret).await.id;
+    first.stop.cancel();
+    first.served.take().unwrap().await.unwrap();
+    drop(first);
+    let second = start().await;
+    let session = Session {
+        server: &second,
+        token: secret,
+        id,
+    };
+    let listed = session.post(&message(2, "tools/list", json!({}))).await;
+    assert_eq!(listed.status(), 200);
+    let told = messages(&listed.text().await.unwrap());
+    assert!(
+        told.iter().any(|message| message["result"]["tools"].is_array()),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_whose_connection_broke_is_asked_for_again() {
+    let server = Running::start(json!([{"text": "Here it is.", "delay_ms": 400}])).await;
+    let session = Session::begin(&server, &server.token).await;
+    let ask = message(
+        7,
+        "tools/call",
+        json!({"name": "annals_ask", "arguments": {"prompt": "x"}}),
+    );
+    let mut broken = session.post(&ask).await;
+    let first = String::from_utf8(broken.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+    let last = first
+        .lines()
+        .find_map(|line| line.strip_prefix("id:"))
+        .unwrap()
+        .trim()
+        .to_owned();
+    drop(broken);
+    let again = session
+        .request(Method::GET)
+        .header("last-event-id", last)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(again.status(), 200);
+    let mut again = again;
+    let mut text = String::new();
+    let answer = tokio::time::timeout(Duration::from_secs(20), async {
+        while let Some(piece) = again.chunk().await.unwrap() {
+            text.push_str(std::str::from_utf8(&piece).unwrap());
+            if let Some(answer) = messages(&text).into_iter().find(|message| message["id"] == 7) {
+                return answer;
+            }
+        }
+        panic!("the stream ended without the answer: {text}");
+    });
+    let answer = answer.await.unwrap();
+    assert_eq!(
+        answer["result"]["structuredContent"]["answer"], "Here it is.",
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn sessions_streams_bodies_and_turns_have_their_limits() {
+    let limits = annals_server::Limits {
+        json_max_bytes: 20_000,
+        turns_per_scope: 1,
+        ..Default::default()
+    };
+    let steps = json!([{"text": "Slow.", "delay_ms": 60_000}, {"text": "Slow."}]);
+    let server = Running::with(steps, Options { limits, ..options() }, |builder| builder).await;
+    let session = Session::begin(&server, &server.token).await;
+    let long = json!({"name": "annals_ask", "arguments": {"prompt": "x".repeat(30_000)}});
+    assert_eq!(session.post(&message(2, "tools/call", long)).await.status(), 413);
+    let ask = message(
+        3,
+        "tools/call",
+        json!({"name": "annals_ask", "arguments": {"prompt": "x"}}),
+    );
+    let mut first = session.post(&ask).await;
+    assert!(first.chunk().await.unwrap().is_some());
+    let is_under_way = async || {
+        let listed = server
+            .agent
+            .log()
+            .list(server.agent.scope(), None, 2)
+            .await
+            .unwrap();
+        match listed.items.first() {
+            Some(made) => !server
+                .agent
+                .timeline(&made.key.id)
+                .await
+                .unwrap()
+                .blocks()
+                .is_empty(),
+            None => false,
+        }
+    };
+    while !is_under_way().await {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let refused = session.call("annals_ask", json!({"prompt": "y"})).await;
+    assert!(refused.to_string().contains("turns of"), "{refused}");
+    let mut status = 200;
+    for _ in 0..300 {
+        let begun = begin(&server, &server.token).await;
+        status = begun.status().as_u16();
+        if status != 200 {
+            let problem: Value = begun.json().await.unwrap();
+            assert_eq!(problem["code"], "too_many_sessions", "{problem}");
+            break;
+        }
+    }
+    assert_eq!(status, 429);
+    assert_eq!(
+        session.post(&message(5, "ping", json!({}))).await.status(),
+        200,
+        "others go on"
+    );
+}
+
+#[tokio::test]
+async fn open_streams_end_with_the_server() {
+    let mut server = Running::start(json!([])).await;
+    let mut stream = {
+        let session = Session::begin(&server, &server.token).await;
+        session.request(Method::GET).send().await.unwrap()
+    };
+    assert_eq!(stream.status(), 200);
+    server.stop.cancel();
+    let stopped = tokio::time::timeout(Duration::from_secs(5), server.served.take().unwrap());
+    stopped.await.expect("it stops in time").unwrap();
+    let ended = async { while let Ok(Some(_)) = stream.chunk().await {} };
+    tokio::time::timeout(Duration::from_secs(2), ended).await.unwrap();
+}
