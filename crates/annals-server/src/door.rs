@@ -24,6 +24,9 @@ use crate::secrets::{Ticket, hash_of, seconds};
 /// A browser stays logged in for this long.
 const COOKIE_SECONDS: i64 = 30 * 24 * 60 * 60;
 
+/// What a node shows to another one.
+pub(crate) const NODE_TICKET: HeaderName = HeaderName::from_static("annals-node");
+
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What a route asks of its caller.
@@ -46,6 +49,8 @@ pub(crate) struct Caller {
     pub(crate) name: String,
     /// The token, if the store knows it.
     token: Option<[u8; 32]>,
+    /// Whether another node asks, for its own callers.
+    pub(crate) is_node: bool,
 }
 
 impl Caller {
@@ -131,6 +136,10 @@ fn is_own_host(app: &App, host: &str) -> bool {
     if public.is_some_and(|public| public.authority.eq_ignore_ascii_case(host)) {
         return true;
     }
+    let advertised = app.door.advertised.as_ref();
+    if advertised.is_some_and(|advertised| advertised.eq_ignore_ascii_case(host)) {
+        return true;
+    }
     let name = name_of(host);
     match name.parse::<IpAddr>() {
         Ok(address) => address.is_loopback() || !app.door.is_loopback,
@@ -185,6 +194,9 @@ pub(crate) async fn enter(
 }
 
 fn counted(app: &App, caller: Caller) -> Result<Caller, Problem> {
+    if caller.is_node {
+        return Ok(caller);
+    }
     app.usage
         .request(&caller.name, &app.limits, Instant::now())
         .map(|()| caller)
@@ -222,17 +234,27 @@ fn linked(app: &App, uri: &Uri) -> Option<Result<Caller, Problem>> {
         scope,
         roles: [Role::Use].into_iter().collect(),
         token: None,
+        is_node: false,
     };
     Some(if is_valid { Ok(caller) } else { Err(bad()) })
 }
 
 async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
+    if let Some(shown) = headers.get(&NODE_TICKET) {
+        return node(app, shown).ok_or_else(|| {
+            Problem::new(
+                Code::Unauthorized,
+                "the node shares no keys with this one, or its clock is wrong",
+            )
+        });
+    }
     if app.door.is_open {
         return Ok(Caller {
             scope: app.agent.scope().clone(),
             roles: Roles::all(),
             name: "everybody".to_owned(),
             token: None,
+            is_node: false,
         });
     }
     let found = match headers.get(header::AUTHORIZATION) {
@@ -253,6 +275,20 @@ async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Problem>
             Code::Unauthorized,
             "there is no token, or it is not valid any more",
         )
+    })
+}
+
+/// Another node that shares the store, and with it the keys.
+fn node(app: &App, shown: &HeaderValue) -> Option<Caller> {
+    let ticket = app
+        .signer
+        .of_node(shown.to_str().ok()?, app.agent.world().now())?;
+    Some(Caller {
+        scope: ticket.scope,
+        roles: ticket.roles,
+        name: "another node".to_owned(),
+        token: None,
+        is_node: true,
     })
 }
 
@@ -292,6 +328,7 @@ async fn of_hash(app: &App, hash: [u8; 32]) -> Result<Option<Caller>, Problem> {
         scope: token.scope,
         roles: token.roles,
         token: Some(hash),
+        is_node: false,
     }))
 }
 
@@ -301,6 +338,7 @@ fn printed_caller(scope: Scope, roles: Roles) -> Caller {
         roles,
         name: "printed token".to_owned(),
         token: None,
+        is_node: false,
     }
 }
 

@@ -18,12 +18,14 @@ pub(crate) async fn run(args: ServeArgs, config: Config) -> Result<Ended, Failur
         public_url: args.public_url,
         offers_client_tools: args.client_tools,
         node: args.node,
+        advertise: args.advertise,
         grace: std::time::Duration::from_secs(args.grace),
         webhooks: webhooks(&config)?,
         opened: opened(&config)?,
         ..Options::default()
     };
-    let setup = Setup::open(config, Needs::Model).await?;
+    let lease = Some(std::time::Duration::from_secs(args.lease));
+    let setup = Setup::open(Config { lease, ..config }, Needs::Model).await?;
     until_stopped(&setup, options, "").await
 }
 
@@ -52,7 +54,9 @@ pub(crate) async fn until_stopped(setup: &Setup, options: Options, place: &str) 
     let server = Server::bind(setup.agent.clone(), options)
         .await
         .map_err(|error| match error {
-            ServeError::OpenToOthers(_) | ServeError::PublicUrl(_) => Failure::usage(error),
+            ServeError::OpenToOthers(_) | ServeError::PublicUrl(_) | ServeError::Advertise(_) => {
+                Failure::usage(error)
+            }
             error => Failure::environment(error),
         })?;
     paint::print(format!("{}{place}\n", server.url()))?;
