@@ -16,6 +16,7 @@ mod docs;
 mod flags;
 mod fresh;
 mod hostile;
+mod node_loss;
 mod process;
 mod repository;
 mod setup;
@@ -48,6 +49,9 @@ cargo xtask <task>
   bench --check-budgets             count instructions of the core's hot paths (valgrind) against bench/budgets.toml
   bench --accept-budgets            make the counts the new budgets
   crash [--kills N] [--seed S]      kill a writing store N times (default 1000); nothing acknowledged may be lost
+  node-loss [--seed S] [--turns N] [--nodes K] [--at-once C]
+                                    N turns (default 10000) on K nodes (5) that are killed, frozen, cut off from PostgreSQL and
+                                    restarted; nothing acknowledged may be lost, nothing may happen twice
   hostile                           a thousand hostile files in a row through one process; says what they left behind
   docs [dependencies] [tools] [pictures]
                                     write docs/dependencies.md, docs/tools.md and the pictures of the demo and the page
@@ -99,6 +103,7 @@ fn run(task: &str, arguments: &[String]) -> anyhow::Result<()> {
         "test" => test::run(arguments),
         "bench" => bench::run(arguments),
         "crash" => crash::run(arguments),
+        "node-loss" => node_loss::run(arguments),
         "hostile" => hostile::run(arguments),
         "docs" => docs::run(arguments),
         "features" => corners::check(),

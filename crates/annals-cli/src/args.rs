@@ -196,6 +196,12 @@ pub(crate) struct ServeArgs {
     /// The name of this process among those that share a store.
     #[arg(long, value_name = "NAME", value_parser = NodeId::parse)]
     pub(crate) node: Option<NodeId>,
+    /// Where other nodes on the same store reach this one, if not where it listens: `http://ADDRESS:PORT`.
+    #[arg(long, value_name = "URL")]
+    pub(crate) advertise: Option<String>,
+    /// After this many seconds of silence others take up its turns.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) lease: u64,
     /// When it stops, answers and turns under way have this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pub(crate) grace: u64,

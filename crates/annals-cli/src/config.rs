@@ -106,6 +106,8 @@ pub(crate) struct Config {
     /// MCP servers, of the file and of `mcp.json` in the home.
     pub(crate) mcp: Servers,
     pub(crate) webhooks: Vec<WebhookConfig>,
+    /// How long a process that dies keeps others waiting, where a command says so.
+    pub(crate) lease: Option<std::time::Duration>,
 }
 
 /// One `[[webhook]]`: who is told of turns that end and of calls that wait for a person.
@@ -270,6 +272,7 @@ impl Config {
             secrets,
             mcp,
             webhooks,
+            lease: None,
         })
     }
 }

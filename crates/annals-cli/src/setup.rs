@@ -97,6 +97,9 @@ impl Setup {
         if let Some(tokens) = &config.context_tokens {
             builder = builder.context_tokens(tokens.value);
         }
+        if let Some(lease) = config.lease {
+            builder = builder.lease_ttl(lease);
+        }
         let agent = builder.build().await?;
         Ok(Setup {
             config,

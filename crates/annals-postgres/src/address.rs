@@ -37,6 +37,8 @@ pub struct Address {
     pub(crate) config: Config,
     /// For what a transaction pooler cannot carry: `LISTEN`.
     pub(crate) direct: Option<Config>,
+    /// Whether a transaction pooler is known to stand between.
+    is_pooled: bool,
     pub(crate) tls: MakeRustlsConnect,
     pub(crate) name: Arc<str>,
 }
@@ -87,9 +89,15 @@ impl Address {
         Ok(Address {
             direct: direct(&config, &own).map_err(|error| malformed(&error))?,
             tls: MakeRustlsConnect::new(tls(trust.file)?),
+            is_pooled: own.iter().any(|option| *option != ("pooled", "false".to_owned())),
             name: name(&config).into(),
             config,
         })
+    }
+
+    /// Whether what belongs to a connection, such as prepared statements, is there for its next statement, too.
+    pub(crate) fn has_own_sessions(&self) -> bool {
+        !self.is_pooled
     }
 
     /// Host and database, without a password: for messages.
@@ -232,6 +240,7 @@ mod tests {
     #[test]
     fn a_name_has_no_password_and_options_of_ours_do_not_reach_the_driver() {
         let address = Address::parse("postgres://me:secret@db.example:6432/annals?pooled=true").unwrap();
+        assert!(!address.has_own_sessions());
         assert_eq!(address.name(), "postgres://db.example/annals");
         assert!(!format!("{address:?}").contains("secret"));
         assert!(address.direct.is_none());

@@ -7,8 +7,8 @@
 use annals_core::ids::Seq;
 use annals_store::log::{ANSWER_KEPT, asks_from};
 use annals_store::{Append, InboxId, Lease, LogError, Stale, Work, columns};
-use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row, Statement};
 
 use crate::answers::{Keepable, Keepables};
 use crate::conversations::{refusal, tail_of};
@@ -252,9 +252,50 @@ impl<'a> Heads<'a> {
 
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
+/// A connection that appends. Planning the statement costs several times what carrying it out does, so the server plans it
+/// once for a connection of its own; behind a pooler it plans each time.
+pub(crate) struct Appender {
+    pub(crate) client: Client,
+    plan: Plan,
+}
+
+enum Plan {
+    EachTime,
+    Once(Option<Statement>),
+}
+
+impl Appender {
+    pub(crate) fn new(client: Client, has_own_session: bool) -> Self {
+        let plan = match has_own_session {
+            true => Plan::Once(None),
+            false => Plan::EachTime,
+        };
+        Appender { client, plan }
+    }
+
+    async fn query(&mut self, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
+        let Plan::Once(planned) = &mut self.plan else {
+            return Ok(self.client.query_typed(STATEMENT, parameters).await?);
+        };
+        let statement = match planned {
+            Some(statement) => statement,
+            None => {
+                // A plan for these very arrays would be made anew each time, and be the same.
+                self.client
+                    .batch_execute("SET plan_cache_mode = force_generic_plan")
+                    .await?;
+                let types: Vec<Type> = parameters.iter().map(|(_, kind)| kind.clone()).collect();
+                planned.insert(self.client.prepare_typed(STATEMENT, &types).await?)
+            }
+        };
+        let values: Vec<_> = parameters.iter().map(|(value, _)| *value).collect();
+        Ok(self.client.query(&*statement, &values).await?)
+    }
+}
+
 /// Sends appends of different conversations as one statement; gives the conversations whose appends took effect.
 pub(crate) async fn send(
-    client: &Client,
+    appender: &mut Appender,
     now: Option<i64>,
     appends: &[&Prepared],
 ) -> Result<Vec<i64>, Fault> {
@@ -296,7 +337,7 @@ pub(crate) async fn send(
     ]);
     let texts = rows.texts.iter().map(|texts| (texts as _, Type::BYTEA_ARRAY));
     parameters.extend::<Vec<Parameter<'_>>>(texts.collect());
-    let done = client.query_typed(STATEMENT, &parameters).await?;
+    let done = appender.query(&parameters).await?;
     Ok(done.iter().map(|row| row.get(0)).collect())
 }
 

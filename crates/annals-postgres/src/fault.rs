@@ -48,6 +48,15 @@ impl Fault {
         matches!(self, Fault::Database(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
     }
 
+    /// Whether a statement that was prepared on this connection is unknown to the server, or known from another.
+    pub(crate) fn is_of_foreign_session(&self) -> bool {
+        let code = match self {
+            Fault::Database(error) => error.code(),
+            _ => None,
+        };
+        code.is_some_and(|code| matches!(code.code(), "26000" | "42P05"))
+    }
+
     /// As the log's callers see it.
     pub(crate) fn into_log(self, log: &str) -> LogError {
         match self {
@@ -90,8 +99,9 @@ fn remedy(code: &SqlState) -> Remedy {
     match code.code() {
         // Serialization failure, deadlock, lock not available.
         "40001" | "40P01" | "55P03" => Remedy::Again,
-        // A demoted primary; a server that ends, starts or is full; a statement that a pooler forgot.
-        "25006" | "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "26000" => Remedy::Elsewhere,
+        // A demoted primary; a server that ends, starts or is full; a statement that a pooler forgot, or another had
+        // prepared on the same session.
+        "25006" | "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "26000" | "42P05" => Remedy::Elsewhere,
         code if code.starts_with("08") => Remedy::Elsewhere,
         _ => Remedy::None,
     }

@@ -10,9 +10,8 @@ use std::time::Duration;
 use annals_core::ids::Seq;
 use annals_store::{Append, Clock, Lease, LogError, Stale};
 use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::Client;
 
-use crate::append::{self, Prepared, Verdict};
+use crate::append::{self, Appender, Prepared, Verdict};
 use crate::fault::{Fault, Remedy};
 use crate::link;
 use crate::pool::{Pauses, Pool};
@@ -53,7 +52,8 @@ impl Writers {
                 pool: Arc::clone(pool),
                 clock: clock.cloned(),
                 patience,
-                client: None,
+                appender: None,
+                has_own_session: pool.address().has_own_sessions(),
                 acknowledged: HashMap::new(),
             };
             tokio::spawn(writer.run(jobs));
@@ -79,7 +79,9 @@ struct Writer {
     pool: Arc<Pool>,
     clock: Option<Arc<dyn Clock>>,
     patience: Duration,
-    client: Option<Client>,
+    appender: Option<Appender>,
+    /// Whether the server keeps what belongs to a connection from one statement to the next.
+    has_own_session: bool,
     /// The token and the tail of the last append of each conversation: a tail below it means that the database lost it.
     acknowledged: HashMap<i64, (u64, Seq)>,
 }
@@ -124,8 +126,12 @@ impl Writer {
                     }
                 }
                 Err(fault) => {
+                    if fault.is_of_foreign_session() {
+                        // Somebody put a pooler between and did not say so.
+                        self.has_own_session = false;
+                    }
                     if fault.remedy() == Remedy::Elsewhere {
-                        self.client = None;
+                        self.appender = None;
                     }
                     if fault.remedy() == Remedy::None || !pauses.pause().await {
                         return refuse(jobs, || fault.to_log(self.pool.address().name()));
@@ -137,14 +143,23 @@ impl Writer {
 
     /// One statement. What it settles is answered and taken out.
     async fn try_write(&mut self, jobs: &mut Vec<Job>) -> Result<(), Fault> {
-        let client = match self.client.take().filter(|client| !client.is_closed()) {
-            Some(client) => client,
-            None => link::connect(self.pool.address(), self.pool.identity(), self.pool.answer_max()).await?,
+        let appender = match self
+            .appender
+            .take()
+            .filter(|appender| !appender.client.is_closed())
+        {
+            Some(appender) => appender,
+            None => {
+                let (address, known) = (self.pool.address(), self.pool.identity());
+                let client = link::connect(address, known, self.pool.answer_max()).await?;
+                Appender::new(client, self.has_own_session)
+            }
         };
-        let client = self.client.insert(client);
+        let appender = self.appender.insert(appender);
         let now = self.clock.as_ref().map(|clock| clock.now().unix_micros());
         let appends: Vec<&Prepared> = jobs.iter().map(|job| &job.append).collect();
-        let sent = tokio::time::timeout(self.pool.answer_max(), append::send(client, now, &appends)).await;
+        let sent = tokio::time::timeout(self.pool.answer_max(), append::send(appender, now, &appends)).await;
+        let client = &appender.client;
         let done: HashSet<i64> = match sent.map_err(|_| Fault::Silent).flatten() {
             Ok(done) => done.into_iter().collect(),
             // The answer that one append carries was kept by another request meanwhile, or is too old to count.

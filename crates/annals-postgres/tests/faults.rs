@@ -37,28 +37,59 @@ fn through(proxy: &FaultProxy, database: &str) -> String {
     format!("postgres://postgres@127.0.0.1:{port}/{database}?sslmode=disable&pooled=true")
 }
 
+/// The same without a word of a pooler: appends are prepared.
+fn straight_through(proxy: &FaultProxy, database: &str) -> String {
+    through(proxy, database).replace("&pooled=true", "")
+}
+
 /// What only the statement of an append contains.
 const APPEND: &str = "moved AS (UPDATE annals.head";
+/// What an append contains whose statement the server knows already: the type of its blocks.
+const APPENDED: &str = "react.tool.result";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_lost_answers_lose_and_double_nothing() {
-    const LOST: u64 = 1_000;
+async fn lose_answers(url: impl Fn(&FaultProxy) -> String, to: &str, count: u64) {
     let Some(server) = server(Durability::Volatile) else {
         return;
     };
     prepared(&server, "a").await;
     let proxy = FaultProxy::start(Upstream::Unix(server.socket())).await;
-    let log = Arc::new(open(&through(&proxy, "a"), PostgresOptions::default()).await);
+    let log = Arc::new(open(&url(&proxy), PostgresOptions::default()).await);
     let writers = Writers::start(&log, 16).await;
-    proxy.swallow(APPEND, 2);
-    while proxy.swallowed() < LOST {
+    proxy.swallow(to, 2);
+    while proxy.swallowed() < count {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let acknowledged = writers.stop().await;
     assert!(
-        acknowledged > LOST,
+        acknowledged > count,
         "{acknowledged} appends went through all the same"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_lost_answers_lose_and_double_nothing() {
+    lose_answers(|proxy| through(proxy, "a"), APPEND, 1_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_answers_to_prepared_appends_lose_and_double_nothing() {
+    lose_answers(|proxy| straight_through(proxy, "a"), APPENDED, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pooler_that_nobody_mentioned_is_found_out_and_appends_go_on() {
+    let Some(server) = server(Durability::Volatile) else {
+        return;
+    };
+    let Some(pooler) = PgBouncer::start(&server) else {
+        return;
+    };
+    prepared(&server, "a").await;
+    let url = pooler.url("a").replace("?pooled=true", "");
+    let log = Arc::new(open(&url, PostgresOptions::default()).await);
+    let writers = Writers::start(&log, 32).await;
+    writers.wait_for(500).await;
+    writers.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,16 +139,21 @@ async fn an_append_is_one_round_trip() {
         return;
     };
     prepared(&server, "a").await;
-    let proxy = FaultProxy::start(Upstream::Unix(server.socket())).await;
-    let log = open(&through(&proxy, "a"), PostgresOptions::default()).await;
-    log.create(new_conversation("c")).await.unwrap();
-    let lease = log.acquire(&conversation("c"), &owner("a"), TTL).await.unwrap();
-    fill(&log, &lease, 1, 1).await;
-    let before = proxy.requests();
-    for number in 2..12 {
-        fill(&log, &lease, number, number).await;
+    for (name, url) in [
+        ("c", through as fn(&FaultProxy, &str) -> String),
+        ("d", straight_through),
+    ] {
+        let proxy = FaultProxy::start(Upstream::Unix(server.socket())).await;
+        let log = open(&url(&proxy, "a"), PostgresOptions::default()).await;
+        log.create(new_conversation(name)).await.unwrap();
+        let lease = log.acquire(&conversation(name), &owner("a"), TTL).await.unwrap();
+        fill(&log, &lease, 1, 1).await;
+        let before = proxy.requests();
+        for number in 2..12 {
+            fill(&log, &lease, number, number).await;
+        }
+        assert_eq!(proxy.requests() - before, 10, "{name}");
     }
-    assert_eq!(proxy.requests() - before, 10);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

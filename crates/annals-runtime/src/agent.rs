@@ -27,7 +27,7 @@ use crate::conversation::Conversation;
 use crate::error::RunError;
 use crate::hooks::{Hooks, may_contribute};
 use crate::journal::Journal;
-use crate::listen::Subscribers;
+use crate::listen::{Relayed, Subscribers};
 use crate::membership::Life;
 use crate::offer::LastKept;
 use crate::policy::PolicySource;
@@ -442,6 +442,17 @@ impl Agent {
         log.get(&key).await?;
         let slot = self.parts.runtime.slot(&key);
         Ok(Subscription::new(key, log, after, slot))
+    }
+
+    /// Tells the subscribers of this process what the owner of a conversation, another process, told its own. Blocks are not
+    /// told in this way: they come from the log. Gives whether anybody listens.
+    pub fn relay(&self, id: &ConversationId, update: Relayed) -> bool {
+        self.parts.runtime.slot(&self.key(id)).subscribers.relay(update)
+    }
+
+    /// Whether a conversation is open in this process, which then tells its subscribers itself.
+    pub async fn is_open_here(&self, id: &ConversationId) -> bool {
+        self.open_here(id).await.is_some()
     }
 
     /// Folds a conversation without opening it for writing.

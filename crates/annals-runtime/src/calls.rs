@@ -90,6 +90,10 @@ impl Drive<'_> {
                 reached = running.next().now_or_never().flatten();
             }
             self.write_started(begun.iter().map(|begun| &begun.call)).await?;
+            if !begun.is_empty() {
+                // A process that was stopped and goes on must not act for one that has taken its place.
+                self.writer.journal.check()?;
+            }
             for begun in begun {
                 let (audience, cancel) = (self.writer.journal.audience().clone(), self.cancel.clone());
                 running.push(begun.perform(audience, cancel));

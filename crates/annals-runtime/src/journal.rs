@@ -12,13 +12,14 @@ use annals_store::{
     Append, BatchId, BlockLogExt as _, InboxId, Lease, LogError, Stale, Store, StoredAnswer, Work,
 };
 use annals_tools::SharedTimeline;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::durations::Durations;
 use crate::error::RunError;
 use crate::listen::{Audience, Listen, Subscribers, Update};
-use crate::membership::{Life, Membership, until_lost};
+use crate::membership::{Deadline, Life, Membership, until_lost};
 use crate::redaction::Redaction;
 use crate::runtime::RuntimeParts;
 use crate::world::World;
@@ -92,7 +93,7 @@ impl Journal {
 
     /// Takes the lease again if it was lost, and folds in what others, or an append that nobody waited for, have written.
     pub(crate) async fn ready(&mut self) -> Result<(), RunError> {
-        if self.check().is_err() {
+        if !self.is_held_for_long().await {
             let life = self.membership.life();
             let lease = self.log.acquire(&self.key, &life.owner, self.ttl).await?;
             self.adopt(lease, life);
@@ -104,6 +105,20 @@ impl Journal {
             self.is_behind = false;
         }
         Ok(())
+    }
+
+    /// Whether the lease lasts, renewed if it would end soon.
+    async fn is_held_for_long(&self) -> bool {
+        let Ok(held) = self.held() else { return false };
+        if !held.until.is_near(self.ttl) {
+            return true;
+        }
+        let asked = Instant::now();
+        let renewed = self.log.renew(&held.lease).await;
+        if renewed.is_ok() {
+            held.until.renewed(asked, self.ttl);
+        }
+        renewed.is_ok()
     }
 
     /// Writes on with a lease that the store gave out, unless the one it has is newer.
@@ -201,10 +216,10 @@ impl Journal {
         let tail = self.read(|timeline| timeline.tail());
         let batch = BatchId::new(self.world.random());
         let append = complete(Append::new(batch, tail, blocks.clone()));
-        let lease = held.lease.clone();
+        let (lease, until) = (held.lease.clone(), held.until.clone());
         // Until the answer is here, and when this future is dropped, nobody knows whether the blocks are in the log.
         self.is_behind = true;
-        let began = self.world.now();
+        let (asked, began) = (Instant::now(), self.world.now());
         let appended = self.log.append(&lease, append).await;
         self.appended
             .observe(Duration::from_micros(self.world.now().micros_since(began)));
@@ -220,6 +235,8 @@ impl Journal {
             }
             return Err(error.into());
         }
+        // An append prolongs its lease.
+        until.renewed(asked, lease.ttl());
         self.is_behind = false;
         self.fold(blocks.into_iter().map(Arc::new).collect())
     }
@@ -280,7 +297,7 @@ impl Journal {
             };
             tokio::select! {
                 () = kept.life.over.cancelled() => {}
-                () = until_lost(kept.lease.ttl(), renew) => {}
+                () = until_lost(kept.lease.ttl(), &kept.until, renew) => {}
             }
             kept.is_lost.store(true, Ordering::Release);
             stop.cancel();
@@ -309,12 +326,14 @@ impl Journal {
 struct Held {
     lease: Lease,
     life: Life,
+    until: Deadline,
     is_lost: Arc<AtomicBool>,
 }
 
 impl Held {
     fn new(lease: Lease, life: Life) -> Self {
         Held {
+            until: Deadline::of(Instant::now(), lease.ttl()),
             lease,
             life,
             is_lost: Arc::default(),
@@ -323,7 +342,7 @@ impl Held {
 
     /// Fails once another process may act in this one's place.
     fn check(&self) -> Result<(), RunError> {
-        match self.is_lost.load(Ordering::Acquire) || self.life.is_over() {
+        match self.is_lost.load(Ordering::Acquire) || self.life.is_over() || self.until.has_passed() {
             false => Ok(()),
             true if self.life.is_stopping() => Err(RunError::Stopped),
             true => Err(RunError::LeaseLost(self.lease.key().id.clone())),

@@ -74,7 +74,7 @@ pub use durations::{Counted, Durations};
 pub use error::{BuildError, ErrorClass, RunError};
 pub use handle::{ConversationHandle, Prompt, TurnState, TurnStatus};
 pub use hooks::{HookCx, Hooks, Verdict};
-pub use listen::{Delta, DeltaChannel, Listen, Update};
+pub use listen::{Delta, DeltaChannel, Listen, Relayed, Update};
 pub use pending::{PendingApproval, PendingInput};
 pub use policy::{Judged, PolicyFault, PolicyFiles, PolicySource};
 pub use policy_rows::PolicyRows;

@@ -6,7 +6,7 @@ use annals_core::block::{Block, BlockJson};
 use annals_core::ids::{CallId, ConversationId, TurnId};
 use annals_core::limits;
 use annals_core::turn::TurnEnd;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use tokio::sync::broadcast;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -51,8 +51,17 @@ fn as_json<S: Serializer>(block: &Arc<Block>, serializer: S) -> Result<S::Ok, S:
     BlockJson::from(&**block).serialize(serializer)
 }
 
+/// What a process that does not own a conversation is told by the one that does.
+#[derive(Clone, Debug)]
+pub enum Relayed {
+    /// Something between blocks.
+    Update(Update),
+    /// A block was written: what was being produced before it is in the log.
+    Settled,
+}
+
 /// Where a delta belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DeltaChannel {
@@ -86,6 +95,32 @@ pub struct Delta {
     /// The file being written, on `canvas` and `timeline_text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+}
+
+impl Delta {
+    /// A piece that another process told of.
+    pub fn relayed(
+        conversation: ConversationId,
+        (turn, step): (TurnId, u32),
+        (channel, path): (DeltaChannel, Option<String>),
+        from: usize,
+        text: String,
+    ) -> Self {
+        Delta {
+            conversation,
+            turn,
+            step,
+            channel,
+            from,
+            text,
+            path,
+        }
+    }
+
+    fn is_of_same_text(&self, other: &Delta) -> bool {
+        (&self.turn, self.step, self.channel, &self.path)
+            == (&other.turn, other.step, other.channel, &other.path)
+    }
 }
 
 /// Somebody who watches. Told in order, from the turn's own task: be quick, or hand over to a channel.
@@ -142,9 +177,37 @@ impl Subscribers {
         (sender.subscribe(), live.open.clone())
     }
 
+    /// What another process was producing is not continued by this one.
+    pub(crate) fn begin_anew(&self) {
+        self.live().open = Vec::new();
+    }
+
     /// Lets somebody count what happens.
     pub(crate) fn observed_by(&self, observer: Option<Arc<dyn Listen>>) {
         self.live().observer = observer;
+    }
+
+    /// Tells the subscribers what another process, the owner, told its own: whether anybody listens. A piece that does not
+    /// continue what came before it is left out; what was provisional is over once its block is in the log.
+    pub(crate) fn relay(&self, update: Relayed) -> bool {
+        let mut live = self.live();
+        let update = match update {
+            Relayed::Settled => {
+                live.open = Vec::new();
+                None
+            }
+            Relayed::Update(Update::Delta(delta)) => live.continued(delta).map(Update::Delta),
+            Relayed::Update(update) => Some(live.note(update)),
+        };
+        let Some(sender) = live.sender.as_ref().filter(|sender| sender.receiver_count() > 0) else {
+            live.open = Vec::new();
+            return false;
+        };
+        if let Some(update) = update {
+            // Fails only when the last receiver has just gone.
+            let _ = sender.send(update);
+        }
+        true
     }
 
     /// Tells the subscribers; gives the update with what only this place knows of it.
@@ -175,12 +238,20 @@ impl Live {
         }
     }
 
+    /// A piece that says itself where it belongs.
+    fn continued(&mut self, delta: Delta) -> Option<Delta> {
+        let open = self.open.iter_mut().find(|open| open.is_of_same_text(&delta));
+        match open {
+            Some(open) if delta.from == 0 => open.text.clone_from(&delta.text),
+            Some(open) if delta.from == open.text.len() => open.text.push_str(&delta.text),
+            None if delta.from == 0 => self.open.push(delta.clone()),
+            _ => return None,
+        }
+        Some(delta)
+    }
+
     fn grow(&mut self, mut delta: Delta) -> Delta {
-        let is_same = |open: &&mut Delta| {
-            (&open.turn, open.step, open.channel, &open.path)
-                == (&delta.turn, delta.step, delta.channel, &delta.path)
-        };
-        match self.open.iter_mut().find(is_same) {
+        match self.open.iter_mut().find(|open| open.is_of_same_text(&delta)) {
             Some(open) => {
                 delta.from = open.text.len();
                 open.text.push_str(&delta.text);

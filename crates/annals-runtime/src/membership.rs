@@ -1,6 +1,6 @@
 //! As which node this process writes, and how all of its turns hear that it may not write as that node any more.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use annals_core::ids::NodeId;
@@ -14,6 +14,42 @@ use crate::world::World;
 /// may take its place.
 const MARGIN: u32 = 6;
 
+/// Until when this process may act in its own name, by its own clock. A process that was stopped and goes on finds here that
+/// its time is over, before any of its tasks has had a chance to say so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deadline(Arc<Mutex<Option<Instant>>>);
+
+impl Deadline {
+    /// The time of what was asked for at this moment.
+    pub(crate) fn of(asked: Instant, ttl: Duration) -> Self {
+        let deadline = Deadline::default();
+        deadline.renewed(asked, ttl);
+        deadline
+    }
+
+    /// The time was prolonged by asking at this moment; gives its end.
+    pub(crate) fn renewed(&self, asked: Instant, ttl: Duration) -> Instant {
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let deadline = (asked + ttl - ttl / MARGIN).max(own.unwrap_or(asked));
+        *own = Some(deadline);
+        deadline
+    }
+
+    fn get(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a third of the time is left, or less.
+    pub(crate) fn is_near(&self, ttl: Duration) -> bool {
+        self.get()
+            .is_some_and(|deadline| deadline <= Instant::now() + ttl / 3)
+    }
+
+    pub(crate) fn has_passed(&self) -> bool {
+        self.get().is_some_and(|deadline| deadline <= Instant::now())
+    }
+}
+
 /// The present life of this process among those that share the store.
 #[derive(Debug)]
 pub(crate) struct Membership(RwLock<Life>);
@@ -26,6 +62,8 @@ pub(crate) struct Life {
     pub(crate) over: CancellationToken,
     /// Fires before `over` when the life ends because the program does.
     stopping: CancellationToken,
+    /// Until when it lasts unless it is prolonged; without end for one that never joined.
+    pub(crate) until: Deadline,
 }
 
 impl Life {
@@ -34,6 +72,7 @@ impl Life {
             owner,
             over: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            until: Deadline::default(),
         }
     }
 
@@ -44,7 +83,7 @@ impl Life {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.over.is_cancelled()
+        self.over.is_cancelled() || self.until.has_passed()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -62,13 +101,15 @@ impl Membership {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Goes on as this owner. Joining for the first time under the present node keeps what it holds.
-    pub(crate) fn joined(&self, owner: Owner) {
+    /// Goes on as this owner, which asked to join at this moment. Joining for the first time under the present node keeps
+    /// what it holds.
+    pub(crate) fn joined(&self, owner: Owner, asked: Instant, ttl: Duration) {
         let mut life = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if life.owner != owner || life.is_over() {
             life.over.cancel();
             *life = Life::new(owner);
         }
+        life.until.renewed(asked, ttl);
     }
 
     /// The node counts as gone, or soon will: everything that writes in its name stops.
@@ -91,19 +132,18 @@ impl Membership {
     }
 }
 
-/// Calls `renew` at each third of `ttl`. Ends when the store says that it is over, or when it could not be asked for so
-/// long that another may act soon.
-pub(crate) async fn until_lost<F>(ttl: Duration, renew: impl Fn() -> F + Send)
+/// Calls `renew` at each third of `ttl`, and moves the deadline on. Ends when the store says that it is over, or when it
+/// could not be asked for so long that another may act soon.
+pub(crate) async fn until_lost<F>(ttl: Duration, until: &Deadline, renew: impl Fn() -> F + Send)
 where
     F: Future<Output = Result<(), LogError>> + Send,
 {
-    let mut last_renewed = Instant::now();
+    let mut deadline = until.get().unwrap_or_else(|| until.renewed(Instant::now(), ttl));
     loop {
-        let deadline = last_renewed + ttl - ttl / MARGIN;
-        tokio::time::sleep_until((last_renewed + ttl / 3).min(deadline)).await;
+        tokio::time::sleep_until(deadline - (ttl - ttl / MARGIN - ttl / 3)).await;
         let asked = Instant::now();
         match tokio::time::timeout_at(deadline, persistently(ttl, &renew, deadline)).await {
-            Ok(Ok(())) => last_renewed = asked,
+            Ok(Ok(())) => deadline = until.renewed(asked, ttl),
             Ok(Err(_)) | Err(_) => return,
         }
     }

@@ -168,6 +168,7 @@ impl Runtime {
             return Ok(conversation);
         }
         slot.subscribers.observed_by(self.parts.observer.get().cloned());
+        slot.subscribers.begin_anew();
         let conversation = Arc::new(open(slot.subscribers.clone()).await?);
         conversation.watch_inbox();
         *place = Arc::downgrade(&conversation);

@@ -12,6 +12,7 @@ use annals_core::limits;
 use annals_store::{Claimed, LogError, Owner};
 use async_trait::async_trait;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -190,8 +191,9 @@ impl Crew {
             .clone()
             .unwrap_or_else(|| self.life().owner.node);
         let address = self.options.address.as_deref();
+        let asked = Instant::now();
         let owner = parts.log.join(&node, address, parts.lease_ttl).await?;
-        parts.membership.joined(owner);
+        parts.membership.joined(owner, asked, parts.lease_ttl);
         Ok(())
     }
 
@@ -208,7 +210,7 @@ impl Crew {
     async fn work(self: Arc<Self>) {
         loop {
             let life = self.life();
-            let beats = self.beat(life.owner.clone());
+            let beats = self.beat(&life);
             self.claim_until_over(&life).await;
             drop(beats);
             if self.stop.is_cancelled() {
@@ -226,15 +228,16 @@ impl Crew {
     }
 
     /// Beats until dropped; when that fails for too long, the life is over.
-    fn beat(&self, owner: Owner) -> AbortOnDropHandle<()> {
+    fn beat(&self, life: &Life) -> AbortOnDropHandle<()> {
         let (log, ttl) = (self.runtime.log().clone(), self.ttl());
+        let (owner, until) = (life.owner.clone(), life.until.clone());
         let membership = self.runtime.parts.membership.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
             let beat = || {
                 let (log, owner) = (log.clone(), owner.clone());
                 async move { log.beat(&owner).await }
             };
-            until_lost(ttl, beat).await;
+            until_lost(ttl, &until, beat).await;
             membership.lost();
         }))
     }

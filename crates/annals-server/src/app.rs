@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::limits::{Limits, Usage};
 use crate::metrics::Metrics;
 use crate::page::{Trees, Views};
+use crate::relay::Relays;
 use crate::secrets::Signer;
 use crate::webhooks::Webhooks;
 
@@ -42,6 +43,8 @@ pub(crate) struct Parts {
     /// What outlives its connection and is waited for at the stop.
     pub(crate) tasks: TaskTracker,
     pub(crate) outside: Outside,
+    /// Conversations of other nodes that are watched here.
+    pub(crate) relays: Relays,
     /// When the entries of each scope were last swept.
     swept: Mutex<HashMap<Scope, Instant>>,
     /// Requests of the OpenAI-compatible API, decided one after the other where they concern one past.
@@ -67,6 +70,8 @@ pub(crate) struct Door {
     pub(crate) is_loopback: bool,
     /// Further names that the server is reached by, with their origins.
     pub(crate) public: Option<PublicUrl>,
+    /// The name by which other nodes reach it.
+    pub(crate) advertised: Option<String>,
 }
 
 /// What the server has to do with others.
@@ -74,6 +79,8 @@ pub(crate) struct Outside {
     pub(crate) webhooks: Webhooks,
     /// What may be reached.
     pub(crate) egress: EgressPolicy,
+    /// How other nodes are asked.
+    pub(crate) peers: reqwest::Client,
     /// Whether tools that come with requests of the OpenAI-compatible API are offered to the model.
     pub(crate) offers_client_tools: bool,
     /// The agent's tools that MCP clients may call.
@@ -125,6 +132,7 @@ impl App {
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
             outside,
+            relays: Relays::default(),
             swept: Mutex::default(),
             turnstile: Arc::default(),
             mcp: crate::mcp::Faces::default(),

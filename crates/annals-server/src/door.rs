@@ -26,6 +26,8 @@ const COOKIE_SECONDS: i64 = 30 * 24 * 60 * 60;
 
 /// In which scope an admin whose token reaches further wants to be.
 pub(crate) const SCOPE_HEADER: HeaderName = HeaderName::from_static("annals-scope");
+/// What a node shows to another one.
+pub(crate) const NODE_TICKET: HeaderName = HeaderName::from_static("annals-node");
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -49,6 +51,8 @@ pub(crate) struct Caller {
     pub(crate) name: String,
     /// The token, if the store knows it.
     token: Option<[u8; 32]>,
+    /// Whether another node asks, for its own callers.
+    pub(crate) is_node: bool,
 }
 
 impl Caller {
@@ -152,6 +156,10 @@ fn is_own_host(app: &App, host: &str) -> bool {
     if public.is_some_and(|public| public.authority.eq_ignore_ascii_case(host)) {
         return true;
     }
+    let advertised = app.door.advertised.as_ref();
+    if advertised.is_some_and(|advertised| advertised.eq_ignore_ascii_case(host)) {
+        return true;
+    }
     let name = name_of(host);
     match name.parse::<IpAddr>() {
         Ok(address) => address.is_loopback() || !app.door.is_loopback,
@@ -206,6 +214,9 @@ pub(crate) async fn enter(
 }
 
 fn counted(app: &App, caller: Caller) -> Result<Caller, Problem> {
+    if caller.is_node {
+        return Ok(caller);
+    }
     app.usage
         .request(&caller.name, &app.limits, Instant::now())
         .map(|()| caller)
@@ -243,17 +254,27 @@ fn linked(app: &App, uri: &Uri) -> Option<Result<Caller, Problem>> {
         scope,
         roles: [Role::Use].into_iter().collect(),
         token: None,
+        is_node: false,
     };
     Some(if is_valid { Ok(caller) } else { Err(bad()) })
 }
 
 async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
+    if let Some(shown) = headers.get(&NODE_TICKET) {
+        return node(app, shown).ok_or_else(|| {
+            Problem::new(
+                Code::Unauthorized,
+                "the node shares no keys with this one, or its clock is wrong",
+            )
+        });
+    }
     if app.door.is_open {
         return Ok(Caller {
             scope: app.agent.scope().clone(),
             roles: Roles::all(),
             name: "everybody".to_owned(),
             token: None,
+            is_node: false,
         });
     }
     let found = match headers.get(header::AUTHORIZATION) {
@@ -274,6 +295,20 @@ async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Problem>
             Code::Unauthorized,
             "there is no token, or it is not valid any more",
         )
+    })
+}
+
+/// Another node that shares the store, and with it the keys.
+fn node(app: &App, shown: &HeaderValue) -> Option<Caller> {
+    let ticket = app
+        .signer
+        .of_node(shown.to_str().ok()?, app.agent.world().now())?;
+    Some(Caller {
+        scope: ticket.scope,
+        roles: ticket.roles,
+        name: "another node".to_owned(),
+        token: None,
+        is_node: true,
     })
 }
 
@@ -313,6 +348,7 @@ async fn of_hash(app: &App, hash: [u8; 32]) -> Result<Option<Caller>, Problem> {
         scope: token.scope,
         roles: token.roles,
         token: Some(hash),
+        is_node: false,
     }))
 }
 
@@ -322,6 +358,7 @@ fn printed_caller(scope: Scope, roles: Roles) -> Caller {
         roles,
         name: "printed token".to_owned(),
         token: None,
+        is_node: false,
     }
 }
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::{Block, BlockJson, BlockKind};
-use annals_core::ids::Seq;
+use annals_core::ids::{ConversationId, Seq};
 use annals_core::turn::TurnReport;
-use annals_runtime::{Delta, RunError, Subscription, TurnStatus, Update};
+use annals_runtime::{Agent, Delta, RunError, Subscription, TurnStatus, Update};
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -27,6 +27,7 @@ use crate::door::Caller;
 use crate::limits::StreamPermit;
 use crate::page::{Arriving, TreeEvent};
 use crate::problem::{Code, Problem};
+use crate::relay;
 use crate::request::{Params, Place};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -72,6 +73,10 @@ struct StateEvent<'a> {
     reason: Option<&'a str>,
 }
 
+/// For another node: a block was written.
+#[derive(Serialize)]
+struct Settled {}
+
 #[derive(Serialize)]
 struct GapEvent {
     missed: u64,
@@ -98,13 +103,23 @@ pub(crate) async fn events(
         );
         return Err(Problem::new(Code::BeyondEnd, detail));
     }
-    let permit = app.usage.stream(&caller.name, &app.limits, Instant::now())?;
+    let permit = match caller.is_node {
+        true => None,
+        false => Some(app.usage.stream(&caller.name, &app.limits, Instant::now())?),
+    };
     let subscription = agent.subscribe(&id, after).await?;
     let status = agent.conversation(&id).status().await?;
+    let elsewhere = (!caller.is_node).then(|| Elsewhere {
+        app: app.clone(),
+        agent: agent.clone(),
+        id: id.clone(),
+    });
+    elsewhere.iter().for_each(Elsewhere::watch);
     let feed = Feed {
         waiting: vec![status_event(status.as_ref()).retry(RETRY)],
         subscription,
         arriving: query.trees.then(|| Arriving::new(app.clone())),
+        elsewhere,
         stopping: app.stopping.clone(),
         _permit: permit,
     };
@@ -139,8 +154,23 @@ struct Feed {
     subscription: Subscription,
     /// For a subscriber that draws.
     arriving: Option<Arriving>,
+    /// What another node may be producing; none for a stream that another node reads, which has the blocks itself.
+    elsewhere: Option<Elsewhere>,
     stopping: CancellationToken,
-    _permit: StreamPermit,
+    _permit: Option<StreamPermit>,
+}
+
+/// A conversation that another node may own.
+struct Elsewhere {
+    app: App,
+    agent: Agent,
+    id: ConversationId,
+}
+
+impl Elsewhere {
+    fn watch(&self) {
+        relay::watch(&self.app, &self.agent, &self.id);
+    }
 }
 
 impl Feed {
@@ -177,7 +207,15 @@ impl Feed {
         match update {
             Update::Block(block) => {
                 self.waiting.extend(state_of(&block));
-                self.waiting.push(block_event(&block));
+                match &self.elsewhere {
+                    None => self.waiting.push(event("settled", &Settled {})),
+                    Some(elsewhere) => {
+                        self.waiting.push(block_event(&block));
+                        if block.kind != BlockKind::ReactCompletion {
+                            elsewhere.watch();
+                        }
+                    }
+                }
             }
             Update::Delta(delta) => self.waiting.push(delta_event(&delta)),
             Update::ToolStarted { call, tool } => self.waiting.push(state(&StateEvent {

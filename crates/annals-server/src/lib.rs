@@ -9,7 +9,8 @@
 //! 4. [`problem`]: every error there is; [`idempotency`]: requests that may be sent again; [`request`]: bodies read;
 //! 5. one module a resource: [`conversations`], [`turns`], [`events`], [`blocks`], [`artifacts`], [`transfer`],
 //!    [`approvals`], [`inputs`], [`search`], [`health`], [`page`], and [`mcp`], which speaks a protocol of its own;
-//! 6. [`webhooks`]: what others are told; [`side_table`]: what the server keeps for itself;
+//! 6. [`relay`]: what other nodes are producing; [`webhooks`]: what others are told; [`side_table`]: what the server keeps
+//!    for itself;
 //! 7. [`openapi`] and [`metrics`]: what the server says of itself.
 
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ mod openai;
 mod openapi;
 mod page;
 mod problem;
+mod relay;
 mod request;
 mod routes;
 mod search;

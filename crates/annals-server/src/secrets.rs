@@ -51,6 +51,7 @@ pub(crate) struct Ticket {
 pub(crate) struct Signer {
     cookies: [u8; 32],
     links: [u8; 32],
+    nodes: [u8; 32],
 }
 
 impl Signer {
@@ -59,24 +60,28 @@ impl Signer {
         Ok(Signer {
             cookies: store.server_key("cookies", random_bytes()?).await?,
             links: store.server_key("links", random_bytes()?).await?,
+            nodes: store.server_key("nodes", random_bytes()?).await?,
         })
     }
 
     /// A cookie's value.
     pub(crate) fn cookie(&self, ticket: &Ticket) -> String {
-        let said = serde_json::to_vec(ticket).expect("plain data always serialises to JSON");
-        let said = URL_SAFE_NO_PAD.encode(said);
-        let signature = URL_SAFE_NO_PAD.encode(sign(&self.cookies, &[said.as_bytes()]));
-        format!("{said}.{signature}")
+        issue(&self.cookies, ticket)
     }
 
     /// What a cookie says, if its signature is ours and its time is not over.
     pub(crate) fn ticket(&self, cookie: &str, now: Timestamp) -> Option<Ticket> {
-        let (said, signature) = cookie.split_once('.')?;
-        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        verify(&self.cookies, &[said.as_bytes()], &signature)?;
-        let ticket: Ticket = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(said).ok()?).ok()?;
-        (ticket.until > seconds(now)).then_some(ticket)
+        accept(&self.cookies, cookie, now)
+    }
+
+    /// What a node shows to another one.
+    pub(crate) fn node_ticket(&self, ticket: &Ticket) -> String {
+        issue(&self.nodes, ticket)
+    }
+
+    /// What another node has shown, if it shares our keys.
+    pub(crate) fn of_node(&self, shown: &str, now: Timestamp) -> Option<Ticket> {
+        accept(&self.nodes, shown, now)
     }
 
     /// The signature of a link to an artifact.
@@ -122,6 +127,21 @@ pub(crate) fn seconds(time: Timestamp) -> i64 {
     time.unix_millis() / 1_000
 }
 
+fn issue(key: &[u8; 32], ticket: &Ticket) -> String {
+    let said = serde_json::to_vec(ticket).expect("plain data always serialises to JSON");
+    let said = URL_SAFE_NO_PAD.encode(said);
+    let signature = URL_SAFE_NO_PAD.encode(sign(key, &[said.as_bytes()]));
+    format!("{said}.{signature}")
+}
+
+fn accept(key: &[u8; 32], shown: &str, now: Timestamp) -> Option<Ticket> {
+    let (said, signature) = shown.split_once('.')?;
+    let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+    verify(key, &[said.as_bytes()], &signature)?;
+    let ticket: Ticket = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(said).ok()?).ok()?;
+    (ticket.until > seconds(now)).then_some(ticket)
+}
+
 fn mac(key: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     for part in parts {
@@ -149,6 +169,7 @@ mod tests {
         Signer {
             cookies: [byte; 32],
             links: [byte + 1; 32],
+            nodes: [byte + 2; 32],
         }
     }
 
@@ -168,6 +189,7 @@ mod tests {
         assert_eq!(signer(1).ticket(&cookie, at(99)), Some(ticket));
         assert_eq!(signer(1).ticket(&cookie, at(100)), None, "its time is over");
         assert_eq!(signer(2).ticket(&cookie, at(99)), None, "another server's key");
+        assert_eq!(signer(1).of_node(&cookie, at(99)), None, "a browser is no node");
         for at_byte in 0..cookie.len() {
             let mut changed = cookie.clone().into_bytes();
             changed[at_byte] = if changed[at_byte] == b'A' { b'B' } else { b'A' };

@@ -20,9 +20,9 @@ use tower::ServiceExt as _;
 use crate::app::{App, Door, Outside, PublicUrl};
 use crate::limits::Limits;
 use crate::openai::is_reserved;
-use crate::routes;
 use crate::secrets::{Signer, SignerError, hash_of, new_token};
 use crate::webhooks::{Webhook, Webhooks};
+use crate::{relay, routes};
 
 /// How a server is run.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub struct Options {
     pub limits: Limits,
     /// At the stop, answers under way have this long.
     pub grace: Duration,
+    /// Where other nodes reach this one, `http://10.0.0.7:7878`, when that is not the address it listens on.
+    pub advertise: Option<String>,
     /// As which node the process takes part in what is shared; a name of its own unless set.
     pub node: Option<NodeId>,
     /// Who is told of turns that end and of calls that wait for a person.
@@ -58,6 +60,7 @@ impl Default for Options {
             public_url: None,
             limits: Limits::default(),
             grace: Duration::from_secs(5),
+            advertise: None,
             node: None,
             webhooks: Vec::new(),
             opened: Vec::new(),
@@ -88,6 +91,9 @@ pub enum ServeError {
     /// Clients of MCP would be offered a tool that the agent does not have.
     #[error("there is no tool `{0}` that MCP clients could call: see `annals tool list`")]
     NoSuchTool(String),
+    /// Other nodes cannot reach this one there.
+    #[error("`{0}` is no address for other nodes: use `http://ADDRESS:PORT`, without a path")]
+    Advertise(String),
     /// The process cannot become a member of those that share the store.
     #[error("cannot take up work: {0}")]
     Join(RunError),
@@ -128,6 +134,7 @@ impl Server {
             public_url,
             limits,
             grace,
+            advertise,
             node,
             webhooks,
             opened,
@@ -150,6 +157,7 @@ impl Server {
         };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let reached = reached_at(advertise, address)?;
         let signer = Signer::of(&**agent.log()).await?;
         let token = match needs_token {
             true => Some(new_token().map_err(SignerError::from)?),
@@ -158,23 +166,34 @@ impl Server {
         let door = Door {
             printed: token.as_deref().map(hash_of),
             is_open: !needs_token,
-            cookie: format!("annals_{}", address.port()),
+            // A browser sends the cookies of all ports of a host; behind one public address all nodes are one server.
+            cookie: match public {
+                Some(_) => "annals".to_owned(),
+                None => format!("annals_{}", address.port()),
+            },
             is_loopback: listen.ip().is_loopback(),
             public,
+            advertised: reached
+                .as_deref()
+                .and_then(|url| url.strip_prefix("http://"))
+                .map(str::to_owned),
         };
         let egress = EgressPolicy::new(opened).map_err(|error| ServeError::Egress(error.to_string()))?;
         let outside = Outside {
             webhooks: Webhooks::new(webhooks, &egress),
             egress,
+            peers: relay::peers().map_err(|error| ServeError::Egress(error.to_string()))?,
             offers_client_tools,
             mcp_tools,
         };
-        let reached = WorkerOptions::default().address(format!("http://{address}"));
-        let reached = match node {
-            Some(node) => reached.node(node),
-            None => reached,
-        };
-        let worker = agent.runtime().worker(EveryScope(agent.clone()), reached).await;
+        let mut member = WorkerOptions::default();
+        if let Some(reached) = reached {
+            member = member.address(reached);
+        }
+        if let Some(node) = node {
+            member = member.node(node);
+        }
+        let worker = agent.runtime().worker(EveryScope(agent.clone()), member).await;
         Ok(Server {
             listener,
             address,
@@ -285,6 +304,17 @@ async fn serve_connection(stream: TcpStream, router: Router, app: &App) {
     }
 }
 
+/// Where other nodes reach this one: nowhere, when it listens on all addresses of its machine and says none of them.
+fn reached_at(advertise: Option<String>, listens: SocketAddr) -> Result<Option<String>, ServeError> {
+    let Some(advertise) = advertise else {
+        return Ok((!listens.ip().is_unspecified()).then(|| format!("http://{listens}")));
+    };
+    match read_public_url(&advertise).is_ok_and(|url| !url.is_https) {
+        true => Ok(Some(advertise.trim_end_matches('/').to_owned())),
+        false => Err(ServeError::Advertise(advertise)),
+    }
+}
+
 fn read_public_url(text: &str) -> Result<PublicUrl, ServeError> {
     let malformed = || ServeError::PublicUrl(text.to_owned());
     let origin = text.trim_end_matches('/');
@@ -308,6 +338,26 @@ fn read_public_url(text: &str) -> Result<PublicUrl, ServeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_nodes_reach_a_node_where_it_says_or_where_it_listens() {
+        let at = |advertise: Option<&str>, listens: &str| {
+            reached_at(advertise.map(str::to_owned), listens.parse().unwrap()).ok()
+        };
+        let reached = |address: &str| Some(Some(address.to_owned()));
+        assert_eq!(at(None, "10.0.0.7:7878"), reached("http://10.0.0.7:7878"));
+        assert_eq!(
+            at(None, "0.0.0.0:7878"),
+            Some(None),
+            "others would reach themselves"
+        );
+        assert_eq!(
+            at(Some("http://10.0.0.7:1/"), "0.0.0.0:7878"),
+            reached("http://10.0.0.7:1")
+        );
+        assert_eq!(at(Some("https://10.0.0.7"), "0.0.0.0:7878"), None);
+        assert_eq!(at(Some("10.0.0.7:1"), "0.0.0.0:7878"), None);
+    }
 
     #[test]
     fn a_public_address_is_an_origin() {

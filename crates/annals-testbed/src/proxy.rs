@@ -28,6 +28,8 @@ struct Swallow {
 #[derive(Debug, Default)]
 struct Faults {
     swallow: Mutex<Option<Swallow>>,
+    rewrite: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
+    rewritten: AtomicU64,
     matched: AtomicU64,
     swallowed: AtomicU64,
     requests: AtomicU64,
@@ -85,6 +87,28 @@ impl FaultProxy {
             every,
         };
         *self.faults.swallow.lock().unwrap_or_else(PoisonError::into_inner) = Some(swallow);
+    }
+
+    /// Loses no more answers.
+    pub fn swallow_nothing(&self) {
+        *self.faults.swallow.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// From now on, replaces a text of a request by another: so a test that must notice a missing condition of a statement
+    /// sees that statement without it.
+    ///
+    /// # Panics
+    /// If the other text is longer; a shorter one is filled with spaces, since requests say how long they are.
+    pub fn rewrite(&self, from: &str, to: &str) {
+        assert!(to.len() <= from.len(), "a request does not grow");
+        let to = format!("{to:width$}", width = from.len());
+        let rewrite = (from.as_bytes().to_vec(), to.into_bytes());
+        *self.faults.rewrite.lock().unwrap_or_else(PoisonError::into_inner) = Some(rewrite);
+    }
+
+    /// How often a text was replaced.
+    pub fn rewritten(&self) -> u64 {
+        self.faults.rewritten.load(Ordering::SeqCst)
     }
 
     /// How many answers were lost.
@@ -162,6 +186,7 @@ async fn join(
                 }
                 is_asking = true;
                 loses_answer |= faults.is_to_be_swallowed(&asked[..read]);
+                faults.rewrite(&mut asked[..read]);
                 faults.wait_out_black_hole().await;
                 to_server.write_all(&asked[..read]).await?;
             }
@@ -190,6 +215,15 @@ impl Faults {
         };
         asked.windows(text.len()).any(|window| window == text)
             && (self.matched.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(*every)
+    }
+
+    fn rewrite(&self, asked: &mut [u8]) {
+        let rewrite = self.rewrite.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((from, to)) = &*rewrite else { return };
+        while let Some(at) = asked.windows(from.len()).position(|window| window == from) {
+            asked[at..at + to.len()].copy_from_slice(to);
+            self.rewritten.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     async fn wait_out_black_hole(&self) {

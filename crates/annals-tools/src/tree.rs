@@ -48,6 +48,14 @@ enum Said {
     Gone,
 }
 
+/// Whether a file that lies on disk gives way to what history says of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnDisk {
+    GivesWay,
+    /// A file of the running turn, which its code may have changed. It is missing where another machine takes the turn up.
+    Stays,
+}
+
 /// Makes the tree what history says, once for an open conversation; concurrent calls wait for it. What could not be
 /// brought back is told.
 pub(crate) async fn restore(cx: &ToolCx) -> Option<Notice> {
@@ -55,7 +63,10 @@ pub(crate) async fn restore(cx: &ToolCx) -> Option<Notice> {
     let restored = &cx.shared().restored.0;
     restored
         .get_or_init(|| async {
-            for (path, said) in cx.timeline(|timeline| said(timeline, cx.turn())) {
+            for (path, (said, on_disk)) in cx.timeline(|timeline| said(timeline, cx.turn())) {
+                if on_disk == OnDisk::Stays && cx.workspace().open_at(&path).is_ok() {
+                    continue;
+                }
                 if let Err(reason) = bring(cx.workspace(), cx.artifacts(), &path, said).await {
                     missing.push((path.as_str().to_owned(), reason));
                 }
@@ -69,17 +80,18 @@ pub(crate) async fn restore(cx: &ToolCx) -> Option<Notice> {
 }
 
 /// The files of the tree in the order in which history says something of them, the latest word of each.
-fn said(timeline: &Timeline, running: &TurnId) -> BTreeMap<RelPath, Said> {
-    let mut words: Vec<(Seq, RelPath, Said)> = Vec::new();
+fn said(timeline: &Timeline, running: &TurnId) -> BTreeMap<RelPath, (Said, OnDisk)> {
+    let mut words: Vec<(Seq, RelPath, (Said, OnDisk))> = Vec::new();
     for block in timeline.files() {
         let Some(physical) = block.path.as_ref().and_then(|path| path.physical()) else {
             continue;
         };
-        // Files of the running turn are what lies on disk, because its code may have changed them.
-        let is_running = physical.turn() == running.as_str();
-        if let (false, Ok(path), Some(said)) = (is_running, RelPath::parse(physical.as_str()), content(block))
-        {
-            words.push((block.seq, path, said));
+        let on_disk = match physical.turn() == running.as_str() {
+            true => OnDisk::Stays,
+            false => OnDisk::GivesWay,
+        };
+        if let (Ok(path), Some(said)) = (RelPath::parse(physical.as_str()), content(block)) {
+            words.push((block.seq, path, (said, on_disk)));
         }
     }
     for block in timeline.blocks() {
@@ -88,7 +100,7 @@ fn said(timeline: &Timeline, running: &TurnId) -> BTreeMap<RelPath, Said> {
                 digest: blob.digest,
                 executable: change.executable,
             });
-            words.push((block.seq, change.path, said));
+            words.push((block.seq, change.path, (said, OnDisk::GivesWay)));
         }
     }
     words.sort_by_key(|(seq, ..)| *seq);

@@ -19,12 +19,14 @@ pub(crate) async fn run(args: ServeArgs, config: Config) -> Result<Ended, Failur
         offers_client_tools: args.client_tools,
         mcp_tools: args.mcp_allow,
         node: args.node,
+        advertise: args.advertise,
         grace: std::time::Duration::from_secs(args.grace),
         webhooks: webhooks(&config)?,
         opened: opened(&config)?,
         ..Options::default()
     };
-    let setup = Setup::open(config, Needs::Model).await?;
+    let lease = Some(std::time::Duration::from_secs(args.lease));
+    let setup = Setup::open(Config { lease, ..config }, Needs::Model).await?;
     until_stopped(&setup, options, "").await
 }
 
@@ -53,9 +55,10 @@ pub(crate) async fn until_stopped(setup: &Setup, options: Options, place: &str) 
     let server = Server::bind(setup.agent.clone(), options)
         .await
         .map_err(|error| match error {
-            ServeError::OpenToOthers(_) | ServeError::PublicUrl(_) | ServeError::NoSuchTool(_) => {
-                Failure::usage(error)
-            }
+            ServeError::OpenToOthers(_)
+            | ServeError::PublicUrl(_)
+            | ServeError::Advertise(_)
+            | ServeError::NoSuchTool(_) => Failure::usage(error),
             error => Failure::environment(error),
         })?;
     paint::print(format!("{}{place}\n", server.url()))?;

@@ -1,0 +1,12 @@
+//! Several `annals serve` on one PostgreSQL: any node takes any conversation, whatever dies.
+
+mod cluster {
+    mod chance;
+    mod checks;
+    mod client;
+    mod faults;
+    mod model;
+    mod node_loss;
+    mod nodes;
+    mod several;
+}

@@ -1,0 +1,299 @@
+//! Clients that know every node, use any of them, and write down what they are told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::chance::Chance;
+use super::nodes::{Cluster, PATIENCE, client};
+
+/// One client: a token, and the addresses of all nodes.
+#[derive(Clone)]
+pub(crate) struct Client {
+    bases: Arc<[String]>,
+    token: String,
+    http: reqwest::Client,
+    /// How long a silent stream is believed in.
+    silence: Duration,
+    pub(crate) record: Arc<Record>,
+}
+
+/// What clients were told, and what was wrong about it.
+#[derive(Default)]
+pub(crate) struct Record {
+    parts: Mutex<Parts>,
+}
+
+#[derive(Default)]
+pub(crate) struct Parts {
+    /// Turns that were acknowledged, with the number of their plan and their conversation.
+    pub(crate) acknowledged: BTreeMap<String, (String, u64)>,
+    /// Blocks by conversation and number, as they were first shown.
+    pub(crate) shown: BTreeMap<(String, u64), String>,
+    pub(crate) wrong: Vec<String>,
+    pub(crate) reconnected: usize,
+    pub(crate) deltas: usize,
+}
+
+impl Record {
+    pub(crate) fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn wrong(&self, what: String) {
+        self.parts().wrong.push(what);
+    }
+
+    fn saw(&self, conversation: &str, seq: u64, block: &str) {
+        let mut parts = self.parts();
+        let known = parts
+            .shown
+            .entry((conversation.to_owned(), seq))
+            .or_insert_with(|| block.to_owned());
+        if known != block {
+            let what = format!("{conversation}/{seq} was shown as {known} and as {block}");
+            parts.wrong.push(what);
+        }
+    }
+}
+
+impl Client {
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        Client {
+            bases: cluster.nodes.iter().map(|node| node.base.clone()).collect(),
+            token: cluster.token.clone(),
+            http: client(),
+            silence: cluster.lease * 2,
+            record: Arc::default(),
+        }
+    }
+
+    /// Sends a request to one node.
+    pub(crate) async fn send(
+        &self,
+        node: usize,
+        path: &str,
+        body: Option<&Value>,
+        key: &str,
+    ) -> Option<(u16, Value)> {
+        let address = format!("{}{path}", self.bases[node]);
+        let request = match body {
+            Some(body) => self.http.post(address).header("idempotency-key", key).json(body),
+            None => self.http.get(address),
+        };
+        let request = request.bearer_auth(&self.token).timeout(Duration::from_secs(8));
+        let response = request.send().await.ok()?;
+        let status = response.status().as_u16();
+        Some((status, response.json().await.ok()?))
+    }
+
+    /// Sends a request to one node after the other until one has answered it.
+    pub(crate) async fn persist(
+        &self,
+        chance: &mut Chance,
+        path: &str,
+        body: Option<&Value>,
+        key: &str,
+    ) -> Option<Value> {
+        let began = Instant::now();
+        let mut last = None;
+        while began.elapsed() < PATIENCE {
+            let node = chance.below(self.bases.len());
+            match self.send(node, path, body, key).await {
+                Some((200..300, answer)) => return Some(answer),
+                Some((status @ (409 | 429 | 500..), answer)) => last = Some((status, answer)),
+                Some((status, answer)) => {
+                    self.record
+                        .wrong(format!("{path} was answered {status}: {answer}"));
+                    return None;
+                }
+                None => {}
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        self.record
+            .wrong(format!("{path} was not answered in time: {last:?}"));
+        None
+    }
+
+    pub(crate) async fn new_conversation(&self, chance: &mut Chance) -> Option<String> {
+        let key = format!("make-{}", chance.next());
+        let made = self
+            .persist(chance, "/v1/conversations", Some(&json!({})), &key)
+            .await?;
+        made["id"].as_str().map(str::to_owned)
+    }
+
+    /// Posts a prompt; gives its turn once it is acknowledged.
+    pub(crate) async fn prompt(
+        &self,
+        chance: &mut Chance,
+        conversation: &str,
+        number: u64,
+        plan: &str,
+    ) -> Option<String> {
+        let path = format!("/v1/conversations/{conversation}/turns");
+        let body = json!({"prompt": format!("[[plan {number} {plan}]]")});
+        let started = self
+            .persist(chance, &path, Some(&body), &format!("go-{number}"))
+            .await?;
+        let turn = started["turn_id"].as_str()?.to_owned();
+        self.record
+            .parts()
+            .acknowledged
+            .insert(turn.clone(), (conversation.to_owned(), number));
+        Some(turn)
+    }
+
+    /// All blocks, as a node tells them.
+    pub(crate) async fn blocks(&self, node: usize, conversation: &str) -> Vec<Value> {
+        let mut blocks = Vec::new();
+        loop {
+            let path = format!(
+                "/v1/conversations/{conversation}/blocks?limit=500&after={}",
+                blocks.len()
+            );
+            let (status, page) = self
+                .send(node, &path, None, "")
+                .await
+                .expect("a healed node answers");
+            assert_eq!(status, 200, "{page}");
+            let items = page["items"].as_array().cloned().unwrap_or_default();
+            match items.is_empty() {
+                true => return blocks,
+                false => blocks.extend(items),
+            }
+        }
+    }
+
+    /// The text of an answer, from the pieces that a node tells before the answer's block.
+    pub(crate) async fn text_while_it_arrives(&self, node: usize, conversation: &str) -> String {
+        let address = format!("{}/v1/conversations/{conversation}/events", self.bases[node]);
+        let mut response = self
+            .http
+            .get(address)
+            .bearer_auth(&self.token)
+            .send()
+            .await
+            .unwrap();
+        let (mut text, mut events) = (String::new(), String::new());
+        while let Some(piece) = tokio::time::timeout(PATIENCE, response.chunk())
+            .await
+            .unwrap()
+            .unwrap()
+        {
+            events.push_str(&String::from_utf8_lossy(&piece));
+            while let Some(end) = events.find("\n\n") {
+                let event: String = events.drain(..end + 2).collect();
+                let data = event
+                    .lines()
+                    .find_map(|line| line.strip_prefix("data:"))
+                    .unwrap_or("{}");
+                let data: Value = serde_json::from_str(data).unwrap();
+                if event.contains("event: delta") && data["channel"] == "answer" {
+                    text.truncate(data["from"].as_u64().unwrap() as usize);
+                    text.push_str(data["text"].as_str().unwrap());
+                }
+                if data["type"] == "assistant.completion" || data["type"] == "react.completion" {
+                    return text;
+                }
+            }
+        }
+        text
+    }
+
+    /// Follows a conversation over any nodes until the receiver is dropped.
+    pub(crate) fn follow(&self, conversation: &str, chance: Chance) -> Follower {
+        let (told, ended) = watch::channel(BTreeSet::new());
+        let (client, id) = (self.clone(), conversation.to_owned());
+        let task = tokio::spawn(async move { client.read(&id, chance, told).await });
+        Follower { ended, task }
+    }
+
+    async fn read(&self, conversation: &str, mut chance: Chance, told: watch::Sender<BTreeSet<String>>) {
+        let mut last = 0;
+        loop {
+            let node = chance.below(self.bases.len());
+            let address = format!("{}/v1/conversations/{conversation}/events", self.bases[node]);
+            let request = self
+                .http
+                .get(address)
+                .bearer_auth(&self.token)
+                .header("last-event-id", last.to_string());
+            let asked = tokio::time::timeout(self.silence, request.send()).await;
+            if let Ok(Ok(response)) = asked
+                && response.status().is_success()
+            {
+                self.read_stream(conversation, response, &mut last, &told).await;
+            }
+            self.record.parts().reconnected += 1;
+            tokio::time::sleep(Duration::from_millis(20 + chance.next() % 50)).await;
+        }
+    }
+
+    async fn read_stream(
+        &self,
+        conversation: &str,
+        mut response: reqwest::Response,
+        last: &mut u64,
+        told: &watch::Sender<BTreeSet<String>>,
+    ) {
+        let mut text = Vec::new();
+        while let Ok(Ok(Some(piece))) = tokio::time::timeout(self.silence, response.chunk()).await {
+            text.extend_from_slice(&piece);
+            while let Some(end) = text.windows(2).position(|pair| pair == b"\n\n") {
+                let event: Vec<u8> = text.drain(..end + 2).collect();
+                let event = String::from_utf8(event).expect("events are text");
+                let field = |name: &str| {
+                    event
+                        .lines()
+                        .find_map(|line| line.strip_prefix(name))
+                        .map(str::trim)
+                };
+                match (field("event:"), field("id:"), field("data:")) {
+                    (Some("block"), Some(id), Some(data)) => {
+                        let seq: u64 = id.parse().expect("a number");
+                        if seq != *last + 1 {
+                            self.record
+                                .wrong(format!("{conversation}: block {seq} came after {last}"));
+                        }
+                        *last = seq;
+                        self.record.saw(conversation, seq, data);
+                        let block: Value = serde_json::from_str(data).expect("a block is JSON");
+                        if block["type"] == "react.completion" {
+                            let turn = block["turn_id"].as_str().unwrap_or_default().to_owned();
+                            told.send_modify(|ended| {
+                                ended.insert(turn);
+                            });
+                        }
+                    }
+                    (Some("delta"), ..) => self.record.parts().deltas += 1,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Somebody who follows a conversation; stops when dropped.
+pub(crate) struct Follower {
+    ended: watch::Receiver<BTreeSet<String>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Follower {
+    /// Waits until a turn has ended; whether it has, in time.
+    pub(crate) async fn saw_end_of(&mut self, turn: &str) -> bool {
+        let seen = self.ended.wait_for(|ended| ended.contains(turn));
+        matches!(tokio::time::timeout(PATIENCE, seen).await, Ok(Ok(_)))
+    }
+}

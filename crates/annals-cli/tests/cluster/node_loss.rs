@@ -1,0 +1,156 @@
+//! Turns on nodes that are killed, frozen, cut off and restarted: nothing acknowledged is lost, nothing happens twice.
+//!
+//! `cargo xtask node-loss --seed S --turns N` runs the long form. Statements without one of their conditions show that the
+//! checks would notice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::chance::Chance;
+use super::checks::{self, Found};
+use super::client::Client;
+use super::faults;
+use super::nodes::Cluster;
+
+/// How a run goes.
+struct Run {
+    seed: u64,
+    turns: u64,
+    nodes: usize,
+    /// Conversations that have turns at the same time.
+    at_once: u64,
+    mutant: Option<(&'static str, &'static str)>,
+}
+
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Statements that lack a condition, by what they lack.
+const MUTANTS: [(&str, (&str, &str)); 3] = [
+    (
+        "an append takes what it consumes out of the inbox",
+        ("SET body = NULL FROM consumed", "SET body = body FROM consumed"),
+    ),
+    (
+        "a claim leaves conversations of living nodes alone",
+        ("(h.node IS NULL OR h.until <= ", "(h.node IS NULL OR 0 <= "),
+    ),
+    (
+        "what was posted is kept",
+        (
+            "SELECT h.conversation, h.posted, $4, $5, $6, $7, ",
+            "SELECT h.conversation, h.posted, $4, $5, '', $7, ",
+        ),
+    ),
+];
+
+impl Run {
+    async fn perform(&self) -> Option<Found> {
+        let cluster = Cluster::start(self.nodes, LEASE, self.mutant).await?;
+        let client = Client::of(&cluster);
+        let (stop, next) = (CancellationToken::new(), Arc::new(AtomicU64::new(1)));
+        let began = Instant::now();
+        let drivers = (0..self.at_once).map(|of| {
+            let (client, next, chance) = (client.clone(), next.clone(), Chance::new(self.seed, of));
+            tokio::spawn(drive(client, next, self.turns, chance))
+        });
+        let drivers: Vec<_> = drivers.collect();
+        let load = async {
+            futures::future::join_all(drivers).await;
+            stop.cancel();
+        };
+        let (struck, ()) = tokio::join!(faults::rage(&cluster, self.seed, &stop), load);
+        let took = began.elapsed();
+        let mut found = checks::after_healing(&cluster, &client).await;
+        if self.mutant.is_some() {
+            let rewritten: u64 = cluster.nodes.iter().map(|node| node.proxy.rewritten()).sum();
+            assert!(rewritten > 0, "the statement is not written like this any more");
+        }
+        let swallowed: u64 = cluster.nodes.iter().map(|node| node.proxy.swallowed()).sum();
+        let (reconnected, deltas) = {
+            let parts = client.record.parts();
+            (parts.reconnected, parts.deltas)
+        };
+        eprintln!(
+            "seed {}: {} turns in {took:.1?}, faults {struck:?}, {swallowed} answers swallowed, {reconnected} reconnections, \
+             {deltas} deltas, {found:?}",
+            self.seed, self.turns
+        );
+        found.wrong.truncate(20);
+        Some(found)
+    }
+}
+
+/// Posts turns to a conversation one after the other, each to any node, and follows them over any nodes.
+async fn drive(client: Client, next: Arc<AtomicU64>, turns: u64, mut chance: Chance) {
+    let Some(conversation) = client.new_conversation(&mut chance).await else {
+        return;
+    };
+    let mut followers: Vec<_> = (0..2)
+        .map(|of| client.follow(&conversation, Chance::new(chance.next(), of)))
+        .collect();
+    loop {
+        let number = next.fetch_add(1, Ordering::SeqCst);
+        if number > turns {
+            return;
+        }
+        const PLANS: [&str; 5] = [
+            "effect",
+            "write effect",
+            "effect=0.3 effect",
+            "",
+            "effect=0.1 write effect",
+        ];
+        let plan = format!(
+            "{} pace={}",
+            PLANS[chance.below(PLANS.len())],
+            chance.between(0, 40)
+        );
+        let Some(turn) = client.prompt(&mut chance, &conversation, number, &plan).await else {
+            return;
+        };
+        for follower in &mut followers {
+            if !follower.saw_end_of(&turn).await {
+                return client
+                    .record
+                    .wrong(format!("turn {number} of {conversation} does not end"));
+            }
+        }
+    }
+}
+
+fn asked(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|value| value.parse().expect("a number"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_are_killed_frozen_and_cut_off_lose_and_repeat_nothing() {
+    let run = Run {
+        seed: asked("ANNALS_NODE_LOSS_SEED").unwrap_or(1),
+        turns: asked("ANNALS_NODE_LOSS_TURNS").unwrap_or(120),
+        nodes: asked("ANNALS_NODE_LOSS_NODES").unwrap_or(3) as usize,
+        at_once: asked("ANNALS_NODE_LOSS_AT_ONCE").unwrap_or(12),
+        mutant: asked("ANNALS_NODE_LOSS_MUTANT").map(|of| MUTANTS[of as usize].1),
+    };
+    let Some(found) = run.perform().await else { return };
+    assert_eq!(found.wrong, Vec::<String>::new());
+    assert_eq!(found.completed as u64, run.turns);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_without_one_of_its_conditions_is_noticed() {
+    let (lacks, mutant) = MUTANTS[0];
+    let run = Run {
+        seed: 7,
+        turns: 16,
+        nodes: 2,
+        at_once: 4,
+        mutant: Some(mutant),
+    };
+    let Some(found) = run.perform().await else { return };
+    assert!(!found.wrong.is_empty(), "nobody noticed that no longer: {lacks}");
+}

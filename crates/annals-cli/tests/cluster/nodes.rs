@@ -1,0 +1,241 @@
+//! Processes that share a database, each behind a network of its own that can be broken.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use annals_testbed::{Durability, Edition, FaultProxy, PostgresServer, Upstream};
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+use super::model::Model;
+
+/// What a step of a test may take on a machine that is busy with others.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// All that nodes share, and the nodes.
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) token: String,
+    pub(crate) folder: TempDir,
+    pub(crate) server: PostgresServer,
+    pub(crate) lease: Duration,
+    _model: Model,
+}
+
+/// One node: where it is reached, how it reaches the database, and its process.
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) base: String,
+    pub(crate) proxy: FaultProxy,
+    arguments: Vec<String>,
+    home: TempDir,
+    process: Mutex<Option<Child>>,
+}
+
+impl Cluster {
+    /// Starts so many nodes; nothing where PostgreSQL is not installed. `mutant` changes the statements that nodes send.
+    pub(crate) async fn start(count: usize, lease: Duration, mutant: Option<(&str, &str)>) -> Option<Self> {
+        // Fails when another test of this process was first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let server = PostgresServer::start(Edition::Debian, Durability::Synced, &[])?;
+        let url = server.database("a", None).await;
+        let folder = tempfile::tempdir().unwrap();
+        let model = Model::start(&folder.path().join("ledger")).await;
+        annals(&["--store", &url, "store", "init"], folder.path());
+        let token = annals(
+            &["--store", &url, "token", "create", "--name", "all"],
+            folder.path(),
+        );
+        let mut nodes = Vec::new();
+        for number in 1..=count {
+            let proxy = FaultProxy::start(Upstream::Unix(server.socket())).await;
+            if let Some((from, to)) = mutant {
+                proxy.rewrite(from, to);
+            }
+            nodes.push(Arc::new(Node::new(number, proxy, &folder, &model, lease)));
+        }
+        let cluster = Cluster {
+            nodes,
+            token: token.trim().to_owned(),
+            folder,
+            server,
+            lease,
+            _model: model,
+        };
+        for node in &cluster.nodes {
+            node.start().await;
+        }
+        for node in &cluster.nodes {
+            node.wait_until_ready().await;
+        }
+        Some(cluster)
+    }
+
+    /// One number that a statement gives.
+    pub(crate) async fn count(&self, statement: &str) -> i64 {
+        self.asked().await.query_one(statement, &[]).await.unwrap().get(0)
+    }
+
+    /// The texts that a statement gives.
+    pub(crate) async fn texts(&self, statement: &str) -> Vec<String> {
+        let rows = self.asked().await.query(statement, &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// The database itself, past every fault.
+    async fn asked(&self) -> tokio_postgres::Client {
+        let connected = tokio_postgres::connect(&self.server.url("a"), tokio_postgres::NoTls).await;
+        let (client, connection) = connected.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+}
+
+/// Runs the binary to its end in a home of its own.
+fn annals(arguments: &[&str], folder: &Path) -> String {
+    let ran = Command::new(env!("CARGO_BIN_EXE_annals"))
+        .args(arguments)
+        .env("ANNALS_HOME", folder.join("operator"))
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+impl Node {
+    fn new(number: usize, proxy: FaultProxy, folder: &TempDir, model: &Model, lease: Duration) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("policy.toml"), "default = \"allow-all\"\n").unwrap();
+        // A node keeps its address when it is started again.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listen = free.local_addr().unwrap().to_string();
+        let store = format!("postgres://postgres@127.0.0.1:{}/a?sslmode=disable", proxy.port());
+        let artifacts = format!("file:{}", folder.path().join("artifacts").display());
+        let name = format!("n{number}");
+        let arguments = [
+            "--store",
+            &store,
+            "--artifacts",
+            &artifacts,
+            "--sandbox",
+            "trusted-host",
+            "--model",
+            "openai:plan",
+            "--base-url",
+            &model.base_url,
+            "serve",
+            "--listen",
+            &listen,
+            "--node",
+            &name,
+            "--lease",
+            &lease.as_secs().to_string(),
+            "--grace",
+            "10",
+        ];
+        Node {
+            base: format!("http://{listen}"),
+            arguments: arguments.map(str::to_owned).to_vec(),
+            name,
+            proxy,
+            home,
+            process: Mutex::new(None),
+        }
+    }
+
+    pub(crate) async fn start(&self) {
+        let said = File::options()
+            .create(true)
+            .append(true)
+            .open(self.home.path().join("said"))
+            .unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_annals"))
+            .args(&self.arguments)
+            .env("ANNALS_HOME", self.home.path())
+            .env("OPENAI_API_KEY", "none")
+            .current_dir(self.home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn()
+            .unwrap();
+        *self.process.lock().await = Some(child);
+    }
+
+    /// What it has said on standard error.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.home.path().join("said")).unwrap_or_default()
+    }
+
+    pub(crate) async fn wait_until_ready(&self) {
+        let (began, client) = (Instant::now(), client());
+        loop {
+            let asked = client.get(format!("{}/readyz", self.base)).send().await;
+            if asked.is_ok_and(|answer| answer.status().is_success()) {
+                return;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{} is not ready: {}",
+                self.name,
+                self.said()
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub(crate) async fn signal(&self, signal: i32) {
+        if let Some(child) = &*self.process.lock().await {
+            // SAFETY: sends a signal to a process that this test started and has not waited for.
+            let sent = unsafe { libc::kill(child.id() as i32, signal) };
+            assert_eq!(sent, 0);
+        }
+    }
+
+    pub(crate) async fn kill(&self) {
+        if let Some(mut child) = self.process.lock().await.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Tells it to stop, and waits until it has; gives its exit code.
+    pub(crate) async fn terminate(&self) -> Option<i32> {
+        self.signal(libc::SIGTERM).await;
+        let mut child = self.process.lock().await.take()?;
+        let began = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{} does not stop: {}",
+                self.name,
+                self.said()
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(child) = self.process.get_mut() {
+            let _ended = child.kill();
+            let _ended = child.wait();
+        }
+    }
+}
+
+/// A client that waits for no answer for ever.
+pub(crate) fn client() -> reqwest::Client {
+    reqwest::Client::builder()
+        .no_proxy()
+        .connect_timeout(Duration::from_secs(2))
+        .build()
+        .unwrap()
+}

@@ -1,0 +1,110 @@
+//! Three nodes, each step on another one.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::chance::Chance;
+use super::checks;
+use super::client::Client;
+use super::nodes::{Cluster, PATIENCE};
+
+/// Waits until the blocks of a conversation, as a node tells them, have one of this type.
+async fn has_block(client: &Client, node: usize, conversation: &str, kind: &str) {
+    let began = std::time::Instant::now();
+    while !client
+        .blocks(node, conversation)
+        .await
+        .iter()
+        .any(|block| block["type"] == kind)
+    {
+        assert!(began.elapsed() < PATIENCE, "there is no {kind}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_of_a_killed_node_goes_on_at_another_and_followers_see_each_block_once() {
+    let Some(cluster) = Cluster::start(3, Duration::from_secs(2), None).await else {
+        return;
+    };
+    let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
+    let conversation = client.new_conversation(&mut chance).await.unwrap();
+    let path = format!("/v1/conversations/{conversation}/turns");
+    let mut followers: Vec<_> = (0..6)
+        .map(|of| client.follow(&conversation, Chance::new(2, of)))
+        .collect();
+
+    // Posted to the first node, which becomes the owner; sent again to the others, it is the same turn.
+    let body = json!({"prompt": "[[plan 1 write effect=3 pace=50]]"});
+    let mut turns = Vec::new();
+    for node in 0..3 {
+        let (status, started) = client.send(node, &path, Some(&body), "go-1").await.unwrap();
+        assert_eq!(status, 202, "{started}");
+        turns.push(started["turn_id"].as_str().unwrap().to_owned());
+    }
+    assert!(turns.iter().all(|turn| *turn == turns[0]), "{turns:?}");
+    let known = (conversation.clone(), 1);
+    client.record.parts().acknowledged.insert(turns[0].clone(), known);
+    has_block(&client, 1, &conversation, "react.tool.result").await;
+
+    // What the owner is producing reaches followers of every node. Then the owner dies while its command runs.
+    let began = std::time::Instant::now();
+    while !std::fs::read_to_string(cluster.folder.path().join("ledger"))
+        .is_ok_and(|text| text.starts_with("1-1"))
+    {
+        assert!(began.elapsed() < PATIENCE, "the command does not begin");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    cluster.nodes[0].kill().await;
+    for follower in &mut followers {
+        assert!(
+            follower.saw_end_of(&turns[0]).await,
+            "{}",
+            cluster.nodes[1].said()
+        );
+    }
+    cluster.nodes[0].start().await;
+    cluster.nodes[0].wait_until_ready().await;
+    let (_, turn) = client
+        .send(0, &format!("{path}/{}", turns[0]), None, "")
+        .await
+        .unwrap();
+    assert_eq!(turn["outcome"], "complete", "{turn}");
+
+    // Rolling restart: a turn that runs on a node that is told to stop ends well, there or elsewhere.
+    let second = client
+        .prompt(&mut chance, &conversation, 2, "effect=1 pace=100")
+        .await
+        .unwrap();
+    for node in &cluster.nodes {
+        assert_eq!(node.terminate().await, Some(0), "{}", node.said());
+        node.start().await;
+        node.wait_until_ready().await;
+    }
+    for follower in &mut followers {
+        assert!(follower.saw_end_of(&second).await, "{}", cluster.nodes[1].said());
+    }
+    drop(followers);
+    let found = checks::after_healing(&cluster, &client).await;
+    assert_eq!(found.wrong, Vec::<String>::new(), "{found:?}");
+    assert_eq!((found.interrupted, found.completed), (1, 2), "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_owner_produces_reaches_subscribers_of_other_nodes_while_it_arrives() {
+    let Some(cluster) = Cluster::start(2, Duration::from_secs(5), None).await else {
+        return;
+    };
+    let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
+    let conversation = client.new_conversation(&mut chance).await.unwrap();
+    let path = format!("/v1/conversations/{conversation}/turns");
+    let body = json!({"prompt": "[[plan 1 pace=1500]]"});
+    let (status, started) = client.send(0, &path, Some(&body), "go-1").await.unwrap();
+    assert_eq!(status, 202, "{started}");
+    let text = client.text_while_it_arrives(1, &conversation).await;
+    assert_eq!(
+        text, "word0 word1 word2 word3 done 1",
+        "from the other node, before the block"
+    );
+}

@@ -1,0 +1,249 @@
+//! What the owner of a conversation, another node, is producing, for subscribers on this one.
+//!
+//! Blocks come from the log on every node. What happens between them is known to the owner alone, so this node reads the
+//! owner's stream, once for all subscribers of a conversation, as best effort: whatever goes wrong, they miss pieces of a
+//! text and get its block.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use annals_core::ids::{CallId, ConversationId, ConversationKey, Seq, TurnId};
+use annals_runtime::{Agent, Delta, DeltaChannel, Relayed, Update};
+use annals_store::{LogError, Role};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::door::NODE_TICKET;
+use crate::secrets::{Ticket, seconds};
+
+/// An owner that does not answer in this time is not waited for.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// Streams say something at least every fifteen seconds; an owner that is silent for longer is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(40);
+/// For how long a ticket is good: clocks of nodes may differ by less.
+const TICKET_SECONDS: i64 = 300;
+/// After a look that found nothing to relay, the next one has this much time.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// An event of another node that is longer than this is none of ours.
+const EVENT_MAX_BYTES: usize = 4 << 20;
+
+/// The conversations that other nodes own and subscribers of this one watch.
+#[derive(Default)]
+pub(crate) struct Relays(Mutex<HashMap<ConversationKey, Look>>);
+
+enum Look {
+    /// The owner's stream is being read.
+    Reading,
+    /// There was nothing to read.
+    Last(Instant),
+}
+
+impl Relays {
+    fn looks(&self) -> MutexGuard<'_, HashMap<ConversationKey, Look>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody is to look now.
+    fn begin(&self, key: &ConversationKey) -> bool {
+        let (mut looks, now) = (self.looks(), Instant::now());
+        let is_recent = |look: &Look| match look {
+            Look::Reading => true,
+            Look::Last(at) => now.saturating_duration_since(*at) < LOOK_AGAIN,
+        };
+        if looks.len() == looks.capacity() {
+            looks.retain(|_, look| is_recent(look));
+        }
+        if looks.get(key).is_some_and(is_recent) {
+            return false;
+        }
+        looks.insert(key.clone(), Look::Reading);
+        true
+    }
+
+    fn end(&self, key: ConversationKey) {
+        self.looks().insert(key, Look::Last(Instant::now()));
+    }
+}
+
+/// Somebody watches a conversation here: what its owner produces elsewhere is read for them, until it rests.
+pub(crate) fn watch(app: &App, agent: &Agent, id: &ConversationId) {
+    let key = agent.key(id);
+    if !app.relays.begin(&key) {
+        return;
+    }
+    let (app, agent, id) = (app.clone(), agent.clone(), id.clone());
+    let tasks = app.tasks.clone();
+    tasks.spawn(async move {
+        let read = async {
+            match Owner::of(&app, &agent, &id).await {
+                Ok(Some(owner)) => owner.relay(&app, &agent, &id).await,
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "who owns a conversation could not be found out"),
+            }
+        };
+        tokio::select! {
+            () = app.stopping.cancelled() => {}
+            () = read => {}
+        }
+        app.relays.end(key);
+    });
+}
+
+/// Another node that owns a conversation.
+struct Owner {
+    address: String,
+    /// The last block when it was looked for.
+    tail: u64,
+}
+
+impl Owner {
+    /// None when nobody, or this process, owns the conversation, or its owner cannot be reached by others.
+    async fn of(app: &App, agent: &Agent, id: &ConversationId) -> Result<Option<Self>, LogError> {
+        if agent.is_open_here(id).await {
+            return Ok(None);
+        }
+        let info = app.store().get(&agent.key(id)).await?;
+        let Some(holding) = info.holding.filter(|holding| holding.by != agent.owner()) else {
+            return Ok(None);
+        };
+        let members = app.store().alive().await?;
+        let member = members.into_iter().find(|member| member.owner == holding.by);
+        Ok(member.and_then(|member| member.address).map(|address| Owner {
+            address,
+            tail: info.tail.map_or(0, Seq::get),
+        }))
+    }
+
+    async fn relay(self, app: &App, agent: &Agent, id: &ConversationId) {
+        let url = format!(
+            "{}/v1/conversations/{id}/events?after={}",
+            self.address, self.tail
+        );
+        let ticket = app.signer.node_ticket(&Ticket {
+            scope: agent.scope().clone(),
+            roles: [Role::Use].into_iter().collect(),
+            until: seconds(agent.world().now()) + TICKET_SECONDS,
+            token: None,
+        });
+        let asked = app
+            .outside
+            .peers
+            .get(url)
+            .header(NODE_TICKET, ticket)
+            .send()
+            .await;
+        let mut response = match asked.and_then(reqwest::Response::error_for_status) {
+            Ok(response) => response,
+            Err(error) => return tracing::debug!(%error, "the owner of a conversation was not reached"),
+        };
+        let mut text = Vec::new();
+        while let Ok(Ok(Some(piece))) = tokio::time::timeout(SILENCE_MAX, response.chunk()).await {
+            text.extend_from_slice(&piece);
+            while let Some(event) = take_event(&mut text) {
+                let is_heard = match read(&event, id) {
+                    Said::Relayed(relayed) => agent.relay(id, relayed),
+                    Said::Rests => false,
+                    Said::Nothing => true,
+                };
+                if !is_heard {
+                    return;
+                }
+            }
+            if text.len() > EVENT_MAX_BYTES || agent.is_open_here(id).await {
+                return;
+            }
+        }
+    }
+}
+
+/// A client for other nodes, which lie in the same network.
+pub(crate) fn peers() -> Result<reqwest::Client, reqwest::Error> {
+    let client = reqwest::Client::builder().no_proxy().connect_timeout(CONNECT_MAX);
+    client.redirect(reqwest::redirect::Policy::none()).build()
+}
+
+/// The first whole event, taken out.
+fn take_event(text: &mut Vec<u8>) -> Option<String> {
+    let end = text.windows(2).position(|pair| pair == b"\n\n")?;
+    let event = text.drain(..end + 2).collect();
+    String::from_utf8(event).ok()
+}
+
+/// What an event of the owner means here.
+enum Said {
+    Relayed(Relayed),
+    /// There is nothing more to relay until the next block.
+    Rests,
+    Nothing,
+}
+
+#[derive(Deserialize)]
+struct DeltaEvent {
+    turn_id: String,
+    step: u32,
+    channel: DeltaChannel,
+    from: usize,
+    text: String,
+    path: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct StateEvent {
+    state: String,
+    turn_id: Option<String>,
+    call_id: Option<String>,
+    tool: Option<String>,
+    reason: Option<String>,
+}
+
+fn read(event: &str, id: &ConversationId) -> Said {
+    let field = |name: &str| {
+        event
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .map(str::trim)
+    };
+    let (Some(name), Some(data)) = (field("event:"), field("data:")) else {
+        return Said::Nothing;
+    };
+    let relayed = match name {
+        "delta" => delta(data, id).map(Update::Delta),
+        "settled" => return Said::Relayed(Relayed::Settled),
+        "state" => match serde_json::from_str::<StateEvent>(data) {
+            Ok(state) if matches!(&*state.state, "ended" | "idle" | "waiting") => return Said::Rests,
+            Ok(state) => between_blocks(state),
+            Err(_) => None,
+        },
+        _ => None,
+    };
+    relayed.map_or(Said::Nothing, |update| Said::Relayed(Relayed::Update(update)))
+}
+
+fn delta(data: &str, id: &ConversationId) -> Option<Delta> {
+    let said: DeltaEvent = serde_json::from_str(data).ok()?;
+    let turn = TurnId::parse(&said.turn_id).ok()?;
+    let place = (said.channel, said.path);
+    Some(Delta::relayed(
+        id.clone(),
+        (turn, said.step),
+        place,
+        said.from,
+        said.text,
+    ))
+}
+
+fn between_blocks(state: StateEvent) -> Option<Update> {
+    match (&*state.state, state.call_id, state.tool, state.turn_id) {
+        ("running", Some(call), Some(tool), _) => Some(Update::ToolStarted {
+            call: CallId::parse(&call).ok()?,
+            tool,
+        }),
+        ("restarted", _, _, Some(turn)) => Some(Update::Restarted {
+            turn: TurnId::parse(&turn).ok()?,
+            reason: state.reason.unwrap_or_default(),
+        }),
+        _ => None,
+    }
+}

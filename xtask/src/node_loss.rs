@@ -1,0 +1,24 @@
+//! `cargo xtask node-loss`: the long form of the test that kills, freezes and cuts off nodes. Its short form is among the tests
+//! of the command line.
+
+use crate::flags::Flags;
+use crate::repository::cargo;
+use crate::stage;
+
+/// Runs so many turns on so many nodes; ends with an error when something acknowledged is lost, or happens twice.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let mut flags = Flags::new(arguments);
+    let mut command = cargo(&["test", "-p", "annals-cli", "--test", "cluster", "--"]);
+    command.args(["--nocapture", "--exact"]);
+    command.arg("cluster::node_loss::nodes_that_are_killed_frozen_and_cut_off_lose_and_repeat_nothing");
+    for (flag, variable, usual) in [
+        ("--seed", "ANNALS_NODE_LOSS_SEED", 1),
+        ("--turns", "ANNALS_NODE_LOSS_TURNS", 10_000),
+        ("--nodes", "ANNALS_NODE_LOSS_NODES", 5),
+        ("--at-once", "ANNALS_NODE_LOSS_AT_ONCE", 32),
+    ] {
+        command.env(variable, flags.number(flag, usual)?.to_string());
+    }
+    flags.done()?;
+    stage::status(command)
+}
