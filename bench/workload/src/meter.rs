@@ -18,6 +18,9 @@ pub(crate) struct Figures {
     pub(crate) payload_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) in_flight: Option<u64>,
+    /// How many turns were started in a second, where that is chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) started_per_second: Option<u64>,
     /// Latencies, where a workload is about them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) p50_ns: Option<u64>,

@@ -6,6 +6,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annals::CancellationToken;
@@ -23,10 +24,10 @@ use crate::model::{ROUND, Scripted, prompt};
 const ROUNDS: usize = 2;
 /// Clients that each wait for their turn before they start the next.
 const CLIENTS: usize = 64;
-/// What the model takes where turns are in flight.
-const MODEL_DELAY: Duration = Duration::from_millis(1_000);
-/// The rate at which turns are started there.
-const STARTED_PER_SECOND: u32 = 400;
+/// Turns that are in flight where many are.
+const IN_FLIGHT: u32 = 1_000;
+/// Turns by which the highest rate is found.
+const CALIBRATING: usize = 1_000;
 
 /// Serves until standard input ends.
 pub(crate) async fn serve(delay_ms: usize, directory: &Path) -> anyhow::Result<Figures> {
@@ -91,6 +92,7 @@ impl Drop for Served {
 impl Served {
     fn start(delay: Duration, directory: &Path) -> anyhow::Result<Self> {
         raise_file_limit();
+        std::fs::create_dir_all(directory)?;
         let mut child = Command::new(std::env::current_exe()?)
             .args(["serve", &delay.as_millis().to_string()])
             .arg(directory)
@@ -169,9 +171,15 @@ impl Served {
 
 /// `n` turns of three model calls each, by clients that wait for one before they start the next.
 pub(crate) async fn turns(n: usize, directory: &Path) -> anyhow::Result<Figures> {
-    let served = std::sync::Arc::new(Served::start(Duration::ZERO, directory)?);
+    let served = Arc::new(Served::start(Duration::ZERO, directory)?);
     served.turn().await?;
     let (began, (cpu_before, _)) = (Instant::now(), served.spent()?);
+    let took = closed(&served, n).await?;
+    figures(&served, began, cpu_before, took)
+}
+
+/// What `n` turns take, of clients that wait for one before they start the next.
+async fn closed(served: &Arc<Served>, n: usize) -> anyhow::Result<Vec<Duration>> {
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
         let served = served.clone();
@@ -190,25 +198,38 @@ pub(crate) async fn turns(n: usize, directory: &Path) -> anyhow::Result<Figures>
     while let Some(client) = clients.join_next().await {
         took.extend(client??);
     }
-    figures(&served, began, cpu_before, took)
+    Ok(took)
 }
 
-/// `n` turns started at a fixed rate, whether or not the earlier ones have ended, with a model that takes a second: told is
-/// what the server adds to that second.
+/// Turns a second of one model call each, as many as the server and its clients can do.
+async fn highest_rate(directory: &Path) -> anyhow::Result<f64> {
+    let served = Arc::new(Served::start(Duration::from_millis(1), directory)?);
+    served.turn().await?;
+    let began = Instant::now();
+    closed(&served, CALIBRATING).await?;
+    Ok(CALIBRATING as f64 / began.elapsed().as_secs_f64())
+}
+
+/// `n` turns started at half the highest rate, whether or not the earlier ones have ended, with a model that takes so long that
+/// a thousand are in flight: told is what the server adds to that time.
 pub(crate) async fn in_flight(n: usize, directory: &Path) -> anyhow::Result<Figures> {
-    let served = std::sync::Arc::new(Served::start(MODEL_DELAY, directory)?);
+    let rate = highest_rate(&directory.join("highest")).await? / 2.0;
+    let delay = Duration::from_secs_f64(f64::from(IN_FLIGHT) / rate);
+    // As the server is told it.
+    let delay = Duration::from_millis(delay.as_millis() as u64);
+    let served = Arc::new(Served::start(delay, &directory.join("in-flight"))?);
     served.turn().await?;
     let (began, (cpu_before, _)) = (Instant::now(), served.spent()?);
     let mut turns = JoinSet::new();
     let (mut took, mut most) = (Vec::with_capacity(n), 0);
     for number in 0..n as u32 {
         // When it should start, not when it could: a server that falls behind does not slow its clients down.
-        let due = began + Duration::from_secs(1) * number / STARTED_PER_SECOND;
+        let due = began + Duration::from_secs_f64(f64::from(number) / rate);
         tokio::time::sleep_until(due.into()).await;
         let served = served.clone();
         turns.spawn(async move {
             served.turn().await?;
-            anyhow::Ok(due.elapsed().saturating_sub(MODEL_DELAY))
+            anyhow::Ok(due.elapsed().saturating_sub(delay))
         });
         while let Some(ended) = turns.try_join_next() {
             took.push(ended??);
@@ -220,6 +241,7 @@ pub(crate) async fn in_flight(n: usize, directory: &Path) -> anyhow::Result<Figu
     }
     Ok(Figures {
         in_flight: Some(most as u64),
+        started_per_second: Some(rate as u64),
         ..figures(&served, began, cpu_before, took)?
     })
 }

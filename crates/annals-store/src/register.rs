@@ -178,8 +178,8 @@ mod tests {
         let register = Register::new(Arc::new(MemoryLog::default()), "test");
         assert_eq!(register.get("a").await.unwrap(), None);
         for (random, value) in [(1, "one"), (2, "two"), (3, "two")] {
-            let change = register.change("a", &hand("n", random), |_| value.to_owned());
-            change.await.unwrap();
+            let hand = hand("n", random);
+            register.change("a", &hand, |_| value.to_owned()).await.unwrap();
             assert_eq!(register.get("a").await.unwrap().as_deref(), Some(value));
         }
         let tail = register.log.tail(&register.key("a")).await.unwrap();

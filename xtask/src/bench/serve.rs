@@ -1,6 +1,6 @@
 //! `cargo xtask bench serve`: the HTTP server under load, beside the in-memory server of LangGraph.
 //!
-//! Told are turns a second of both, in turns; what the server adds to a second of the model with a thousand turns in flight,
+//! Told are turns a second of both, in turns; what the server adds to the model's time with a thousand turns in flight,
 //! started at a fixed rate; and the memory of ten thousand subscribers to whom nothing happens.
 
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
         true => Sizes {
             turns: 500,
             peer_turns: 100,
-            in_flight: 500,
+            in_flight: 2_000,
             idle: 500,
         },
         false => Sizes {
@@ -81,8 +81,9 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
     }
     let figures = ours("serve-in-flight", sizes.in_flight)?;
     let most = figures["in_flight"].as_u64().unwrap_or_default();
+    let rate = figures["started_per_second"].as_u64().unwrap_or_default();
     println!(
-        "{most} turns in flight, added to the model's second: {}",
+        "{most} turns in flight, {rate} started a second, half of the highest rate; added to the model's time: {}",
         latencies(&figures)
     );
     let figures = ours("serve-idle", sizes.idle)?;
