@@ -12,7 +12,6 @@ use annals_core::ids::{CallId, ConversationId, ConversationKey, Seq, TurnId};
 use annals_runtime::{Agent, Delta, DeltaChannel, Relayed, Update};
 use annals_store::{LogError, Role};
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use crate::app::App;
 use crate::door::NODE_TICKET;
@@ -24,50 +23,46 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// For how long a ticket is good: clocks of nodes may differ by less.
 const TICKET_SECONDS: i64 = 300;
-/// After a look that found nothing to relay, the next one has this much time.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Between two looks at who owns a conversation.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// A turn that was posted begins in this time, or nobody reads what is not there.
+const REST_MAX: Duration = Duration::from_secs(2);
 /// An event of another node that is longer than this is none of ours.
 const EVENT_MAX_BYTES: usize = 4 << 20;
 
-/// The conversations that other nodes own and subscribers of this one watch.
+/// The conversations that other nodes may own and subscribers of this one watch, and whether something has happened there
+/// since somebody last looked who owns it.
 #[derive(Default)]
-pub(crate) struct Relays(Mutex<HashMap<ConversationKey, Look>>);
-
-enum Look {
-    /// The owner's stream is being read.
-    Reading,
-    /// There was nothing to read.
-    Last(Instant),
-}
+pub(crate) struct Relays(Mutex<HashMap<ConversationKey, bool>>);
 
 impl Relays {
-    fn looks(&self) -> MutexGuard<'_, HashMap<ConversationKey, Look>> {
+    fn watched(&self) -> MutexGuard<'_, HashMap<ConversationKey, bool>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody is to look now.
+    /// Whether somebody is to begin to look. Who looks already is told to look once more.
     fn begin(&self, key: &ConversationKey) -> bool {
-        let (mut looks, now) = (self.looks(), Instant::now());
-        let is_recent = |look: &Look| match look {
-            Look::Reading => true,
-            Look::Last(at) => now.saturating_duration_since(*at) < LOOK_AGAIN,
-        };
-        if looks.len() == looks.capacity() {
-            looks.retain(|_, look| is_recent(look));
-        }
-        if looks.get(key).is_some_and(is_recent) {
-            return false;
-        }
-        looks.insert(key.clone(), Look::Reading);
-        true
+        self.watched().insert(key.clone(), true).is_none()
     }
 
-    fn end(&self, key: ConversationKey) {
-        self.looks().insert(key, Look::Last(Instant::now()));
+    /// Whether there is a reason for a look; without one, nobody looks any more.
+    fn is_due(&self, key: &ConversationKey) -> bool {
+        let mut watched = self.watched();
+        match watched.get_mut(key) {
+            Some(is_due @ true) => {
+                *is_due = false;
+                true
+            }
+            _ => {
+                watched.remove(key);
+                false
+            }
+        }
     }
 }
 
-/// Somebody watches a conversation here: what its owner produces elsewhere is read for them, until it rests.
+/// Something happens in a conversation that somebody watches here: what its owner produces elsewhere is read for them,
+/// until it rests.
 pub(crate) fn watch(app: &App, agent: &Agent, id: &ConversationId) {
     let key = agent.key(id);
     if !app.relays.begin(&key) {
@@ -77,17 +72,19 @@ pub(crate) fn watch(app: &App, agent: &Agent, id: &ConversationId) {
     let tasks = app.tasks.clone();
     tasks.spawn(async move {
         let read = async {
-            match Owner::of(&app, &agent, &id).await {
-                Ok(Some(owner)) => owner.relay(&app, &agent, &id).await,
-                Ok(None) => {}
-                Err(error) => tracing::debug!(%error, "who owns a conversation could not be found out"),
+            while app.relays.is_due(&key) {
+                match Owner::of(&app, &agent, &id).await {
+                    Ok(Some(owner)) => owner.relay(&app, &agent, &id).await,
+                    Ok(None) => {}
+                    Err(error) => tracing::debug!(%error, "who owns a conversation could not be found out"),
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
             }
         };
         tokio::select! {
             () = app.stopping.cancelled() => {}
             () = read => {}
         }
-        app.relays.end(key);
     });
 }
 
@@ -138,12 +135,20 @@ impl Owner {
             Ok(response) => response,
             Err(error) => return tracing::debug!(%error, "the owner of a conversation was not reached"),
         };
-        let mut text = Vec::new();
-        while let Ok(Ok(Some(piece))) = tokio::time::timeout(SILENCE_MAX, response.chunk()).await {
+        let (mut text, mut has_begun, mut silence_max) = (Vec::new(), false, SILENCE_MAX);
+        while let Ok(Ok(Some(piece))) = tokio::time::timeout(silence_max, response.chunk()).await {
             text.extend_from_slice(&piece);
             while let Some(event) = take_event(&mut text) {
                 let is_heard = match read(&event, id) {
-                    Said::Relayed(relayed) => agent.relay(id, relayed),
+                    Said::Relayed(relayed) => {
+                        (has_begun, silence_max) = (true, SILENCE_MAX);
+                        agent.relay(id, relayed)
+                    }
+                    // At first, what was posted may not have begun.
+                    Said::Rests if !has_begun => {
+                        silence_max = REST_MAX;
+                        true
+                    }
                     Said::Rests => false,
                     Said::Nothing => true,
                 };

@@ -19,6 +19,7 @@ pub(crate) struct Found {
     /// Calls whose process died or lost its lease.
     pub(crate) interrupted: usize,
     pub(crate) effects: usize,
+    pub(crate) files: usize,
     /// How long the last turns took to end after all faults were over.
     pub(crate) healed_in: Duration,
 }
@@ -29,11 +30,14 @@ struct Effect {
     at_nanos: u128,
 }
 
+/// What a busy machine may add to three leases.
+pub(crate) const SLACK: Duration = Duration::from_secs(20);
+
 /// Looks at everything.
-pub(crate) async fn after_healing(cluster: &Cluster, client: &Client) -> Found {
+pub(crate) async fn after_healing(cluster: &Cluster, client: &Client, slack: Duration) -> Found {
     let mut found = Found::default();
     let began = Instant::now();
-    settle(cluster, &mut found).await;
+    settle(cluster, slack, &mut found).await;
     found.healed_in = began.elapsed();
     let (acknowledged, shown) = {
         let mut parts = client.record.parts();
@@ -60,15 +64,14 @@ pub(crate) async fn after_healing(cluster: &Cluster, client: &Client) -> Found {
         check_shown(conversation, &blocks, &shown, &mut found);
         check_turns(conversation, &blocks, &acknowledged, &mut found);
         check_effects(&blocks, &effects, &mut found);
+        check_artifacts(cluster, &blocks, &mut found);
     }
-    check_artifacts(cluster, &mut found).await;
     found
 }
 
 /// Every turn ends and nothing waits, soon after the last fault.
-async fn settle(cluster: &Cluster, found: &mut Found) {
-    // Three leases, and what a busy machine adds.
-    let deadline = Instant::now() + cluster.lease * 3 + Duration::from_secs(20);
+async fn settle(cluster: &Cluster, slack: Duration, found: &mut Found) {
+    let deadline = Instant::now() + cluster.lease * 3 + slack;
     let open = "SELECT count(*) FROM annals.inbox WHERE body IS NOT NULL";
     let due = "SELECT count(*) FROM annals.head WHERE due IS NOT NULL";
     for (what, statement) in [
@@ -213,23 +216,24 @@ fn check_effects(blocks: &[Value], effects: &[Effect], found: &mut Found) {
 }
 
 /// Every file that a block names is there, and is what its name says.
-async fn check_artifacts(cluster: &Cluster, found: &mut Found) {
-    let named = cluster
-        .texts("SELECT encode(digest, 'hex') FROM annals.named GROUP BY 1")
-        .await;
-    for digest in named {
-        let place = cluster
-            .folder
-            .path()
-            .join("artifacts/sha256")
-            .join(&digest[..2])
-            .join(&digest[2..]);
-        match std::fs::read(&place) {
-            Ok(bytes) if hex(&Sha256::digest(&bytes)) == digest => {}
-            Ok(_) => found.wrong.push(format!("artifact {digest} is something else")),
-            Err(error) => found
-                .wrong
-                .push(format!("artifact {digest} is not there: {error}")),
+fn check_artifacts(cluster: &Cluster, blocks: &[Value], found: &mut Found) {
+    for block in blocks {
+        let digests = [
+            &block["blob"]["digest"],
+            &block["meta"]["content_digest"],
+            &block["meta"]["file"]["content_digest"],
+        ];
+        for digest in digests.into_iter().filter_map(Value::as_str) {
+            let digest = digest.rsplit(':').next().unwrap_or_default();
+            let place = cluster.folder.path().join("artifacts/sha256");
+            found.files += 1;
+            match std::fs::read(place.join(&digest[..2]).join(&digest[2..])) {
+                Ok(bytes) if hex(&Sha256::digest(&bytes)) == digest => {}
+                Ok(_) => found.wrong.push(format!("artifact {digest} is something else")),
+                Err(error) => found
+                    .wrong
+                    .push(format!("artifact {digest} is not there: {error}")),
+            }
         }
     }
 }

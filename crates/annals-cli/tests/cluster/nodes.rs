@@ -79,12 +79,6 @@ impl Cluster {
         self.asked().await.query_one(statement, &[]).await.unwrap().get(0)
     }
 
-    /// The texts that a statement gives.
-    pub(crate) async fn texts(&self, statement: &str) -> Vec<String> {
-        let rows = self.asked().await.query(statement, &[]).await.unwrap();
-        rows.iter().map(|row| row.get(0)).collect()
-    }
-
     /// The database itself, past every fault.
     async fn asked(&self) -> tokio_postgres::Client {
         let connected = tokio_postgres::connect(&self.server.url("a"), tokio_postgres::NoTls).await;

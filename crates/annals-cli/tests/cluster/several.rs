@@ -86,7 +86,7 @@ async fn a_turn_of_a_killed_node_goes_on_at_another_and_followers_see_each_block
         assert!(follower.saw_end_of(&second).await, "{}", cluster.nodes[1].said());
     }
     drop(followers);
-    let found = checks::after_healing(&cluster, &client).await;
+    let found = checks::after_healing(&cluster, &client, checks::SLACK).await;
     assert_eq!(found.wrong, Vec::<String>::new(), "{found:?}");
     assert_eq!((found.interrupted, found.completed), (1, 2), "{found:?}");
 }
