@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use annals_core::block::BlockKind;
 use annals_core::ids::Scope;
+use annals_model::Catalog;
 use annals_runtime::{Agent, Listen, Update};
 use annals_store::{LogError, Store, Token};
 use annals_tools::web::egress::EgressPolicy;
@@ -34,6 +35,8 @@ pub(crate) struct App(Arc<Parts>);
 pub(crate) struct Parts {
     pub(crate) agent: Agent,
     pub(crate) limits: Limits,
+    /// What models cost.
+    pub(crate) catalog: Catalog,
     pub(crate) usage: Arc<Usage>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) signer: Signer,
@@ -115,7 +118,14 @@ impl Listen for Observer {
 }
 
 impl App {
-    pub(crate) fn new(agent: Agent, limits: Limits, signer: Signer, door: Door, outside: Outside) -> Self {
+    pub(crate) fn new(
+        agent: Agent,
+        limits: Limits,
+        catalog: Catalog,
+        signer: Signer,
+        door: Door,
+        outside: Outside,
+    ) -> Self {
         let (metrics, usage) = (Arc::<Metrics>::default(), Arc::<Usage>::default());
         let observer = Observer {
             metrics: metrics.clone(),
@@ -125,6 +135,7 @@ impl App {
         App(Arc::new(Parts {
             agent,
             limits,
+            catalog,
             usage,
             metrics,
             signer,

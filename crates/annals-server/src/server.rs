@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::ids::{ConversationKey, NodeId};
+use annals_model::Catalog;
 use annals_runtime::{Agent, Agents, RunError, Worker, WorkerOptions};
 use annals_tools::web::egress::{EgressPolicy, Opened};
 use async_trait::async_trait;
@@ -48,6 +49,8 @@ pub struct Options {
     /// Whether tools that come with requests of the OpenAI-compatible API are offered to the model, and their calls handed
     /// to the client. A request may say otherwise. By itself an agent uses its own tools.
     pub offers_client_tools: bool,
+    /// What models cost, for the page.
+    pub catalog: Catalog,
     /// The agent's tools that MCP clients may call, by name.
     pub mcp_tools: Vec<String>,
 }
@@ -65,6 +68,7 @@ impl Default for Options {
             webhooks: Vec::new(),
             opened: Vec::new(),
             offers_client_tools: false,
+            catalog: Catalog::default(),
             mcp_tools: Vec::new(),
         }
     }
@@ -139,6 +143,7 @@ impl Server {
             webhooks,
             opened,
             offers_client_tools,
+            catalog,
             mcp_tools,
         } = options;
         if let Some(unknown) = mcp_tools
@@ -198,7 +203,7 @@ impl Server {
             listener,
             address,
             worker: worker.map_err(ServeError::Join)?,
-            app: App::new(agent, limits, signer, door, outside),
+            app: App::new(agent, limits, catalog, signer, door, outside),
             grace,
             token,
         })

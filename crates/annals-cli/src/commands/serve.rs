@@ -52,6 +52,10 @@ fn opened(config: &Config) -> Result<Vec<Opened>, Failure> {
 
 /// Serves until a signal comes. The printed address leads to this place of the page, if one is named.
 pub(crate) async fn until_stopped(setup: &Setup, options: Options, place: &str) -> Result<Ended, Failure> {
+    let options = Options {
+        catalog: setup.catalog()?,
+        ..options
+    };
     let server = Server::bind(setup.agent.clone(), options)
         .await
         .map_err(|error| match error {

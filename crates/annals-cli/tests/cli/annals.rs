@@ -20,7 +20,18 @@ pub(crate) struct Ran {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// What models of scripts cost, in the catalog of a home.
+const PRICED: &str = "[[model]]\nprefix = \"script\"\nas_of = \"2026-10-21\"\nsource = \"a test\"\n\
+                      window = { context_tokens = 128000, max_output_tokens = 8192 }\n\
+                      price = { input_nanousd = 3000, cache_read_nanousd = 300, cache_write_nanousd = 3750, \
+                      output_nanousd = 15000 }\n";
+
 impl Annals {
+    /// Writes the home's catalog.
+    pub(crate) fn price_scripts(&self) {
+        std::fs::write(self.in_home("catalog.toml"), PRICED).unwrap();
+    }
+
     pub(crate) fn new() -> Self {
         Annals {
             folder: tempfile::tempdir().unwrap(),

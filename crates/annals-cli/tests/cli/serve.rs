@@ -397,3 +397,25 @@ async fn a_question_of_an_mcp_server_outlives_a_kill_and_is_answered_by_any_face
         );
     }
 }
+
+#[tokio::test]
+async fn steps_are_priced_by_the_catalog_of_the_home() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [{"text": "Priced."}]}));
+    annals
+        .run(&[
+            "run",
+            "Go",
+            "--model",
+            &model,
+            "--conversation",
+            "c1",
+            "--turn-id",
+            "t1",
+        ])
+        .good();
+    annals.price_scripts();
+    let server = Serving::start(&annals, &json!({"steps": []}), &[]);
+    let steps = server.get("/v1/conversations/c1/steps").await;
+    assert_eq!(steps["prices"]["t1"]["input"], 3_000, "{steps}");
+}

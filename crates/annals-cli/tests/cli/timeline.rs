@@ -328,11 +328,7 @@ fn what_a_broken_prefix_cost_is_told_in_money() {
         "{unpriced}"
     );
 
-    let catalog = "[[model]]\nprefix = \"script\"\nas_of = \"2026-10-21\"\nsource = \"a test\"\n\
-                   window = { context_tokens = 128000, max_output_tokens = 8192 }\n\
-                   price = { input_nanousd = 3000, cache_read_nanousd = 300, cache_write_nanousd = 3750, \
-                   output_nanousd = 15000 }\n";
-    std::fs::write(annals.in_home("catalog.toml"), catalog).unwrap();
+    annals.price_scripts();
     let reports = annals.run(&[&why[..], &["--json"]].concat()).good().json();
     let last = &reports[6];
     let again = last["broke"]["again_tokens"].as_u64().unwrap();

@@ -6,7 +6,7 @@ use annals_core::block::payload::{HideReason, HideText, TurnUsage};
 use annals_core::block::{Block, BlockKind};
 use annals_core::ids::{Seq, TurnId};
 use annals_core::view::View;
-use annals_model::{Catalog, Price};
+use annals_model::Price;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -119,9 +119,9 @@ pub(crate) async fn steps(
         .into_iter()
         .filter(|step| step.seq.get() > after)
         .collect();
-    let (mut prices, catalog) = (BTreeMap::new(), Catalog::default());
+    let mut prices = BTreeMap::new();
     for step in &items {
-        if let Some(price) = looked.agent.price_of(&looked.whole, &step.turn_id, &catalog) {
+        if let Some(price) = looked.agent.price_of(&looked.whole, &step.turn_id, &app.catalog) {
             prices.insert(step.turn_id.clone(), price.into());
         }
     }
