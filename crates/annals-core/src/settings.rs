@@ -332,6 +332,7 @@ mod tests {
             "budget": {
                 "turn": {"tokens": null, "cents": null, "model_calls": null, "seconds": null},
                 "conversation": {"tokens": null, "cents": null, "model_calls": null, "seconds": null},
+                "scope": {"period": "day", "tokens": null, "cents": null, "model_calls": null, "seconds": null},
             },
         });
         assert_eq!(settings, documented);
