@@ -32,8 +32,8 @@ pub(crate) enum Asked {
     Answered,
     /// The model failed for good; this is why.
     Failed(String),
-    /// It was not asked, because of this.
-    NotAsked(Reached),
+    /// It was not asked: the turn ends, because of this.
+    Ends(Reached),
 }
 
 impl Drive<'_> {

@@ -76,7 +76,7 @@ impl Drive<'_> {
             match self.writer.journal.read(|timeline| next(timeline, &budget)) {
                 Next::CallModel(call) => match self.ask_within_bounds(call).await? {
                     Asked::Answered => {}
-                    Asked::NotAsked(Reached { end, reason, .. }) => {
+                    Asked::Ends(Reached { end, reason, .. }) => {
                         return self.finish(end, Some(reason)).await.map(Some);
                     }
                     Asked::Failed(reason) => {
@@ -120,7 +120,7 @@ impl Drive<'_> {
         }
         self.reached = self.bounds.reached(&self.budget, self.agent.world().now());
         match self.reached.take_if(|reached| reached.is_final) {
-            Some(reached) => return Ok(Asked::NotAsked(reached)),
+            Some(reached) => return Ok(Asked::Ends(reached)),
             None if self.reached.is_some() => call.offer = Offer::AnswerOnly,
             None => {}
         }
