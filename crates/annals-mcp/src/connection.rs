@@ -296,14 +296,19 @@ impl Connection {
                 }
                 Err(error) => error,
             };
-            let answers_crossed = matches!(error, ClientInitializeError::ConflictInitResponseId(..));
+            // Some servers answer what they do not know with nothing instead of an error.
+            let was_misunderstood = matches!(
+                error,
+                ClientInitializeError::ConflictInitResponseId(..)
+                    | ClientInitializeError::ExpectedInitResult(_)
+            );
             let is_probe = matches!(lifecycle, ClientLifecycleMode::Discover { .. });
             let reason = match (is_about_streams(&error), service) {
                 (true, Some(service)) => obituary(&handler.flow, service).await,
                 _ => text::one_line(&said(&error), limits::ERROR_MAX_CHARS),
             };
             refused = ConnectionError::Closed(reason);
-            if !answers_crossed && !is_probe {
+            if !was_misunderstood && !is_probe {
                 break;
             }
         }

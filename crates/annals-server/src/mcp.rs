@@ -69,17 +69,20 @@ impl Faces {
             return Ok(face.clone());
         }
         let face = face(app, scope)?;
-        let others: Vec<(Scope, HttpServer)> = match self.faces().len() >= FACES_MAX {
-            true => self.faces().clone().into_iter().collect(),
-            false => Vec::new(),
-        };
-        for (idle, other) in others {
+        for (idle, other) in self.crowd() {
             if other.sessions().await == 0 {
                 self.faces().remove(&idle);
             }
         }
         // Another request may have been faster, and its client has a session there.
         Ok(self.faces().entry(scope.clone()).or_insert(face).clone())
+    }
+
+    /// All of them, when they have become many.
+    fn crowd(&self) -> Vec<(Scope, HttpServer)> {
+        let faces = self.faces();
+        let all = faces.iter().map(|(scope, face)| (scope.clone(), face.clone()));
+        all.filter(|_| faces.len() >= FACES_MAX).collect()
     }
 
     fn faces(&self) -> std::sync::MutexGuard<'_, HashMap<Scope, HttpServer>> {

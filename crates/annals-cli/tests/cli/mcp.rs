@@ -1,6 +1,8 @@
 //! `mcp add`, `mcp list`, `mcp inspect`, `mcp remove`, and a turn that uses a server's tool.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -260,4 +262,65 @@ fn the_typescript_sdk_asks_with_progress_and_reads() {
     check_answer(&saw);
     assert_eq!(saw["resource"], "# Report\n\nAll is well.", "{saw}");
     assert!(saw["signs"].as_u64().unwrap() > 0, "{saw}");
+}
+
+/// What `codex exec` gives its model for a call of `annals_ask`.
+fn given_by_codex(codex: &annals_requirements::Installed, settings: &str) -> String {
+    let annals = Annals::new();
+    let answer = json!({"steps": [{"text": "Hello from the agent."}]});
+    let script = annals.file("script.json", answer.to_string());
+    let outside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/outside/calling_model.py");
+    let mut model = Command::new("python3")
+        .arg(outside)
+        .args(["mcp__annals", "annals_ask", "{\"prompt\": \"Say hello\"}"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(model.stdout.take().unwrap()).lines();
+    let port = lines.next().unwrap().unwrap();
+    let home = annals.path().join("codex");
+    std::fs::create_dir_all(&home).unwrap();
+    let config = format!(
+        "model = \"calling\"\nmodel_provider = \"calling\"\n\
+         [model_providers.calling]\nname = \"Calling\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\n\
+         wire_api = \"responses\"\nenv_key = \"KEY\"\n\
+         [mcp_servers.annals]\ncommand = '{}'\nargs = ['mcp', 'serve', '--model', 'script:{}']\n\
+         env = {{ ANNALS_HOME = '{}' }}\n{settings}",
+        env!("CARGO_BIN_EXE_annals"),
+        script.display(),
+        annals.path().join("home").display(),
+    );
+    std::fs::write(home.join("config.toml"), config).unwrap();
+    let ran = Command::new(codex.program("node"))
+        .arg(codex.folder().join("node_modules/@openai/codex/bin/codex.js"))
+        .args(["exec", "--skip-git-repo-check", "Ask it."])
+        .current_dir(annals.path())
+        .env("CODEX_HOME", &home)
+        .env("KEY", "none")
+        .env("NO_PROXY", "127.0.0.1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let given = match ran.status.success() {
+        true => lines.next().unwrap().unwrap(),
+        false => String::from_utf8_lossy(&ran.stderr).into_owned(),
+    };
+    model.kill().unwrap();
+    model.wait().unwrap();
+    given
+}
+
+#[test]
+fn codex_asks_the_agent_where_its_user_allows_it() {
+    let Some(codex) = annals_requirements::installed("codex") else {
+        return;
+    };
+    let allowed = "[mcp_servers.annals.tools.annals_ask]\napproval_mode = \"approve\"\n";
+    let given = given_by_codex(&codex, allowed);
+    assert!(given.contains("Hello from the agent."), "{given}");
+    let given = given_by_codex(&codex, "");
+    assert!(
+        given.contains("approval") && !given.contains("Hello from"),
+        "{given}"
+    );
 }

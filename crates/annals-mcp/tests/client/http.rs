@@ -63,7 +63,10 @@ async fn ended(mechanism: &str) -> (Option<String>, String) {
     if mechanism.starts_with("start") {
         patience.startup = Duration::from_secs(3);
     }
-    if mechanism.contains("floods") || mechanism.contains("20-mb") {
+    if ["floods", "20-mb", "without-end"]
+        .iter()
+        .any(|part| mechanism.contains(part))
+    {
         patience.idle = Duration::from_secs(30);
         patience.total = Duration::from_secs(30);
     }
