@@ -25,3 +25,10 @@ mod cli {
     mod tool;
     mod trace;
 }
+
+/// What a script of a model does is the same when the model cannot call tools and writes its calls as text.
+#[test]
+fn every_sequence_of_a_script_is_the_same_in_the_timeline_layout() {
+    let sequences = ["cli::run::", "cli::demo::", "cli::steering::", "cli::approvals::"];
+    annals_requirements::again_in_the_timeline_layout(&sequences);
+}

@@ -32,10 +32,47 @@ pub enum MediaRule {
     /// By area: one token for 750 pixels, the long side scaled down to 1,568 pixels.
     #[default]
     Area,
-    /// By tiles of 512 pixels, after fitting into 2,048 pixels and scaling the short side down to 768.
+    /// By tiles of 512 pixels, after fitting into 2,048 pixels and scaling the short side down to 768: 85 tokens, and 170 for
+    /// each tile.
     Tiles,
+    /// By the same tiles at other prices.
+    TilesAt(TilePrice),
     /// By square patches, as many as a picture may have.
     Patches(Patches),
+}
+
+/// What a picture of tiles costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct TilePrice {
+    /// Tokens of any picture.
+    pub base_tokens: u32,
+    /// Tokens of each tile.
+    pub tile_tokens: u32,
+}
+
+impl TilePrice {
+    fn image(self, width: f64, height: f64) -> u32 {
+        let fit = (TILES_FIT_PX / width.max(height)).min(1.0);
+        let shrink = (TILES_SHORT_SIDE_PX / (width.min(height) * fit)).min(1.0);
+        let tiles = |side: f64| (side * fit * shrink / TILE_PX).ceil().max(1.0) as u32;
+        self.base_tokens + self.tile_tokens * tiles(width) * tiles(height)
+    }
+
+    /// Two rows of four tiles.
+    fn max_tokens(self) -> u32 {
+        self.image(TILES_FIT_PX, TILES_SHORT_SIDE_PX)
+    }
+}
+
+/// How a picture that has too many patches is scaled down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PatchFit {
+    /// To the area of as many as it may have; those that rounding adds do not count.
+    #[default]
+    Area,
+    /// Further, until one side is made of whole patches, so that it has few enough.
+    Whole,
 }
 
 /// A grid of patches over a picture that was scaled down until it has few enough.
@@ -49,17 +86,63 @@ pub struct Patches {
     pub max: u32,
     /// Tokens for a hundred patches.
     pub percent: u32,
+    /// How a picture with more is scaled down.
+    #[serde(default, skip_serializing_if = "is_area")]
+    pub fit: PatchFit,
+}
+
+fn is_area(fit: &PatchFit) -> bool {
+    *fit == PatchFit::Area
 }
 
 impl Patches {
     fn image(self, width: f64, height: f64) -> u32 {
-        let side = f64::from(self.side_px);
-        let longest = f64::from(self.long_side_max_px) / width.max(height);
-        let area = f64::from(self.max) * side * side / (width * height);
-        let scale = longest.min(area.sqrt()).min(1.0);
-        let count = |length: f64| (length * scale / side).ceil().max(1.0);
-        let patches = (count(width) * count(height)).min(f64::from(self.max));
+        let scale = match self.fit {
+            PatchFit::Area => self
+                .longest(width, height)
+                .min(self.shrink(width, height))
+                .min(1.0),
+            PatchFit::Whole => self.whole(width, height),
+        };
+        let patches = self
+            .patches(width * scale, height * scale)
+            .min(f64::from(self.max));
         (patches * f64::from(self.percent) / 100.0).ceil() as u32
+    }
+
+    fn side(self) -> f64 {
+        f64::from(self.side_px)
+    }
+
+    fn patches(self, width: f64, height: f64) -> f64 {
+        let count = |length: f64| (length / self.side()).ceil().max(1.0);
+        count(width) * count(height)
+    }
+
+    /// By how much the long side has to shrink.
+    fn longest(self, width: f64, height: f64) -> f64 {
+        f64::from(self.long_side_max_px) / width.max(height)
+    }
+
+    /// By how much a picture shrinks to the area of as many patches as it may have.
+    fn shrink(self, width: f64, height: f64) -> f64 {
+        (f64::from(self.max) * self.side() * self.side() / (width * height)).sqrt()
+    }
+
+    fn whole(self, width: f64, height: f64) -> f64 {
+        let first = self.longest(width, height).min(1.0);
+        let (width, height) = (width * first, height * first);
+        if self.patches(width, height) <= f64::from(self.max) {
+            return first;
+        }
+        let shrink = self.shrink(width, height);
+        let kept = |length: f64| {
+            let patches = length * shrink / self.side();
+            patches.floor().max(1.0) / patches
+        };
+        // Pixels are whole, so what lies within half of one of a patch's edge is no further patch.
+        let exact = first * shrink * kept(width).min(kept(height));
+        exact * (1.0 - 0.5 / (width.max(height) * shrink))
     }
 
     fn max_tokens(self) -> u32 {
@@ -77,12 +160,8 @@ impl MediaRule {
                 let tokens = (width * scale * height * scale / AREA_PIXELS_PER_TOKEN).ceil() as u32;
                 tokens.clamp(1, limits::IMAGE_MAX_TOKENS)
             }
-            MediaRule::Tiles => {
-                let fit = (TILES_FIT_PX / width.max(height)).min(1.0);
-                let shrink = (TILES_SHORT_SIDE_PX / (width.min(height) * fit)).min(1.0);
-                let tiles = |side: f64| (side * fit * shrink / TILE_PX).ceil().max(1.0) as u32;
-                TILES_BASE_TOKENS + TILE_TOKENS * tiles(width) * tiles(height)
-            }
+            MediaRule::Tiles => TILE_PRICE.image(width, height),
+            MediaRule::TilesAt(price) => price.image(width, height),
             MediaRule::Patches(patches) => patches.image(width, height),
         }
     }
@@ -91,6 +170,7 @@ impl MediaRule {
     fn image_max(self) -> u32 {
         match self {
             MediaRule::Area | MediaRule::Tiles => limits::IMAGE_MAX_TOKENS,
+            MediaRule::TilesAt(price) => price.max_tokens(),
             MediaRule::Patches(patches) => patches.max_tokens(),
         }
     }
@@ -120,8 +200,10 @@ const AREA_PIXELS_PER_TOKEN: f64 = 750.0;
 const TILES_FIT_PX: f64 = 2_048.0;
 const TILES_SHORT_SIDE_PX: f64 = 768.0;
 const TILE_PX: f64 = 512.0;
-const TILE_TOKENS: u32 = 170;
-const TILES_BASE_TOKENS: u32 = 85;
+const TILE_PRICE: TilePrice = TilePrice {
+    base_tokens: 85,
+    tile_tokens: 170,
+};
 /// A page of A4 or Letter as providers draw it.
 const PDF_PAGE_PX: (u32, u32) = (1_240, 1_754);
 
@@ -167,12 +249,50 @@ mod tests {
     }
 
     #[test]
+    fn tiles_have_the_price_of_their_model() {
+        let gpt_5 = MediaRule::TilesAt(TilePrice {
+            base_tokens: 70,
+            tile_tokens: 140,
+        });
+        assert_eq!(gpt_5.image(1_024, 1_024), 70 + 4 * 140);
+        assert_eq!(gpt_5.tokens("image/png", 1, None, None), 70 + 8 * 140);
+        assert!(gpt_5.image(u32::MAX, u32::MAX) <= 70 + 8 * 140);
+    }
+
+    /// The worked examples of the provider's documentation, and what users measured.
+    #[test]
+    fn patches_of_a_picture_that_is_too_large_become_whole() {
+        let mini = MediaRule::Patches(Patches {
+            side_px: 32,
+            long_side_max_px: 2_048,
+            max: 1_536,
+            percent: 100,
+            fit: PatchFit::Whole,
+        });
+        assert_eq!(mini.image(1_024, 1_024), 1_024);
+        assert_eq!(mini.image(1_800, 2_400), 33 * 44);
+        for ((width, height), patches) in [
+            ((256, 256), 64),
+            ((768, 1_024), 768),
+            ((1_280, 720), 920),
+            ((2_048, 768), 1_536),
+        ] {
+            assert_eq!(mini.image(width, height), patches, "{width} × {height}");
+        }
+        // Scaled to 2048 × 2 pixels, and to 1248 × 1248.
+        assert_eq!(mini.image(2_048_000, 2_000), 64);
+        assert_eq!(mini.image(8_000, 8_000), 39 * 39);
+        assert_eq!(mini.image(u32::MAX, 1), 64);
+    }
+
+    #[test]
     fn pictures_cost_by_patches() {
         let claude = MediaRule::Patches(Patches {
             side_px: 28,
             long_side_max_px: 2_576,
             max: 4_784,
             percent: 100,
+            fit: PatchFit::Area,
         });
         assert_eq!(claude.image(1_000, 1_000), 36 * 36);
         assert_eq!(claude.image(0, 0), 1);
@@ -184,6 +304,7 @@ mod tests {
             long_side_max_px: 2_048,
             max: 2_500,
             percent: 120,
+            fit: PatchFit::Area,
         });
         assert_eq!(gpt.image(1_024, 1_024), 1_229);
         assert!(gpt.image(4_000, 3_000) <= 3_000);

@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::{HashMap, HashSet};
 
+use annals_core::block::payload::{OfferedTool, ToolsTable};
 use annals_core::block::{Blob, BlobDigest, Block, BlockJson, BlockKind, Body, MessageKind, Meta, NewBlock};
 use annals_core::ids::CallId;
 use annals_core::path::LogicalPath;
@@ -17,6 +18,7 @@ use annals_core::turn::{Budget, Offering, TurnEnd, next, recovery};
 use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
+use annals_core::view::why::BreakCause;
 use annals_core::view::{CachePoint, CachePoints, Layout, Messages, Place, Renderer, prune, why};
 use common::{Scene, artifact, attachment, call, new_call, path, payload, turn};
 use proptest::prelude::*;
@@ -93,6 +95,11 @@ enum Stray {
     LateResult,
     NoticeOfNoCall,
     EmptyNotes,
+    /// Another system text and another tool, or the same ones again.
+    Offer {
+        system: bool,
+        tool: bool,
+    },
 }
 
 fn happens() -> impl Strategy<Value = Happens> {
@@ -121,6 +128,7 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Stray::LateResult),
         Just(Stray::NoticeOfNoCall),
         Just(Stray::EmptyNotes),
+        any::<(bool, bool)>().prop_map(|(system, tool)| Stray::Offer { system, tool }),
     ];
     prop_oneof![
         2 => (0..3_u8).prop_map(|attachments| Event::Turn { attachments }),
@@ -445,6 +453,7 @@ impl Play<'_> {
                 }
             }
             Stray::NoticeOfNoCall => round::notice_block(&t, &call("nobody"), &Notice::new("odd", "words")),
+            Stray::Offer { system, tool } => offer(system, tool).block(&t, n),
             Stray::EmptyNotes => NewBlock {
                 body: Body::Text(" ".into()),
                 ..named(BlockKind::Notes, "react.notes")
@@ -651,6 +660,19 @@ fn check_exchanges(messages: &Messages) -> Played {
     Ok(())
 }
 
+/// One of four offers.
+fn offer(system: bool, tool: bool) -> ToolsTable {
+    let digest = |other: bool| BlobDigest::of(&[u8::from(other)]);
+    ToolsTable {
+        tools: vec![OfferedTool {
+            name: "a.tool".to_owned(),
+            digest: digest(tool),
+        }],
+        definitions: digest(tool),
+        system: digest(system),
+    }
+}
+
 fn changes_the_prefix(block: &Block) -> bool {
     matches!(block.kind, BlockKind::TimelineHide | BlockKind::RangeSummary)
         || block.meta().message_kind() == Some(MessageKind::CacheTtlPruned)
@@ -703,7 +725,10 @@ proptest! {
             play(&events, &mut |timeline| {
                 let report = why::compare(&before, timeline, layout);
                 let last = timeline.blocks().last().unwrap();
-                prop_assert!(report.broke.is_none() || changes_the_prefix(last), "{:?}", report);
+                let is_new_offer = before.tools().is_some() && before.tools() != timeline.tools();
+                prop_assert!(report.broke.is_none() || is_new_offer || changes_the_prefix(last), "{:?}", report);
+                let cause = report.broke.as_ref().and_then(|broke| broke.cause.as_ref());
+                prop_assert_eq!(matches!(cause, Some(BreakCause::Offer { seq, .. }) if *seq == last.seq), is_new_offer);
                 if let Some(broke) = &report.broke {
                     prop_assert!(broke.block_seq < last.seq);
                     prop_assert!(broke.again_tokens <= broke.lost_tokens.min(report.new_tokens), "{:?}", report);

@@ -74,6 +74,9 @@ pub struct CacheReading {
     pub write_tokens: u64,
     /// Tokens of the longest prefix that any earlier prompt had: what a perfect cache would have read.
     pub reusable_tokens: u64,
+    /// Tokens up to the last breakpoint, as far as these rules can read them again: what stands behind them is new with every
+    /// request.
+    pub stable_tokens: u64,
 }
 
 /// The cache, and everything it was sent.
@@ -143,7 +146,13 @@ impl CacheSim {
             }
             CacheLookup::Automatic { step_tokens } => (self.meet_all(&prefixes, step_tokens, now), 0),
         };
+        let marked = prefixes.iter().rev().find(|prefix| prefix.is_breakpoint);
+        let marked_tokens = marked.map_or(0, |prefix| prefix.tokens);
         CacheReading {
+            stable_tokens: match self.rules.lookup {
+                CacheLookup::Breakpoints { .. } => marked_tokens,
+                CacheLookup::Automatic { step_tokens } => marked_tokens - marked_tokens % step_tokens,
+            },
             input_tokens: prefixes.last().map_or(0, |prefix| prefix.tokens),
             read_tokens,
             write_tokens,

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use annals_core::tokens::{MediaRule, Patches};
+use annals_core::tokens::{MediaRule, PatchFit, Patches, TilePrice};
 use serde::{Deserialize, Serialize};
 
 use crate::model::Window;
@@ -124,23 +124,32 @@ const FINE_PATCHES: MediaRule = MediaRule::Patches(Patches {
     long_side_max_px: 2_576,
     max: 4_784,
     percent: 100,
+    fit: PatchFit::Area,
 });
 
-/// GPT from 5.2 on.
-const GPT_PATCHES: MediaRule = MediaRule::Patches(Patches {
-    side_px: 32,
-    long_side_max_px: 2_048,
-    max: 2_500,
-    percent: 120,
-});
+/// GPT from 5.4 on.
+const GPT_PATCHES: MediaRule = gpt_patches(2_500, 120);
 
-/// Small models of 2025, of which each counts a patch as another number of tokens.
+/// GPT before 5.4 and small models, of which each counts a patch as another number of tokens.
 const fn small_patches(percent: u32) -> MediaRule {
+    gpt_patches(1_536, percent)
+}
+
+const fn gpt_patches(max: u32, percent: u32) -> MediaRule {
     MediaRule::Patches(Patches {
         side_px: 32,
-        long_side_max_px: u32::MAX,
-        max: 1_536,
+        long_side_max_px: 2_048,
+        max,
         percent,
+        fit: PatchFit::Whole,
+    })
+}
+
+/// Models that see tiles, each at its own price; those that are usual need none.
+const fn tiles(base_tokens: u32, tile_tokens: u32) -> MediaRule {
+    MediaRule::TilesAt(TilePrice {
+        base_tokens,
+        tile_tokens,
     })
 }
 
@@ -298,6 +307,7 @@ fn gpt_models() -> Vec<Known> {
     let middle = window(272_000, 128_000);
     let large = window(922_000, 128_000);
     let patched = |model, window, rates| reasoning(model, window, rates).seeing(GPT_PATCHES);
+    let tiled = |model, window, rates| reasoning(model, window, rates).seeing(tiles(70, 140));
     let tiered = |model, window, rates| patched(model, window, rates).long(272_000, 200, 150);
     let charging = |model, rates| {
         patched(model, large, rates)
@@ -306,21 +316,21 @@ fn gpt_models() -> Vec<Known> {
     };
     vec![
         gpt("gpt-4o", window(128_000, 16_384), (2_500, 1_250, 10_000)),
-        gpt("gpt-4o-mini", window(128_000, 16_384), (150, 75, 600)),
+        gpt("gpt-4o-mini", window(128_000, 16_384), (150, 75, 600)).seeing(tiles(2_833, 5_667)),
         gpt("gpt-4.1", window(1_047_576, 32_768), (2_000, 500, 8_000)),
         gpt("gpt-4.1-mini", window(1_047_576, 32_768), (400, 100, 1_600)).seeing(small_patches(162)),
         gpt("gpt-4.1-nano", window(1_047_576, 32_768), (100, 25, 400)).seeing(small_patches(246)),
-        reasoning("gpt-5", middle, (1_250, 125, 10_000)),
+        tiled("gpt-5", middle, (1_250, 125, 10_000)),
         reasoning("gpt-5-mini", middle, (250, 25, 2_000)).seeing(small_patches(162)),
         reasoning("gpt-5-nano", middle, (50, 5, 400)).seeing(small_patches(246)),
-        reasoning("gpt-5-pro", window(128_000, 272_000), (15_000, 15_000, 120_000)),
-        reasoning("gpt-5.1", middle, (1_250, 125, 10_000)),
-        patched("gpt-5.2", middle, (1_750, 175, 14_000)),
-        patched("gpt-5.2-pro", middle, (21_000, 21_000, 168_000)),
-        patched("gpt-5.3-codex", middle, (1_750, 175, 14_000)),
+        tiled("gpt-5-pro", window(128_000, 272_000), (15_000, 15_000, 120_000)),
+        tiled("gpt-5.1", middle, (1_250, 125, 10_000)),
+        reasoning("gpt-5.2", middle, (1_750, 175, 14_000)).seeing(small_patches(120)),
+        reasoning("gpt-5.2-pro", middle, (21_000, 21_000, 168_000)).seeing(small_patches(120)),
+        reasoning("gpt-5.3-codex", middle, (1_750, 175, 14_000)).seeing(small_patches(120)),
         tiered("gpt-5.4", large, (2_500, 250, 15_000)),
-        patched("gpt-5.4-mini", middle, (750, 75, 4_500)),
-        patched("gpt-5.4-nano", middle, (200, 20, 1_250)),
+        reasoning("gpt-5.4-mini", middle, (750, 75, 4_500)).seeing(small_patches(162)),
+        reasoning("gpt-5.4-nano", middle, (200, 20, 1_250)).seeing(small_patches(246)),
         tiered("gpt-5.4-pro", large, (30_000, 30_000, 180_000)),
         tiered("gpt-5.5", window(872_000, 128_000), (5_000, 500, 30_000)),
         tiered("gpt-5.5-pro", window(872_000, 128_000), (30_000, 30_000, 180_000)),
@@ -333,8 +343,8 @@ fn gpt_models() -> Vec<Known> {
         charging("gpt-6-luna", (100, 10, 500)),
         charging("gpt-6.1-sol", (2_000, 100, 10_000)),
         charging("gpt-6.1-terra", (1_000, 50, 5_000)),
-        reasoning("o3", window(200_000, 100_000), (2_000, 500, 8_000)),
-        reasoning("o3-pro", window(200_000, 100_000), (20_000, 20_000, 80_000)),
+        reasoning("o3", window(200_000, 100_000), (2_000, 500, 8_000)).seeing(tiles(75, 150)),
+        reasoning("o3-pro", window(200_000, 100_000), (20_000, 20_000, 80_000)).seeing(tiles(75, 150)),
         reasoning("o3-mini", window(200_000, 100_000), (1_100, 550, 4_400)),
         reasoning("o4-mini", window(200_000, 100_000), (1_100, 275, 4_400)).seeing(small_patches(172)),
     ]
@@ -383,6 +393,25 @@ mod tests {
                 "{name}"
             );
             assert!(known.window.context_tokens <= 200_000, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_square_picture_costs_what_the_vendor_publishes() {
+        for (model, tokens) in [
+            ("gpt-4o", None),
+            ("gpt-4o-mini", Some(2_833 + 4 * 5_667)),
+            ("gpt-5", Some(70 + 4 * 140)),
+            ("gpt-5.1", Some(70 + 4 * 140)),
+            ("gpt-5-mini", Some(1_659)),
+            ("gpt-5.2", Some(1_229)),
+            ("gpt-5.4", Some(1_229)),
+            ("gpt-5.4-nano", Some(2_520)),
+            ("o3", Some(75 + 4 * 150)),
+            ("o4-mini", Some(1_762)),
+        ] {
+            let rule = find(model).unwrap().media;
+            assert_eq!(rule.map(|rule| rule.image(1_024, 1_024)), tokens, "{model}");
         }
     }
 

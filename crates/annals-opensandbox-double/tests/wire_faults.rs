@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 /// Longer than every wait of the client together, on a machine that has other work; what takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(200);
+const PATIENCE: Duration = Duration::from_secs(100);
 
 /// Faults of any request.
 fn of_connections() -> Vec<Fault> {
@@ -483,6 +483,32 @@ async fn requests_of_opening(wire: Wire) {
             opened_under(&double, &backend, Rule::new(service, method, path, fault), &name).await;
         }
     }
+}
+
+/// A server that begins an answer and falls silent is asked again; what it made all the same is found.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_falls_silent_while_a_sandbox_is_opened_makes_neither_none_nor_two() {
+    let stalls = [
+        (Wire::OpenSandbox, "GET", "/sandboxes"),
+        (Wire::OpenSandbox, "POST", "/sandboxes"),
+        (Wire::E2b, "GET", "/v2/sandboxes"),
+        (Wire::E2b, "POST", "/sandboxes"),
+        (Wire::E2b, "POST", "/connect"),
+    ];
+    let rows = stalls.map(|(wire, method, path)| async move {
+        let double = double_of(wire).await;
+        let backend = backend_with(&double, |common| {
+            common.timing = Timing {
+                request: Duration::from_secs(2),
+                create: Duration::from_secs(4),
+                ..Timing::default()
+            };
+        });
+        let name = format!("{wire:?} {method} {path}");
+        let rule = Rule::new(Service::Control, method, path, Fault::StallBody(5));
+        opened_under(&double, &backend, rule, &name).await;
+    });
+    futures::future::join_all(rows).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

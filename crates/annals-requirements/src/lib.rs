@@ -3,14 +3,16 @@
 //! One list for the test that asks ([`met`], [`installed`]) and for `cargo xtask setup`, which installs. A test without
 //! what it needs is left out on a person's machine and says so; in CI (`CI` is set) it fails, unless `exceptions.txt` has
 //! a reason. Read in this order: [`Requirement`], [`met`], [`PackageSet`], `fonts`. [`assert_listed`]
-//! keeps the published lists of the hostile corpora.
+//! keeps the published lists of the hostile corpora; [`again`] runs tests once more under other circumstances.
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod corpus;
 mod fonts;
 mod packages;
 
+pub use again::{LAYOUT_VARIABLE, again, again_in_the_timeline_layout};
 pub use corpus::assert_listed;
 pub use packages::{Installed, OUTSIDE_FOLDER, PackageSet, Registry, installed};
 

@@ -91,6 +91,7 @@ impl World {
         let script = Script::parse(&json!({ "steps": steps }).to_string()).unwrap();
         let builder = Agent::builder()
             .model(ScriptModel::new("test", script))
+            .layout(common::layout())
             .tools([send, look])
             .hooks(hooks)
             .log(self.log.clone())
@@ -590,4 +591,10 @@ async fn a_result_keeps_which_rules_decided() {
         shown.contains("no-post") && !shown.contains("look-freely"),
         "{shown}"
     );
+}
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
 }

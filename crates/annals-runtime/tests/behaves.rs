@@ -378,3 +378,9 @@ async fn leave_open(agent: &annals_runtime::Agent, session: &annals_runtime::Ses
     blocks.extend(answer_blocks(&turn, 1, agent.world().now(), &answer));
     agent.append(session, blocks).await.unwrap();
 }
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
+}

@@ -196,3 +196,9 @@ async fn a_model_is_given_the_schema_itself_in_every_step_of_the_turn() {
     let asked = schemas.lock().unwrap().clone();
     assert_eq!(asked, [Some(count()), Some(count()), None]);
 }
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
+}

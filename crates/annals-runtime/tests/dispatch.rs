@@ -249,3 +249,9 @@ async fn hooks_see_the_tool_that_runs() {
     assert!(results[0].contains("not \\\"r\\\""), "{results:?}");
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
+}

@@ -268,3 +268,9 @@ async fn a_steer_in_the_last_moment_is_taken_in_or_refused_but_never_dropped() {
         }
     }
 }
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
+}

@@ -291,3 +291,9 @@ async fn a_question_that_lapses_ends_the_turn() {
     let results = texts(turn.session(), "react.tool.result");
     assert!(results[0].contains("input_expired"), "{results:?}");
 }
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
+}

@@ -347,3 +347,9 @@ async fn a_log_without_tables_renders_with_what_the_program_has() {
     assert!(old.tools().is_none() && session.timeline(|view| view.tools().is_some()));
     assert_eq!(all_made_again(&agent, &old).await, 1);
 }
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
+}

@@ -166,3 +166,9 @@ async fn an_attachment_says_what_is_in_it_and_its_text_can_be_read() {
         "{shape}"
     );
 }
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
+}

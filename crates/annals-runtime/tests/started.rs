@@ -59,6 +59,7 @@ async fn agent(runtime: &Runtime, steps: &[Value], hooks: Option<Considers>, ran
     let script = Script::parse(&json!({ "steps": steps }).to_string()).unwrap();
     let builder = Agent::builder()
         .model(ScriptModel::new("test", script))
+        .layout(common::layout())
         .tools([
             tool("mail", Effect::Once, ran),
             tool("save", Effect::Replayable, ran),
@@ -149,4 +150,10 @@ async fn a_call_that_nothing_holds_up_costs_no_block_of_its_own() {
     assert_eq!(count(None).await, 0);
     // A hook is asked about all three.
     assert_eq!(count(Some(Considers)).await, 3);
+}
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
 }

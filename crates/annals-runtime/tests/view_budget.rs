@@ -168,3 +168,9 @@ async fn a_call_written_wrongly_in_text_is_told_and_never_becomes_the_answer() {
     );
     assert!(agent.system_message().contains("\n## react.read\n"));
 }
+
+/// A model that cannot call tools writes its calls as text; everything else is the same.
+#[test]
+fn every_sequence_is_the_same_in_the_timeline_layout() {
+    annals_requirements::again_in_the_timeline_layout(&[]);
+}

@@ -52,6 +52,9 @@ impl Annals {
     /// A command in this home, with nothing of the host's environment that matters.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_annals"));
+        if let Ok(layout) = std::env::var(annals_requirements::LAYOUT_VARIABLE) {
+            command.args(["--layout", &layout]);
+        }
         command
             .args(args)
             .current_dir(self.path())

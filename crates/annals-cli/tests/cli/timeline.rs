@@ -351,3 +351,51 @@ fn what_a_broken_prefix_cost_is_told_in_money() {
     7 of 7 requests cost $0.060675, of which $[N] for a prefix that broke
     ") });
 }
+
+#[test]
+fn a_prefix_that_another_offer_broke_names_what_changed() {
+    let annals = Annals::new();
+    let turn = |id: &str| {
+        let model = annals.script(&json!({"steps": [{"text": "Understood, and kept in mind."}]}));
+        let args = [
+            "run",
+            "Go",
+            "--model",
+            &model,
+            "--conversation",
+            "c1",
+            "--turn-id",
+            id,
+        ];
+        annals.run(&args).good();
+    };
+    turn("turn_1");
+    let skill = annals.in_home("skills").join("charts/SKILL.md");
+    std::fs::create_dir_all(skill.parent().unwrap()).unwrap();
+    std::fs::write(
+        &skill,
+        "---\nname: charts\ndescription: How to draw\n---\nDraw.\n",
+    )
+    .unwrap();
+    turn("turn_2");
+    turn("turn_3");
+    let reports = annals
+        .run(&["timeline", "render", "c1", "--why", "--json"])
+        .good()
+        .json();
+    let broke = &reports[1]["broke"];
+    assert_eq!(
+        (&broke["byte"], &broke["cause"]["cause"]),
+        (&json!(0), &json!("offer")),
+        "{broke}"
+    );
+    assert_eq!(broke["cause"]["system"], true, "{broke}");
+    assert!(broke["again_tokens"].as_u64().unwrap() > 0, "{broke}");
+    assert!(reports[2]["broke"].is_null(), "{}", reports[2]);
+    let told = annals.run(&["timeline", "render", "c1", "--why"]).good().stdout;
+    let line = told
+        .lines()
+        .find(|line| line.contains("broke at byte 0"))
+        .unwrap_or_else(|| panic!("{told}"));
+    assert!(line.contains("changed the system text before it"), "{line}");
+}

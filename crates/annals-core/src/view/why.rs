@@ -8,7 +8,7 @@ use super::fold::View;
 use super::part::Part;
 use super::render::Layout;
 use crate::block::BlockKind;
-use crate::block::payload::{HideReason, HideText, TurnUsage};
+use crate::block::payload::{HideReason, HideText, OfferedTool, ToolsTable, TurnUsage};
 use crate::ids::{Seq, TurnId};
 
 /// How the view at one request follows from the view at the request before it.
@@ -44,7 +44,7 @@ pub struct PrefixBreak {
 }
 
 /// What may change a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BreakCause {
@@ -60,11 +60,28 @@ pub enum BreakCause {
         /// The block.
         seq: Seq,
     },
+    /// A `tools.table` block: what is offered stands before everything else.
+    Offer {
+        /// The block.
+        seq: Seq,
+        /// Whether the system text is another.
+        system: bool,
+        /// Names of tools that came, went, or are described otherwise.
+        tools: Vec<String>,
+    },
 }
 
 /// Compares the views at two moments of one conversation, as far as each is stable.
 pub fn compare(earlier: &View, later: &View, layout: Layout) -> PrefixReport {
     let (before, after) = (stable_parts(earlier, layout), stable_parts(later, layout));
+    if let Some(broke) = changed_offer(earlier, later, &before, &after) {
+        return PrefixReport {
+            kept_bytes: 0,
+            kept_tokens: 0,
+            new_tokens: tokens_of(&after),
+            broke: Some(broke),
+        };
+    }
     let (mut bytes, mut tokens) = (0_u64, 0_u64);
     let mut same = 0;
     for (old, new) in before.iter().zip(&after) {
@@ -75,7 +92,7 @@ pub fn compare(earlier: &View, later: &View, layout: Layout) -> PrefixReport {
         tokens += u64::from(old.tokens);
         same += 1;
     }
-    let rest = |parts: &[Part]| parts[same..].iter().map(|part| u64::from(part.tokens)).sum();
+    let rest = |parts: &[Part]| tokens_of(&parts[same..]);
     let broke = before.get(same).map(|old| {
         let (old_text, new_text) = (old.text(), after.get(same).map(Part::text).unwrap_or_default());
         let common = common_bytes(&old_text, &new_text);
@@ -147,6 +164,46 @@ pub fn requests(view: &View, layout: Layout) -> Vec<RequestReport> {
         before = now;
     }
     reports
+}
+
+/// The break at the very beginning that another system text or other tools make.
+fn changed_offer(earlier: &View, later: &View, before: &[Part], after: &[Part]) -> Option<PrefixBreak> {
+    let (old, new) = (earlier.tools()?, later.tools()?);
+    let table_seq = |view: &View| {
+        let mut blocks = view.blocks().iter().rev();
+        blocks
+            .find(|block| block.kind == BlockKind::ToolsTable)
+            .map(|block| block.seq)
+    };
+    let changed = changed_tools(old, new);
+    if old.system == new.system && changed.is_empty() {
+        return None;
+    }
+    let told = |table: &ToolsTable| format!("system text {}, {} tools", table.system, table.tools.len());
+    Some(PrefixBreak {
+        byte: 0,
+        block_seq: table_seq(earlier)?,
+        lost_tokens: tokens_of(before),
+        again_tokens: again_tokens(before, after),
+        cause: Some(BreakCause::Offer {
+            seq: table_seq(later)?,
+            system: old.system != new.system,
+            tools: changed,
+        }),
+        before: told(old),
+        after: told(new),
+    })
+}
+
+fn changed_tools(old: &ToolsTable, new: &ToolsTable) -> Vec<String> {
+    let differs_in = |other: &ToolsTable, tool: &OfferedTool| other.get(&tool.name) != Some(tool);
+    let came = new.tools.iter().filter(|tool| differs_in(old, tool));
+    let went = old.tools.iter().filter(|tool| new.get(&tool.name).is_none());
+    came.chain(went).map(|tool| tool.name.clone()).collect()
+}
+
+fn tokens_of(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| u64::from(part.tokens)).sum()
 }
 
 /// Tokens of the parts that both have, wherever they stand.

@@ -8,14 +8,12 @@ use annals_core::ids::TurnId;
 use annals_core::view::Layout;
 use annals_model::ScriptModel;
 use annals_model::script::Script;
+use annals_requirements::LAYOUT_VARIABLE;
 use annals_runtime::{Agent, AgentBuilder, Session, TurnRequest, Update, World};
 use annals_tools::Tool;
 use serde_json::{Value, json};
 
-/// Names the layout that agents of tests use; `chat` unless set.
-pub const LAYOUT_VARIABLE: &str = "ANNALS_TEST_LAYOUT";
-
-fn layout() -> Layout {
+pub fn layout() -> Layout {
     match std::env::var(LAYOUT_VARIABLE).as_deref() {
         Ok("timeline") => Layout::Timeline,
         _ => Layout::Chat,

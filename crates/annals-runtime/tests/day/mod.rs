@@ -73,8 +73,11 @@ pub struct Day {
 pub struct Tally {
     pub requests: usize,
     pub usage: Usage,
-    /// The most tokens of one request that stand behind its last cache point. OpenAI has no such points.
+    /// The most tokens of one request that no later one can read from the cache.
     pub longest_tail_tokens: u64,
+    /// Requests that read less than all that the one before them left to be read.
+    pub breaks: usize,
+    stable_tokens: u64,
 }
 
 impl Tally {
@@ -87,7 +90,10 @@ impl Tally {
         };
         self.requests += 1;
         self.usage += usage;
-        self.longest_tail_tokens = self.longest_tail_tokens.max(usage.uncached_tokens());
+        let tail_tokens = reading.input_tokens - reading.stable_tokens;
+        self.longest_tail_tokens = self.longest_tail_tokens.max(tail_tokens);
+        self.breaks += usize::from(reading.read_tokens < self.stable_tokens);
+        self.stable_tokens = reading.stable_tokens;
     }
 
     /// Prompt tokens that were cache reads.

@@ -14,6 +14,8 @@ fn roles() {
 
 annals_sandbox::helpers_in_tests!(roles);
 
+use annals_requirements::again;
+
 mod code;
 mod documents;
 mod lost;
@@ -24,29 +26,10 @@ mod react;
 mod reading;
 mod web;
 
-/// Runs tests of this program once more, with a variable set.
-fn again(variable: &str, value: &str, only: &[&str]) {
-    let this = std::env::current_exe().unwrap();
-    let ran = std::process::Command::new(this)
-        .args(only)
-        .args(["--skip", "every_sequence_", "--test-threads", "2"])
-        .env(variable, value)
-        .env("INSTA_UPDATE", "no")
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&ran.stdout);
-    assert!(
-        ran.status.success(),
-        "{told}\n{}",
-        String::from_utf8_lossy(&ran.stderr)
-    );
-    assert!(!told.contains(" 0 passed"), "{told}");
-}
-
 /// Every sequence once more with a model that cannot call tools: its calls are text, and the blocks are the same.
 #[test]
 fn every_sequence_is_the_same_in_the_timeline_layout() {
-    again(common::LAYOUT_VARIABLE, "timeline", &["--skip", "lost::"]);
+    annals_requirements::again_in_the_timeline_layout(&["--skip", "lost::"]);
 }
 
 #[test]

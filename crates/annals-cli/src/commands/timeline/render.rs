@@ -133,8 +133,11 @@ fn is_cold(broke: &PrefixBreak) -> bool {
     )
 }
 
+/// Tools that are named one by one.
+const OFFER_SHOWN_TOOLS: usize = 5;
+
 fn cause(broke: &PrefixBreak) -> String {
-    match broke.cause {
+    match &broke.cause {
         Some(BreakCause::Hide { reason, seq }) => match reason {
             HideReason::Hide => format!("block {seq} hid it, as the model asked"),
             HideReason::Ttl => format!("block {seq} shortened it once the cache had gone cold"),
@@ -142,6 +145,19 @@ fn cause(broke: &PrefixBreak) -> String {
             _ => format!("block {seq} hid it"),
         },
         Some(BreakCause::Compaction { seq }) => format!("block {seq} summarised it"),
+        Some(BreakCause::Offer { seq, system, tools }) => {
+            let tools = match tools.len() {
+                0 => None,
+                1..=OFFER_SHOWN_TOOLS => Some(format!("`{}`", tools.join("`, `"))),
+                count => Some(format!("{count} tools")),
+            };
+            let changed: Vec<String> = system
+                .then(|| "the system text".to_owned())
+                .into_iter()
+                .chain(tools)
+                .collect();
+            format!("block {seq} changed {} before it", changed.join(" and "))
+        }
         _ => "no block says why".to_owned(),
     }
 }
