@@ -197,11 +197,9 @@ impl Config {
     }
 
     fn resolve_in(args: &GlobalArgs, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
-        let home = Resolved::or_default(
-            flag("--home", args.home.clone())
-                .or_else(|| from_env(&env, "ANNALS_HOME").map(|home| home.map(Into::into))),
-            || default_home(&env),
-        );
+        let home = flag("--home", args.home.clone());
+        let home = home.or_else(|| from_env(&env, "ANNALS_HOME").map(|home| home.map(Into::into)));
+        let home = Resolved::or_default(home, || default_home(&env));
         let config_file = Resolved::or_default(flag("--config", args.config.clone()), || {
             home.value.join("config.toml")
         });
@@ -228,13 +226,7 @@ impl Config {
         });
         let layout = flag("--layout", args.layout.map(layout_of)).or(file.parsed("layout", parse_layout)?);
         let wire = flag("--wire", args.wire.map(wire_of)).or(file.parsed("wire", parse_wire)?);
-        let own_scope = file.scope()?;
-        let home_scope = own_scope
-            .as_ref()
-            .map(|scope| scope.value.clone())
-            .unwrap_or_default();
-        let typed = args.scope.as_deref().map(Scope::parse).transpose()?;
-        let scope = flag("--scope", typed).or(own_scope);
+        let (scope, home_scope) = scopes(args, &mut file)?;
         let web = WebConfig::resolve(&env, &mut file)?;
         let embeddings = EmbeddingsConfig::resolve(&env, &mut file)?;
         let secrets = secrets::configured(file.table.remove("secrets"), &env)?;
@@ -262,7 +254,7 @@ impl Config {
             context_tokens,
             layout: Resolved::or_default(layout, Layout::default),
             wire,
-            scope: Resolved::or_default(scope, Scope::default),
+            scope,
             home_scope,
             skills,
             max_iterations,
@@ -275,6 +267,15 @@ impl Config {
             lease: None,
         })
     }
+}
+
+/// The scope that is worked in, and that of the home.
+fn scopes(args: &GlobalArgs, file: &mut ConfigFile) -> anyhow::Result<(Resolved<Scope>, Scope)> {
+    let own = file.scope()?;
+    let home = own.as_ref().map(|scope| scope.value.clone()).unwrap_or_default();
+    let typed = args.scope.as_deref().map(Scope::parse).transpose()?;
+    let scope = flag("--scope", typed).or(own);
+    Ok((Resolved::or_default(scope, Scope::default), home))
 }
 
 /// Of all settings, the one that can be typed as well.

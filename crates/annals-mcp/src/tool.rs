@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use rmcp::model::CallToolResult;
 use serde_json::Value;
 
-use crate::call::Step;
+use crate::call::{Call, Step};
 use crate::definition::{Definition, Digest};
 use crate::limits;
 use crate::name;
@@ -166,23 +166,7 @@ impl RemoteTool {
                 }
                 (parked.call, Some(parked.question), parked.answered)
             }
-            None => {
-                let is_again = !recorded(cx).is_empty();
-                let again = match is_again && self.spec.effect() != Effect::Replayable {
-                    true => Again::OnlyInRounds,
-                    false => Again::Freely,
-                };
-                let begun = server
-                    .begin(
-                        &self.definition.name,
-                        &self.accepted,
-                        arguments,
-                        again,
-                        cx.cancel(),
-                    )
-                    .await;
-                (begun.map_err(Stop::Failed)?, None, 0)
-            }
+            None => (self.begin(cx, arguments).await.map_err(Stop::Failed)?, None, 0),
         };
         loop {
             let question = match waiting.take() {
@@ -229,6 +213,23 @@ impl RemoteTool {
                 }
             }
         }
+    }
+
+    /// Makes the call. One that was made before, and asked, is made again only where that is harmless.
+    async fn begin(
+        &self,
+        cx: &ToolCx,
+        arguments: serde_json::Map<String, Value>,
+    ) -> Result<Call, ServerError> {
+        let is_again = !recorded(cx).is_empty();
+        let again = match is_again && self.spec.effect() != Effect::Replayable {
+            true => Again::OnlyInRounds,
+            false => Again::Freely,
+        };
+        let name = &self.definition.name;
+        self.server
+            .begin(name, &self.accepted, arguments, again, cx.cancel())
+            .await
     }
 }
 

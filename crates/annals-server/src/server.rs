@@ -74,6 +74,19 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    fn check(&self, agent: &Agent) -> Result<(), ServeError> {
+        let is_unknown = |name: &&String| agent.tools().get_wire(name).is_none();
+        if let Some(unknown) = self.mcp_tools.iter().find(is_unknown) {
+            return Err(ServeError::NoSuchTool(unknown.clone()));
+        }
+        if !self.needs_token && !self.listen.ip().is_loopback() {
+            return Err(ServeError::OpenToOthers(self.listen));
+        }
+        Ok(())
+    }
+}
+
 /// Why a server cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -132,6 +145,7 @@ impl Agents for EveryScope {
 impl Server {
     /// Listens for an agent, and goes on with the turns that no process has.
     pub async fn bind(agent: Agent, options: Options) -> Result<Self, ServeError> {
+        options.check(&agent)?;
         let Options {
             listen,
             needs_token,
@@ -146,15 +160,6 @@ impl Server {
             catalog,
             mcp_tools,
         } = options;
-        if let Some(unknown) = mcp_tools
-            .iter()
-            .find(|name| agent.tools().get_wire(name).is_none())
-        {
-            return Err(ServeError::NoSuchTool(unknown.clone()));
-        }
-        if !needs_token && !listen.ip().is_loopback() {
-            return Err(ServeError::OpenToOthers(listen));
-        }
         let public = public_url.as_deref().map(read_public_url).transpose()?;
         let failed = |error| ServeError::Listen {
             address: listen,
@@ -191,13 +196,7 @@ impl Server {
             offers_client_tools,
             mcp_tools,
         };
-        let mut member = WorkerOptions::default();
-        if let Some(reached) = reached {
-            member = member.address(reached);
-        }
-        if let Some(node) = node {
-            member = member.node(node);
-        }
+        let member = member(reached, node);
         let worker = agent.runtime().worker(EveryScope(agent.clone()), member).await;
         Ok(Server {
             listener,
@@ -307,6 +306,18 @@ async fn serve_connection(stream: TcpStream, router: Router, app: &App) {
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended early");
     }
+}
+
+/// As whom the process takes part in what is shared.
+fn member(reached: Option<String>, node: Option<NodeId>) -> WorkerOptions {
+    let mut member = WorkerOptions::default();
+    if let Some(reached) = reached {
+        member = member.address(reached);
+    }
+    if let Some(node) = node {
+        member = member.node(node);
+    }
+    member
 }
 
 /// Where other nodes reach this one: nowhere, when it listens on all addresses of its machine and says none of them.

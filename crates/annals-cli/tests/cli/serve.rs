@@ -2,9 +2,11 @@
 //! holds only a number; told to stop, it lets turns end, and told twice, it ends at once.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use annals_requirements::Installed;
 use serde_json::{Value, json};
 
 use super::annals::Annals;
@@ -320,36 +322,31 @@ async fn asked(server: &Serving) -> Value {
     }
 }
 
+/// A home whose MCP server books flights, and asks for the seat.
+fn with_booking(packages: &Installed) -> Annals {
+    let annals = Annals::new();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../annals-mcp/tests/servers");
+    let scripts = scripts.canonicalize().unwrap();
+    let (python, booking) = (packages.program("python"), scripts.join("booking.py"));
+    let [folder, scripts, python, booking] =
+        [packages.folder(), &scripts, &python, &booking].map(|path| path.to_str().unwrap());
+    annals
+        .run(&[
+            "mcp", "add", "srv", "--read", folder, "--read", scripts, "--", python, booking,
+        ])
+        .good();
+    let policy = annals.path().join("home/policy.toml");
+    std::fs::write(policy, "default = \"allow-all\"\n").unwrap();
+    annals
+}
+
 #[tokio::test]
 async fn a_question_of_an_mcp_server_outlives_a_kill_and_is_answered_by_any_face() {
     let Some(set) = annals_requirements::installed("mcp-python") else {
         return;
     };
-    let scripts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../annals-mcp/tests/servers");
-    let scripts = scripts.canonicalize().unwrap();
-    let booking = scripts.join("booking.py");
-    let (python, folder) = (set.program("python"), set.folder());
     for face in ["http", "cli"] {
-        let annals = Annals::new();
-        annals
-            .run(&[
-                "mcp",
-                "add",
-                "srv",
-                "--read",
-                folder.to_str().unwrap(),
-                "--read",
-                scripts.to_str().unwrap(),
-                "--",
-                python.to_str().unwrap(),
-                booking.to_str().unwrap(),
-            ])
-            .good();
-        std::fs::write(
-            annals.path().join("home/policy.toml"),
-            "default = \"allow-all\"\n",
-        )
-        .unwrap();
+        let annals = with_booking(&set);
         let steps = json!({"steps": [{"tool_calls": [{"tool": "srv.book", "params": {"flight": "LH 1"}}]}]});
         let mut first = Serving::start(&annals, &steps, &[]);
         let made = first.post("/v1/conversations", &json!({}), "c").await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::payload::{InputAction, InputResponse};
+use annals_core::code::Code;
 use annals_core::ids::{CallId, RequestId, TurnId};
 use annals_mcp::Pins;
 use annals_requirements::installed;
@@ -82,7 +83,7 @@ async fn as_client() {
     if outcome
         .error
         .as_ref()
-        .is_some_and(|error| error.code.to_string() == "input_required")
+        .is_some_and(|error| error.code == Code::InputRequired)
     {
         let (turn, call) = (TurnId::parse("turn_1").unwrap(), CallId::parse("tc_1").unwrap());
         let answer = InputResponse {
