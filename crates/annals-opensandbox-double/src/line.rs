@@ -68,7 +68,11 @@ impl Line {
             let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.out))?;
             self.out.advance(written);
         }
-        Poll::Ready(Ok(()))
+        match self.tamper.get() {
+            // Who waits for the rest has to see that none comes.
+            Some(Harm::Closed) => Pin::new(&mut self.stream).poll_shutdown(cx),
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     fn reset(&mut self) -> io::Error {

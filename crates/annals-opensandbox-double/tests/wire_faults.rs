@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use annals_opensandbox_double::faults::{Fault, Rule, Service};
 use annals_opensandbox_double::{Double, Wire};
-use annals_remote::{ServerAddress, Timing};
+use annals_remote::{RemoteBackend, ServerAddress, Timing};
 use annals_sandbox::{
     Backend, ByteStream, CommandRun, Digest, Failure, FailureKind, FileData, FilesRead, FilesWrite, Manifest,
     Op, OpResult, Sandbox, TreeFile, TreeSource,
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 /// Longer than every wait of the client together, on a machine that has other work; what takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(200);
+const PATIENCE: Duration = Duration::from_secs(100);
 
 /// Faults of any request.
 fn of_connections() -> Vec<Fault> {
@@ -386,22 +386,24 @@ async fn several_faults_in_a_row_are_survived() {
     }
 }
 
+/// A backend that waits for a little more than a sign of life.
+fn impatient(double: &Double) -> RemoteBackend {
+    backend_with(double, |common| {
+        common.timing = Timing {
+            silence: Duration::from_secs(5),
+            stall: Duration::from_secs(2),
+            upload_stall: Duration::from_secs(3),
+            request: Duration::from_secs(3),
+            ..Timing::default()
+        };
+    })
+}
+
 /// What falls silent is found out by missing signs of life, of which there is one every three seconds, so these run side by
 /// side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_falls_silent_is_given_up_and_asked_again() {
     use Wire::{E2b, OpenSandbox};
-    let impatient = |double: &Double| {
-        backend_with(double, |common| {
-            common.timing = Timing {
-                silence: Duration::from_secs(5),
-                stall: Duration::from_secs(2),
-                upload_stall: Duration::from_secs(3),
-                request: Duration::from_secs(3),
-                ..Timing::default()
-            };
-        })
-    };
     let stalls: [(Wire, &str, &str, usize, Check); 8] = [
         (OpenSandbox, "POST", "/command", 0, |s, row| {
             Box::pin(small_command(s, row))
@@ -483,6 +485,32 @@ async fn requests_of_opening(wire: Wire) {
             opened_under(&double, &backend, Rule::new(service, method, path, fault), &name).await;
         }
     }
+}
+
+/// A server that begins an answer and falls silent is asked again; what it made all the same is found.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_falls_silent_while_a_sandbox_is_opened_makes_neither_none_nor_two() {
+    let stalls = [
+        (Wire::OpenSandbox, "GET", "/sandboxes"),
+        (Wire::OpenSandbox, "POST", "/sandboxes"),
+        (Wire::E2b, "GET", "/v2/sandboxes"),
+        (Wire::E2b, "POST", "/sandboxes"),
+        (Wire::E2b, "POST", "/connect"),
+    ];
+    let rows = stalls.map(|(wire, method, path)| async move {
+        let double = double_of(wire).await;
+        let backend = backend_with(&double, |common| {
+            common.timing = Timing {
+                request: Duration::from_secs(2),
+                create: Duration::from_secs(4),
+                ..Timing::default()
+            };
+        });
+        let name = format!("{wire:?} {method} {path}");
+        let rule = Rule::new(Service::Control, method, path, Fault::StallBody(5));
+        opened_under(&double, &backend, rule, &name).await;
+    });
+    futures::future::join_all(rows).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,6 +36,38 @@ fn every_setting_is_shown_with_where_it_came_from() {
 }
 
 #[test]
+fn limits_of_the_configuration_hold_in_the_sandbox_and_are_shown() {
+    let annals = Annals::new();
+    let config = "[sandbox.limits]\nopen_files = 64\nmemory_mib = 512\n";
+    std::fs::write(annals.in_home("config.toml"), config).unwrap();
+    let report = annals.run(&["doctor", "--json"]).good().json();
+    let bounds = report["bounds"].as_array().unwrap();
+    for bound in [
+        serde_json::json!({"what": "memory", "most": "512 MiB"}),
+        serde_json::json!({"what": "open files of a process", "most": "64"}),
+    ] {
+        assert!(bounds.contains(&bound), "{bound} in {bounds:?}");
+    }
+    let shown = annals.run(&["doctor"]).good().stdout;
+    assert!(
+        shown.contains("Bounds of the sandbox") && shown.contains("512 MiB"),
+        "{shown}"
+    );
+    let call = r#"{"command": "ulimit -n"}"#;
+    let ran = annals
+        .run(&["tool", "call", "c", "run_shell_command", call])
+        .good();
+    let results = ran.json_lines();
+    let result = results.iter().find(|block| block["type"] == "react.tool.result");
+    let result: serde_json::Value = serde_json::from_str(result.unwrap()["text"].as_str().unwrap()).unwrap();
+    assert_eq!(result["stdout"], "64\n", "{}", ran.stdout);
+    std::fs::write(annals.in_home("config.toml"), "[sandbox.limits]\nmemory = 5\n").unwrap();
+    let refused = annals.run(&["doctor"]);
+    assert_eq!(refused.code, 2, "{}", refused.shown());
+    assert!(refused.stderr.contains("memory_mib"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_key_is_never_printed() {
     let annals = Annals::new();
     let mut command = annals.command(&["doctor"]);
