@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use annals_opensandbox_double::faults::{Fault, Rule, Service};
 use annals_opensandbox_double::{Double, Wire};
-use annals_remote::{ServerAddress, Timing};
+use annals_remote::{RemoteBackend, ServerAddress, Timing};
 use annals_sandbox::{
     Backend, ByteStream, CommandRun, Digest, Failure, FailureKind, FileData, FilesRead, FilesWrite, Manifest,
     Op, OpResult, Sandbox, TreeFile, TreeSource,
@@ -386,22 +386,24 @@ async fn several_faults_in_a_row_are_survived() {
     }
 }
 
+/// A backend that waits for a little more than a sign of life.
+fn impatient(double: &Double) -> RemoteBackend {
+    backend_with(double, |common| {
+        common.timing = Timing {
+            silence: Duration::from_secs(5),
+            stall: Duration::from_secs(2),
+            upload_stall: Duration::from_secs(3),
+            request: Duration::from_secs(3),
+            ..Timing::default()
+        };
+    })
+}
+
 /// What falls silent is found out by missing signs of life, of which there is one every three seconds, so these run side by
 /// side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_falls_silent_is_given_up_and_asked_again() {
     use Wire::{E2b, OpenSandbox};
-    let impatient = |double: &Double| {
-        backend_with(double, |common| {
-            common.timing = Timing {
-                silence: Duration::from_secs(5),
-                stall: Duration::from_secs(2),
-                upload_stall: Duration::from_secs(3),
-                request: Duration::from_secs(3),
-                ..Timing::default()
-            };
-        })
-    };
     let stalls: [(Wire, &str, &str, usize, Check); 8] = [
         (OpenSandbox, "POST", "/command", 0, |s, row| {
             Box::pin(small_command(s, row))

@@ -249,7 +249,11 @@ fn patience(mechanism: &str) -> Patience {
         .iter()
         .any(|part| mechanism.contains(part));
     let only_waits = ["start-never-speaks", "start-hangs", "list-hangs"].contains(&mechanism);
-    let usual = stage::patience();
+    let mut usual = stage::patience();
+    if mechanism == "call-progresses-for-ever" {
+        // On a busy machine a sign of life may come late; here it must not count as missing.
+        usual.idle = usual.total;
+    }
     match (takes_time, only_waits) {
         (true, _) => Patience {
             idle: Duration::from_secs(60),
