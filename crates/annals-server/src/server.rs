@@ -191,14 +191,10 @@ impl Server {
             offers_client_tools,
             mcp_tools,
         };
-        let mut member = WorkerOptions::default();
-        if let Some(reached) = reached {
-            member = member.address(reached);
-        }
-        if let Some(node) = node {
-            member = member.node(node);
-        }
-        let worker = agent.runtime().worker(EveryScope(agent.clone()), member).await;
+        let worker = agent
+            .runtime()
+            .worker(EveryScope(agent.clone()), member(node, reached))
+            .await;
         Ok(Server {
             listener,
             address,
@@ -307,6 +303,18 @@ async fn serve_connection(stream: TcpStream, router: Router, app: &App) {
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended early");
     }
+}
+
+/// As whom the process takes part in what is shared, and where others reach it.
+fn member(node: Option<NodeId>, reached: Option<String>) -> WorkerOptions {
+    let mut member = WorkerOptions::default();
+    if let Some(reached) = reached {
+        member = member.address(reached);
+    }
+    if let Some(node) = node {
+        member = member.node(node);
+    }
+    member
 }
 
 /// Where other nodes reach this one: nowhere, when it listens on all addresses of its machine and says none of them.
