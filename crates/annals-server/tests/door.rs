@@ -147,83 +147,84 @@ async fn statuses(server: &Running, method: &Method, path: &str, callers: &[(&st
     statuses
 }
 
+const ALL_ROLES: [Role; 4] = [Role::Use, Role::Approve, Role::Admin, Role::Metrics];
+
+/// A scope of the server's tenant.
+fn beside(own: &str, project: Option<&str>, user: &str) -> String {
+    let [tenant, its_project, _] = own.split('/').collect::<Vec<_>>()[..] else {
+        panic!("{own}")
+    };
+    format!("{tenant}/{}/{user}", project.unwrap_or(its_project))
+}
+
 #[tokio::test]
-async fn an_admin_s_token_reaches_the_scopes_of_its_prefix_and_no_other_token_does() {
+async fn only_an_admin_s_token_reaches_other_scopes_and_none_those_of_the_server() {
     let (server, c, turn) = server().await;
     let own = server.agent.scope().to_string();
-    let [tenant, project, _] = own.split('/').collect::<Vec<_>>()[..] else {
-        panic!()
-    };
-    let all = [Role::Use, Role::Approve, Role::Admin, Role::Metrics];
-    let neighbour = format!("{tenant}/{project}/neighbour");
-    let of_project = server.token_reaching(&neighbour, &all, Breadth::Project).await;
+    let (neighbour, elsewhere) = (
+        beside(&own, None, "neighbour"),
+        beside(&own, Some("elsewhere"), "x"),
+    );
+    let people = [Role::Use, Role::Approve];
+    let shut_out = [
+        server.token_reaching(&neighbour, &people, Breadth::Tenant).await,
+        server.token_reaching(&neighbour, &ALL_ROLES, Breadth::User).await,
+        server
+            .token_reaching("other/tenant/x", &ALL_ROLES, Breadth::Tenant)
+            .await,
+        server
+            .token_reaching(&elsewhere, &ALL_ROLES, Breadth::Project)
+            .await,
+    ];
+    let shut_out = shut_out.each_ref().map(|token| (token.as_str(), own.as_str()));
     let of_tenant = server
-        .token_reaching(&format!("{tenant}/elsewhere/x"), &all, Breadth::Tenant)
+        .token_reaching(&elsewhere, &ALL_ROLES, Breadth::Tenant)
         .await;
-    let ordinary = server
-        .token_reaching(&neighbour, &[Role::Use, Role::Approve], Breadth::Tenant)
-        .await;
-    let narrow = server.token_reaching(&neighbour, &all, Breadth::User).await;
-    let foreign = server
-        .token_reaching("other/tenant/x", &all, Breadth::Tenant)
-        .await;
-    let elsewhere = server
-        .token_reaching(&format!("{tenant}/elsewhere/x"), &all, Breadth::Project)
-        .await;
-    let shut_out = [&ordinary, &narrow, &foreign, &elsewhere].map(|token| (token.as_str(), own.as_str()));
-    for (method, path) in annals_server::routes()
-        .into_iter()
-        .filter(|(_, path)| !is_open(path))
-    {
+    let reserved = ["annals.register/policy/values", "annals.openai/x/y"].map(|scope| (&*of_tenant, scope));
+    for (method, path) in annals_server::routes() {
+        if is_open(path) {
+            continue;
+        }
         let path = filled(path, &c, &turn);
         let refused = statuses(&server, &method, &path, &shut_out).await;
         assert_eq!(refused, [404; 4], "{method} {path}");
-        let reserved = [
-            (of_tenant.as_str(), "annals.register/policy/values"),
-            (of_tenant.as_str(), "annals.openai/x/y"),
-        ];
-        assert_eq!(
-            statuses(&server, &method, &path, &reserved).await,
-            [404, 404],
-            "{path}"
-        );
-        assert_eq!(
-            statuses(&server, &method, &path, &[(&of_tenant, "no scope")]).await,
-            [400],
-            "{path}"
-        );
+        let refused = statuses(&server, &method, &path, &reserved).await;
+        assert_eq!(refused, [404; 2], "{method} {path}");
+        let refused = statuses(&server, &method, &path, &[(&of_tenant, "no scope")]).await;
+        assert_eq!(refused, [400], "{method} {path}");
     }
-    let reached = [
-        (of_project.as_str(), own.as_str()),
-        (of_tenant.as_str(), own.as_str()),
-    ];
+}
+
+#[tokio::test]
+async fn an_admin_s_token_reaches_the_scopes_of_its_prefix_by_name() {
+    let (server, c, turn) = server().await;
+    let own = server.agent.scope().to_string();
+    let (neighbour, elsewhere) = (
+        beside(&own, None, "neighbour"),
+        beside(&own, Some("elsewhere"), "x"),
+    );
+    let of_project = server
+        .token_reaching(&neighbour, &ALL_ROLES, Breadth::Project)
+        .await;
+    let of_tenant = server
+        .token_reaching(&elsewhere, &ALL_ROLES, Breadth::Tenant)
+        .await;
+    let reaching = [&of_project, &of_tenant].map(|token| (token.as_str(), own.as_str()));
     for path in [
         format!("/v1/conversations/{c}"),
         format!("/v1/conversations/{c}/turns/{turn}"),
     ] {
-        assert_eq!(
-            statuses(&server, &Method::GET, &path, &reached).await,
-            [200, 200],
-            "{path}"
-        );
+        let reached = statuses(&server, &Method::GET, &path, &reaching).await;
+        assert_eq!(reached, [200; 2], "{path}");
         let unnamed = server.bare(Method::GET, &path).bearer_auth(&of_project);
-        assert_eq!(
-            unnamed.send().await.unwrap().status(),
-            404,
-            "without a name it is in its own scope"
-        );
+        let status = unnamed.send().await.unwrap().status();
+        assert_eq!(status, 404, "without a name it is in its own scope");
     }
     let listed = server
         .bare(Method::GET, "/v1/conversations")
         .bearer_auth(&of_tenant);
-    let listed: Value = listed
-        .header("annals-scope", &own)
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let listed = listed.header("annals-scope", &own).send().await.unwrap();
+    let listed: Value = listed.json().await.unwrap();
     assert_eq!(listed["items"].as_array().map_or(0, Vec::len), 1);
 }
 
