@@ -226,8 +226,8 @@ pub const DECISION_RAW_MAX_CHARS: usize = 8_000;
 
 /// Bytes of pictures and documents that a running turn keeps between two model calls; more are read again.
 pub const MEDIA_HELD_MAX_BYTES: usize = 64_000_000;
-/// Updates that wait for a slow subscriber before the oldest are left out.
-pub const SUBSCRIBER_QUEUE_UPDATES: usize = 1_024;
+/// Updates that wait for a slow subscriber before the oldest are left out. Every watched conversation has room for as many.
+pub const SUBSCRIBER_QUEUE_UPDATES: usize = 128;
 
 #[cfg(test)]
 mod tests {

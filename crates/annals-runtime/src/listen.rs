@@ -155,7 +155,8 @@ pub(crate) struct Subscribers(Arc<Mutex<Live>>);
 
 #[derive(Default)]
 struct Live {
-    sender: Option<broadcast::Sender<Update>>,
+    /// Its slots are made at once, so each holds no more than a pointer.
+    sender: Option<broadcast::Sender<Arc<Update>>>,
     /// Who is told of every block of every conversation.
     observer: Option<Arc<dyn Listen>>,
     /// The text so far of each channel of the answer that is being produced, as one delta from 0 each.
@@ -169,7 +170,7 @@ impl Subscribers {
     }
 
     /// What is told from here on, as far as the receiver keeps up, and what the model had produced until here.
-    pub(crate) fn subscribe(&self) -> (broadcast::Receiver<Update>, Vec<Delta>) {
+    pub(crate) fn subscribe(&self) -> (broadcast::Receiver<Arc<Update>>, Vec<Delta>) {
         let mut live = self.live();
         let sender = live
             .sender
@@ -205,7 +206,7 @@ impl Subscribers {
         };
         if let Some(update) = update {
             // Fails only when the last receiver has just gone.
-            let _ = sender.send(update);
+            let _ = sender.send(Arc::new(update));
         }
         true
     }
@@ -219,7 +220,7 @@ impl Subscribers {
         }
         if let Some(sender) = live.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
             // Fails only when the last receiver has just gone.
-            let _ = sender.send(update.clone());
+            let _ = sender.send(Arc::new(update.clone()));
         }
         update
     }

@@ -33,7 +33,7 @@ pub struct Subscription {
     ready: VecDeque<Update>,
     /// What the model had produced when `live` began; handed out once the blocks before it are.
     open: Option<Vec<Delta>>,
-    live: Receiver<Update>,
+    live: Receiver<Arc<Update>>,
     /// Tells of blocks that other processes write.
     tails: BoxStream<'static, Result<Seq, LogError>>,
     /// Keeps the sender of `live`.
@@ -100,8 +100,8 @@ impl Subscription {
         }
     }
 
-    fn hear(&mut self, told: Result<Update, RecvError>) -> Result<(), RunError> {
-        match told {
+    fn hear(&mut self, told: Result<Arc<Update>, RecvError>) -> Result<(), RunError> {
+        match told.map(Arc::unwrap_or_clone) {
             Ok(Update::Block(block)) => match block.seq.cmp(&self.expected()) {
                 Ordering::Less => {}
                 Ordering::Equal => self.ready.push_back(Update::Block(block)),
