@@ -9,6 +9,7 @@ mod places;
 mod questions;
 mod shared_build;
 mod source;
+mod traced;
 mod unread;
 
 use anyhow::bail;
@@ -38,6 +39,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     wrong.extend(map::check(&tree));
     wrong.extend(places::check(&tree));
     wrong.extend(questions::check(&tree));
+    wrong.extend(traced::check(&tree));
     wrong.extend(unread::check(&tree));
     wrong.extend(shared_build::check()?);
     wrong.extend(dependencies::check()?);
