@@ -6,8 +6,9 @@ use annals_sandbox::Isolation;
 use annals_store::preflight::{self, AttachmentRefused, Checked, Described};
 
 use crate::error::ContentError;
-use crate::limits::Limits;
+use crate::limits::{HERE_MAX_BYTES, Limits};
 use crate::pool::{Given, Kind, Pictures, Pool};
+use crate::source::{Piece, Source};
 use crate::task::{Answer, Task};
 
 /// Reads and renders what strangers wrote, in helper processes. Cheap to clone; clones share their helpers.
@@ -85,19 +86,20 @@ impl Content {
         }
     }
 
-    /// Whether a file of this name and content may come in. Only formats that have to be parsed reach a helper.
+    /// Whether a file of this name and content may come in. Formats that have to be parsed and large files reach a helper.
     pub async fn check_attachment(
         &self,
         name: &str,
-        bytes: &[u8],
+        content: impl Into<Source<'_>>,
     ) -> Result<Result<Checked, AttachmentRefused>, ContentError> {
-        if !preflight::needs_parser(bytes) {
-            return Ok(preflight::check_attachment(name, bytes));
+        let content = content.into();
+        if let Some(bytes) = read_here(content).await? {
+            return Ok(preflight::check_attachment(name, &bytes));
         }
         let task = Task::Attachment {
             name: name.to_owned(),
         };
-        match self.read(task, bytes).await? {
+        match self.read(task, content).await? {
             (Answer::Attachment(checked), _) => Ok(checked),
             (other, _) => Err(unexpected(other)),
         }
@@ -107,31 +109,37 @@ impl Content {
     pub async fn describe_attachment(
         &self,
         checked: &Checked,
-        bytes: &[u8],
+        content: impl Into<Source<'_>>,
     ) -> Result<Described, ContentError> {
-        if !preflight::needs_parser(bytes) {
-            let pixels = annals_core::content::pixels(bytes);
-            return Ok(preflight::describe(checked, bytes, pixels));
+        let content = content.into();
+        if let Some(bytes) = read_here(content).await? {
+            let pixels = annals_core::content::pixels(&bytes);
+            return Ok(preflight::describe(checked, &bytes, pixels));
         }
         let task = Task::Describe {
             checked: checked.clone(),
         };
-        match self.read(task, bytes).await? {
-            (Answer::Described { summary }, parts) => {
+        match self.read(task, content).await? {
+            (Answer::Described { summary, pixels }, parts) => {
                 let text = text(parts);
                 Ok(Described {
                     summary,
                     text: (!text.is_empty()).then_some(text),
+                    pixels,
                 })
             }
             (other, _) => Err(unexpected(other)),
         }
     }
 
-    async fn read(&self, task: Task, content: &[u8]) -> Result<(Answer, Vec<Vec<u8>>), ContentError> {
+    async fn read(
+        &self,
+        task: Task,
+        content: impl Into<Source<'_>>,
+    ) -> Result<(Answer, Vec<Vec<u8>>), ContentError> {
         let given = Given {
             task,
-            content,
+            content: content.into(),
             pictures: None::<Pictures>,
         };
         self.readers.perform(given).await
@@ -160,7 +168,7 @@ impl Content {
         };
         let given = Given {
             task,
-            content: content.as_bytes(),
+            content: content.as_bytes().into(),
             pictures: Some(Arc::new(pictures)),
         };
         match pool.perform(given).await? {
@@ -219,7 +227,7 @@ impl Content {
 
     /// What documents can be made with here, as a helper sees it.
     pub async fn facts(&self) -> Result<annals_render::Facts, ContentError> {
-        match self.read(Task::Facts, &[]).await? {
+        match self.read(Task::Facts, &[0; 0]).await? {
             (Answer::Facts(facts), _) => Ok(facts),
             (other, _) => Err(unexpected(other)),
         }
@@ -229,6 +237,17 @@ impl Content {
 fn text(parts: Vec<Vec<u8>>) -> String {
     let bytes = parts.into_iter().next().unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// The bytes of an attachment that is looked at in this process: small, and no format that has to be parsed.
+async fn read_here(content: Source<'_>) -> Result<Option<Piece<'_>>, ContentError> {
+    // Without helpers there is no other place.
+    if content.size_bytes() > HERE_MAX_BYTES && cfg!(feature = "local") {
+        return Ok(None);
+    }
+    let whole = content.whole().await;
+    let bytes = whole.map_err(|error| ContentError::Unreadable(error.to_string()))?;
+    Ok((!preflight::needs_parser(&bytes)).then_some(bytes))
 }
 
 /// An answer that is no result of the task.

@@ -31,6 +31,7 @@ fn serve(socket: UnixStream) {
     // What a panic says goes back as an answer; standard error is for the last words of a process that aborts.
     std::panic::set_hook(Box::new(|_| {}));
     let readers = Readers::default();
+    let mut memory = Memory::default();
     while let Ok(Some((order, parts))) = wire::receive::<Order>(&socket, INPUT_MAX_BYTES) {
         if wire::send(&socket, &FromHelper::Taken, &[]).is_err() {
             return;
@@ -38,7 +39,7 @@ fn serve(socket: UnixStream) {
         let (answer, part) = perform(&readers, order, parts, &socket);
         let done = FromHelper::Done {
             answer,
-            resident_bytes: give_back_memory(),
+            resident_bytes: memory.give_back(),
         };
         let parts: Vec<&[u8]> = part.iter().map(Vec::as_slice).collect();
         if wire::send(&socket, &done, &parts).is_err() {
@@ -116,8 +117,15 @@ fn describe(checked: &Checked, content: &[u8]) -> Answered {
     {
         described = described.with_text_of_pages(pdf.text);
     }
-    let Described { summary, text } = described;
-    (Answer::Described { summary }, text.map(String::into_bytes))
+    let Described {
+        summary,
+        text,
+        pixels,
+    } = described;
+    (
+        Answer::Described { summary, pixels },
+        text.map(String::into_bytes),
+    )
 }
 
 #[cfg(feature = "web")]
@@ -272,13 +280,35 @@ fn limit_cpu(cpu_ms: u64) {
     }
 }
 
-/// Hands free memory back to the kernel; how much this process still holds.
-fn give_back_memory() -> u64 {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: has no preconditions.
-    unsafe {
-        libc::malloc_trim(0);
+/// What this process holds.
+#[derive(Default)]
+struct Memory {
+    /// After free memory was last handed back.
+    kept_bytes: u64,
+}
+
+impl Memory {
+    /// Handing back means a walk over everything that was ever taken: after a large document that is most of the time of a
+    /// small one, so it waits until there is this much to gain.
+    const WORTH_BYTES: u64 = 8 << 20;
+
+    /// Hands free memory back to the kernel, if it is much; how much this process still holds.
+    fn give_back(&mut self) -> u64 {
+        let resident = resident_bytes();
+        if resident < self.kept_bytes + Self::WORTH_BYTES {
+            return resident;
+        }
+        #[cfg(target_env = "gnu")]
+        // SAFETY: has no preconditions.
+        unsafe {
+            libc::malloc_trim(0);
+        }
+        self.kept_bytes = resident_bytes();
+        self.kept_bytes
     }
+}
+
+fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm
         .split_whitespace()

@@ -4,7 +4,7 @@
 //! processes**: this program in the role [`ROLE`], behind the isolation layers of the sandbox, without network, files
 //! or keys, with hard limits of memory, time, stack and output. The process that holds sessions never parses any of it.
 //!
-//! Start at [`Content`]: what can be asked. [`limits`] bounds it, [`error`] says which bound was met, [`pool`] starts,
+//! Start at [`Content`]: what can be asked, and about which [`Source`]. [`limits`] bounds it, [`error`] says which bound was met, [`pool`] starts,
 //! reuses and replaces helpers, [`wire`] is what the two sides say to each other, [`helper`] is the other side. [`page`]
 //! and [`pdf`] are readers that run there.
 
@@ -19,6 +19,7 @@ mod pool;
 #[cfg(not(feature = "local"))]
 #[path = "no_pool.rs"]
 mod pool;
+mod source;
 #[cfg_attr(
     not(feature = "local"),
     allow(dead_code, reason = "there is no helper to ask")
@@ -42,5 +43,6 @@ pub use error::ContentError;
 #[cfg(feature = "local")]
 pub use helper::{ROLE, init};
 pub use limits::Limits;
+pub use source::{Piece, Source};
 #[cfg(feature = "documents")]
 pub use task::{Document, DocumentHead, Form};

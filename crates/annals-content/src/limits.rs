@@ -45,6 +45,9 @@ impl Default for Limits {
     }
 }
 
+/// An attachment of a plain format up to this is looked at where it is; a larger one is not held in this process.
+pub(crate) const HERE_MAX_BYTES: u64 = 1 << 20;
+
 #[cfg(feature = "local")]
 pub(crate) use helpers::*;
 

@@ -6,6 +6,7 @@ use annals_sandbox::Isolation;
 
 use crate::error::ContentError;
 use crate::limits::Limits;
+use crate::source::Source;
 use crate::task::{Answer, Task};
 
 /// Gives the bytes behind a reference that a document names.
@@ -20,7 +21,7 @@ pub(crate) struct Pool;
 
 pub(crate) struct Given<'a> {
     pub(crate) task: Task,
-    pub(crate) content: &'a [u8],
+    pub(crate) content: Source<'a>,
     pub(crate) pictures: Option<Pictures>,
 }
 

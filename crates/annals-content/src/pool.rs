@@ -11,8 +11,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::ContentError;
 use crate::helper::ROLE;
 use crate::limits::{self, Limits};
+use crate::source::Source;
 use crate::task::{Answer, Asset, FromHelper, Order, Task};
-use crate::wire::{self, WireError};
+use crate::wire::{self, Unsent, WireError};
 
 /// Gives the bytes behind a reference that a document names.
 pub(crate) type Pictures = Arc<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>;
@@ -51,7 +52,7 @@ struct Helper {
 /// What a task hands over.
 pub(crate) struct Given<'a> {
     pub(crate) task: Task,
-    pub(crate) content: &'a [u8],
+    pub(crate) content: Source<'a>,
     pub(crate) pictures: Option<Pictures>,
 }
 
@@ -62,6 +63,8 @@ enum Exchange {
     NeverTaken,
     Gone,
     TooLarge(u64),
+    /// What the task is about cannot be read to its end.
+    Unreadable(String),
 }
 
 impl Pool {
@@ -83,7 +86,7 @@ impl Pool {
         let late = || ContentError::Deadline {
             limit: self.limits.deadline,
         };
-        let bytes = given.content.len() as u64;
+        let bytes = given.content.size_bytes();
         if bytes > limits::INPUT_MAX_BYTES {
             return Err(ContentError::Input {
                 bytes,
@@ -107,6 +110,10 @@ impl Pool {
                 Ok(Exchange::TooLarge(limit_bytes)) => {
                     self.replace(helper, slot);
                     return Err(ContentError::Output { limit_bytes });
+                }
+                Ok(Exchange::Unreadable(reason)) => {
+                    self.replace(helper, slot);
+                    return Err(ContentError::Unreadable(reason));
                 }
                 Ok(Exchange::Gone) => {
                     let ending = helper.process.ended().await;
@@ -207,9 +214,10 @@ impl Pool {
             stack_bytes: self.limits.stack_bytes,
         };
         let socket = helper.process.socket();
-        let taken = wire::send_async(socket, &order, &[given.content]).await;
-        if taken.is_err() {
-            return Exchange::NeverTaken;
+        match wire::send_source(socket, &order, given.content).await {
+            Ok(()) => {}
+            Err(Unsent::Socket) => return Exchange::NeverTaken,
+            Err(Unsent::Source(error)) => return Exchange::Unreadable(error.to_string()),
         }
         match wire::receive_async::<FromHelper>(socket, 0).await {
             Ok((FromHelper::Taken, _)) => {}

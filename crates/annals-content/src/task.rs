@@ -81,6 +81,7 @@ pub(crate) enum Answer {
     /// Part: the text inside, if there is any.
     Described {
         summary: Option<String>,
+        pixels: Option<(u32, u32)>,
     },
     /// Part: the file.
     #[cfg(feature = "documents")]

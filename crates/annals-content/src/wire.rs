@@ -4,11 +4,13 @@
 
 use std::io::{self, Read, Write};
 
+use futures::TryStreamExt as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::limits::{HEADER_MAX_BYTES, PARTS_MAX_COUNT};
+use crate::source::Source;
 
 /// Bytes are read in pieces, so that a length that was lied about takes no memory.
 const PIECE_BYTES: usize = 1 << 20;
@@ -28,11 +30,8 @@ pub(crate) enum WireError {
     TooLarge { limit_bytes: u64 },
 }
 
-fn encode(body: &impl Serialize, parts: &[&[u8]]) -> io::Result<Vec<u8>> {
-    let header = Header {
-        body,
-        part_bytes: parts.iter().map(|part| part.len() as u64).collect(),
-    };
+fn encode(body: &impl Serialize, part_bytes: Vec<u64>) -> io::Result<Vec<u8>> {
+    let header = Header { body, part_bytes };
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, &header)?;
     let length = bytes.len() - 4;
@@ -44,6 +43,10 @@ fn encode(body: &impl Serialize, parts: &[&[u8]]) -> io::Result<Vec<u8>> {
     }
     bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(bytes)
+}
+
+fn lengths(parts: &[&[u8]]) -> Vec<u64> {
+    parts.iter().map(|part| part.len() as u64).collect()
 }
 
 fn header_bytes(length: [u8; 4]) -> Result<usize, WireError> {
@@ -73,7 +76,7 @@ pub(crate) type Message<T> = (T, Vec<Vec<u8>>);
 
 /// The helper's side.
 pub(crate) fn send(mut socket: impl Write, body: &impl Serialize, parts: &[&[u8]]) -> io::Result<()> {
-    socket.write_all(&encode(body, parts)?)?;
+    socket.write_all(&encode(body, lengths(parts))?)?;
     parts.iter().try_for_each(|part| socket.write_all(part))
 }
 
@@ -107,11 +110,41 @@ pub(crate) async fn send_async(
     body: &impl Serialize,
     parts: &[&[u8]],
 ) -> io::Result<()> {
-    socket.write_all(&encode(body, parts)?).await?;
+    socket.write_all(&encode(body, lengths(parts))?).await?;
     for part in parts {
         socket.write_all(part).await?;
     }
     Ok(())
+}
+
+/// Why a message was not sent.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    /// The other side is gone.
+    Socket,
+    /// What was to be sent cannot be read, or is not as long as it was said to be. The other side still waits for it.
+    Source(io::Error),
+}
+
+/// The program's side: one part, piece by piece.
+pub(crate) async fn send_source(
+    socket: &mut (impl AsyncWriteExt + Unpin),
+    body: &impl Serialize,
+    source: Source<'_>,
+) -> Result<(), Unsent> {
+    let mut left = source.size_bytes();
+    let header = encode(body, vec![left]).map_err(|_| Unsent::Socket)?;
+    socket.write_all(&header).await.map_err(|_| Unsent::Socket)?;
+    let changed = || Unsent::Source(io::Error::other("it changed while it was read"));
+    let mut pieces = source.pieces();
+    while let Some(piece) = pieces.try_next().await.map_err(Unsent::Source)? {
+        left = left.checked_sub(piece.len() as u64).ok_or_else(changed)?;
+        socket.write_all(&piece).await.map_err(|_| Unsent::Socket)?;
+    }
+    match left {
+        0 => Ok(()),
+        _ => Err(changed()),
+    }
 }
 
 /// The program's side.

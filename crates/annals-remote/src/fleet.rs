@@ -175,8 +175,8 @@ mod tests {
                 "{refused}"
             );
         }
-        let refused = FleetOptions::parse("/work", 59, 60).unwrap_err().to_string();
+        let refused = FleetOptions::parse("/space", 59, 60).unwrap_err().to_string();
         assert!(refused.contains("59") && refused.contains("60"), "{refused}");
-        assert_eq!(FleetOptions::parse("/work/", 60, 60).unwrap().workspace, "/work");
+        assert_eq!(FleetOptions::parse("/space/", 60, 60).unwrap().workspace, "/space");
     }
 }

@@ -1,6 +1,8 @@
 //! Calls that wait for a person: what is asked, what was decided, and what a decision is good for.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::BlobDigest;
@@ -89,7 +91,7 @@ pub(crate) enum Standing {
 /// for after it was allowed takes nothing of that back.
 ///
 /// What an imported file says was decided is a stranger's word: the person here is asked again.
-pub(crate) fn standing(timeline: &Timeline, call: &CallId, imported: Imported, world: &World) -> Standing {
+pub(crate) fn standing(timeline: &Timeline, call: &CallId, imported: &Imported, world: &World) -> Standing {
     let of_call = || {
         timeline
             .requests_of(call)
@@ -178,13 +180,13 @@ pub(crate) fn awaited(timeline: &Timeline, turn: &TurnId, decision: &ApprovalDec
     })
 }
 
-/// The blocks that came with an import, of this conversation or of one that it was forked from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Imported(pub(crate) Option<Seq>);
+/// The blocks whose origin is a stranger's file, or cannot be told: places in this conversation, in no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Imported(pub(crate) Arc<[RangeInclusive<u64>]>);
 
 impl Imported {
-    pub(crate) fn covers(self, seq: Seq) -> bool {
-        self.0.is_some_and(|last| seq <= last)
+    pub(crate) fn covers(&self, seq: Seq) -> bool {
+        self.0.iter().any(|places| places.contains(&seq.get()))
     }
 }
 
@@ -211,7 +213,9 @@ impl Grants {
 
     /// Whether a decision of this conversation covers the request.
     pub(crate) fn cover(&mut self, timeline: &Timeline, request: &ApprovalRequest) -> bool {
-        let known = self.known.get_or_insert_with(|| granted(timeline, self.imported));
+        let known = self
+            .known
+            .get_or_insert_with(|| granted(timeline, &self.imported));
         request.proposed_rule.is_none() && known.plain.contains(&grant(request))
     }
 
@@ -219,7 +223,7 @@ impl Grants {
     pub(crate) fn rules(&mut self, timeline: &Timeline) -> &[Rule] {
         &self
             .known
-            .get_or_insert_with(|| granted(timeline, self.imported))
+            .get_or_insert_with(|| granted(timeline, &self.imported))
             .rules
     }
 
@@ -235,7 +239,7 @@ fn grant(request: &ApprovalRequest) -> (String, String) {
     (request.tool.clone(), about)
 }
 
-fn granted(timeline: &Timeline, imported: Imported) -> Granted {
+fn granted(timeline: &Timeline, imported: &Imported) -> Granted {
     let mut asked: Vec<ApprovalRequest> = Vec::new();
     let mut granted = Granted::default();
     for block in timeline

@@ -1,11 +1,12 @@
 //! Files that come with a prompt: checked, kept by digest, put into OUT_DIR, described.
 
-use std::fs::{FileType, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
 
-use annals_content::{Content, ContentError};
+use annals_content::{Content, ContentError, Source};
 use annals_core::block::{ArtifactKind, Blob, Body, FileMeta, SafeDigest, Visibility};
 use annals_core::content;
 use annals_core::ids::TurnId;
@@ -13,17 +14,30 @@ use annals_core::limits;
 use annals_core::path::PhysicalPath;
 use annals_core::turn::opening::AttachedFile;
 use annals_store::preflight::{AttachmentRefused, Checked, Described};
+use annals_store::{ArtifactError, ArtifactStore, Stored};
 use annals_tools::ConversationCx;
+use futures::TryStreamExt as _;
 
 use crate::agent::Agent;
 use crate::error::RunError;
 
 /// A file to go with a prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Attachment {
     name: String,
-    bytes: Vec<u8>,
+    held: Held,
 }
+
+/// Where its bytes are. Large ones stay where they are and are read piece by piece.
+#[derive(Clone, Debug)]
+enum Held {
+    Bytes(Arc<[u8]>),
+    File { file: Arc<File>, size_bytes: u64 },
+    Stored(Blob),
+}
+
+/// A file up to this is read when it is named; whoever changes it later changes nothing.
+const READ_AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// Why a file cannot be attached. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +80,15 @@ impl Attachment {
     pub fn new(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Attachment {
             name: name.into(),
-            bytes: bytes.into(),
+            held: Held::Bytes(bytes.into().into()),
+        }
+    }
+
+    /// A file of this name whose bytes the agent's artifact store keeps already.
+    pub fn stored(name: impl Into<String>, blob: Blob) -> Self {
+        Attachment {
+            name: name.into(),
+            held: Held::Stored(blob),
         }
     }
 
@@ -103,7 +125,14 @@ impl Attachment {
         if found.len() > limits::ATTACHMENT_MAX_BYTES {
             return Err(too_large(found.len()).into());
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0));
+        if found.len() > READ_AT_ONCE_BYTES {
+            let held = Held::File {
+                file: Arc::new(file),
+                size_bytes: found.len(),
+            };
+            return Ok(Attachment { name, held });
+        }
+        let mut bytes = Vec::new();
         // It may grow while it is read, and files of the kernel say that they are empty.
         file.take(limits::ATTACHMENT_MAX_BYTES + 1)
             .read_to_end(&mut bytes)
@@ -111,7 +140,7 @@ impl Attachment {
         if bytes.len() as u64 > limits::ATTACHMENT_MAX_BYTES {
             return Err(too_large(bytes.len() as u64).into());
         }
-        Ok(Attachment { name, bytes })
+        Ok(Attachment::new(name, bytes))
     }
 }
 
@@ -135,9 +164,46 @@ fn not_a_file(path: &Path, found: FileType) -> AttachmentError {
 }
 
 impl Attachment {
-    /// Its name and its bytes.
-    pub(crate) fn into_parts(self) -> (String, Vec<u8>) {
-        (self.name, self.bytes)
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn source<'a>(&'a self, artifacts: &'a ArtifactStore) -> Source<'a> {
+        match &self.held {
+            Held::Bytes(bytes) => Source::Bytes(bytes),
+            Held::File { file, size_bytes } => Source::File {
+                file,
+                size_bytes: *size_bytes,
+            },
+            Held::Stored(blob) => Source::Stored {
+                artifacts,
+                blob: *blob,
+            },
+        }
+    }
+
+    /// Keeps its bytes by their digest, if they are not kept yet.
+    pub(crate) async fn store(&self, artifacts: &ArtifactStore) -> Result<Stored, RunError> {
+        let failed = |error: ArtifactError| RunError::Artifact(error.to_string());
+        match &self.held {
+            Held::Bytes(bytes) => artifacts.put(bytes.to_vec()).await.map_err(failed),
+            Held::Stored(blob) => Ok(artifacts.locate(*blob)),
+            Held::File { .. } => {
+                let mut draft = artifacts.draft().await.map_err(failed)?;
+                let mut pieces = self.source(artifacts).pieces();
+                while let Some(piece) = pieces.try_next().await.map_err(|error| self.unreadable(&error))? {
+                    draft.write(&piece).await.map_err(failed)?;
+                }
+                draft.keep().await.map_err(failed)
+            }
+        }
+    }
+
+    fn unreadable(&self, error: &std::io::Error) -> AttachmentError {
+        AttachmentError::Unreadable {
+            path: self.name.clone(),
+            reason: error.to_string(),
+        }
     }
 }
 
@@ -146,7 +212,7 @@ impl Agent {
     pub async fn check_attachments(&self, attachments: &[Attachment]) -> Result<(), AttachmentError> {
         let mut names = Vec::with_capacity(attachments.len());
         for attachment in attachments {
-            let passed = check(&self.parts.content, attachment).await?;
+            let passed = check(&self.parts.content, self.parts.artifacts(), attachment).await?;
             if names.contains(&passed.name) {
                 return Err(AttachmentError::SameName(attachment.name.clone()));
             }
@@ -157,9 +223,13 @@ impl Agent {
 }
 
 /// What has to be parsed for it is parsed in a helper process.
-async fn check(content: &Content, attachment: &Attachment) -> Result<Checked, AttachmentError> {
+async fn check(
+    content: &Content,
+    artifacts: &ArtifactStore,
+    attachment: &Attachment,
+) -> Result<Checked, AttachmentError> {
     let checked = content
-        .check_attachment(&attachment.name, &attachment.bytes)
+        .check_attachment(&attachment.name, attachment.source(artifacts))
         .await;
     let unchecked = |error| AttachmentError::Unchecked {
         name: attachment.name.clone(),
@@ -168,7 +238,8 @@ async fn check(content: &Content, attachment: &Attachment) -> Result<Checked, At
     Ok(checked.map_err(unchecked)??)
 }
 
-/// Checks all attachments first; only when all pass is any of them kept.
+/// Checks all attachments first; only when all pass does the conversation get any of them. What is checked is what was
+/// kept, so that a file which changes meanwhile is not taken in unchecked.
 pub(crate) async fn take_in(
     content: &Content,
     cx: &ConversationCx,
@@ -177,32 +248,38 @@ pub(crate) async fn take_in(
 ) -> Result<Vec<AttachedFile>, RunError> {
     let mut checked = Vec::with_capacity(attachments.len());
     for attachment in attachments {
-        let passed = check(content, &attachment).await?;
+        let stored = attachment.store(&cx.artifacts).await?;
+        let attachment = match attachment.held {
+            Held::File { .. } => Attachment::stored(attachment.name, stored.blob),
+            _ => attachment,
+        };
+        let passed = check(content, &cx.artifacts, &attachment).await?;
         let path = PhysicalPath::attachment(turn, &passed.name);
         if checked
             .iter()
-            .any(|(_, other, _): &(_, PhysicalPath, _)| *other == path)
+            .any(|(_, _, other, _): &(_, _, PhysicalPath, _)| *other == path)
         {
             return Err(AttachmentError::SameName(attachment.name).into());
         }
-        checked.push((attachment, path, passed));
+        checked.push((attachment, stored, path, passed));
     }
     let mut files = Vec::with_capacity(checked.len());
-    for (attachment, path, passed) in checked {
-        let described = describe(content, &attachment, &passed).await;
-        let file = keep(cx, turn, &attachment.bytes, path, &passed.mime).await?;
-        files.push(AttachedFile {
-            summary: described.summary,
-            text: described.text,
-            ..file
-        });
+    for (attachment, stored, path, passed) in checked {
+        let described = describe(content, &cx.artifacts, &attachment, &passed).await;
+        files.push(put_in_place(cx, turn, stored, path, &passed, described).await?);
     }
     Ok(files)
 }
 
 /// What is in it; less than could be known when its helper was killed over it, because it may come in all the same.
-async fn describe(content: &Content, attachment: &Attachment, checked: &Checked) -> Described {
-    match content.describe_attachment(checked, &attachment.bytes).await {
+async fn describe(
+    content: &Content,
+    artifacts: &ArtifactStore,
+    attachment: &Attachment,
+    checked: &Checked,
+) -> Described {
+    let source = attachment.source(artifacts);
+    match content.describe_attachment(checked, source).await {
         Ok(described) => described,
         Err(error) => {
             tracing::warn!("the attachment `{}` is not described: {error}", attachment.name);
@@ -211,54 +288,62 @@ async fn describe(content: &Content, attachment: &Attachment, checked: &Checked)
     }
 }
 
-async fn keep(
+/// Puts a file that is kept into OUT_DIR, and says what the timeline is to know of it.
+async fn put_in_place(
     cx: &ConversationCx,
     turn: &TurnId,
-    bytes: &[u8],
+    stored: Stored,
     path: PhysicalPath,
-    mime: &str,
+    checked: &Checked,
+    described: Described,
 ) -> Result<AttachedFile, RunError> {
     let failed = |error: String| RunError::Artifact(error);
-    let stored = cx
-        .artifacts
-        .put(bytes.to_vec())
+    let blob = stored.blob;
+    cx.workspace
+        .materialise(&path, &blob.digest, &cx.artifacts)
         .await
         .map_err(|error| failed(error.to_string()))?;
-    cx.workspace
-        .write(&path, bytes)
-        .map_err(|error| failed(error.to_string()))?;
+    let mime = checked.mime.as_str();
     let mut digest = SafeDigest::new(path.logical(), mime, ArtifactKind::File, Visibility::External);
-    digest.size_bytes = Some(bytes.len() as u64);
-    let text = content::is_text(mime)
-        .then(|| std::str::from_utf8(bytes).ok())
-        .flatten();
+    digest.size_bytes = Some(blob.size_bytes);
+    // A text is in its block, so it is read; its bound is a smaller one.
+    let text = match content::is_text(mime) {
+        true => {
+            let bytes = cx.artifacts.get(&blob.digest).await;
+            let bytes = bytes.map_err(|error| failed(error.to_string()))?;
+            std::str::from_utf8(&bytes)
+                .ok()
+                .map(|text| Body::Text(text.into()))
+        }
+        false => None,
+    };
     let body = match text {
-        Some(text) => Body::Text(text.into()),
-        None if content::is_media(mime) => Body::from(Blob::of(bytes)),
+        Some(text) => text,
+        None if content::is_media(mime) => Body::from(blob),
         None => Body::Empty,
     };
-    let scope = &cx.scope;
     let name = path.rel();
     let file = FileMeta {
         hosted_uri: Some(stored.uri),
         rn: Some(annals_store::resource_name(
-            scope,
+            &cx.scope,
             &cx.conversation,
             turn,
             name.as_str(),
         )),
         key: Some(stored.key),
         physical_path: Some(path),
-        content_digest: Some(stored.blob.digest),
-        size_bytes: Some(stored.blob.size_bytes),
+        content_digest: Some(blob.digest),
+        size_bytes: Some(blob.size_bytes),
+        pixels: described.pixels,
+        pages: checked.pages,
         ..FileMeta::default()
-    }
-    .measured(bytes);
+    };
     Ok(AttachedFile {
         digest,
         body,
         file,
-        summary: None,
-        text: None,
+        summary: described.summary,
+        text: described.text,
     })
 }

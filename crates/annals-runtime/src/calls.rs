@@ -257,7 +257,7 @@ impl Drive<'_> {
     /// Gives every call that has none a result that says why.
     pub(crate) async fn close_open_calls(&mut self, end: TurnEnd) -> Result<(), RunError> {
         self.note_never_started();
-        let (world, imported) = (self.agent.world(), self.writer.grants.imported);
+        let (world, imported) = (self.agent.world(), &self.writer.grants.imported);
         let open: Vec<(CallId, String, Option<Outcome>)> = self.writer.journal.read(|timeline| {
             let refused = |call: &CallId| match approval::standing(timeline, call, imported, world) {
                 Standing::Refused(outcome) => Some(outcome),

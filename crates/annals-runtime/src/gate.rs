@@ -188,7 +188,7 @@ impl Drive<'_> {
         call: LoggedCall,
         fresh: Option<Map<String, Value>>,
     ) -> Result<State, RunError> {
-        let imported = self.writer.grants.imported;
+        let imported = &self.writer.grants.imported;
         let standing = self
             .writer
             .journal

@@ -225,11 +225,9 @@ impl ConversationHandle {
         let turn = turn_of(&client_key);
         let mut stored = Vec::with_capacity(attachments.len());
         for attachment in attachments {
-            let (name, bytes) = attachment.into_parts();
-            let kept = self.agent.artifacts().put(bytes).await;
-            let kept = kept.map_err(|error| RunError::Artifact(error.to_string()))?;
+            let kept = attachment.store(self.agent.artifacts()).await?;
             stored.push(StoredAttachment {
-                name,
+                name: attachment.name().to_owned(),
                 digest: kept.blob.digest,
             });
         }

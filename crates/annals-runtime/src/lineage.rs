@@ -149,27 +149,43 @@ impl Agent {
         appended.map(|()| id)
     }
 
-    /// Which of a conversation's blocks a stranger's file brought, to it or to one that it was forked from.
+    /// Which of a conversation's blocks a stranger's file brought, to it or to one that it was made from.
     pub(crate) async fn imported(&self, id: &ConversationId) -> Result<Imported, RunError> {
         let info = self.parts.log().get(&self.key(id)).await?;
-        let (mut last, mut seen) = (None, HashSet::new());
-        let mut waiting: Vec<(Ancestor, Option<Seq>)> = info
-            .lineage
-            .into_iter()
-            .map(|ancestor| (ancestor, info.tail))
-            .collect();
-        while let Some((ancestor, most)) = waiting.pop() {
-            // It has no more of a parent than was there when it was made.
-            let at = ancestor.at.min(most);
-            if ancestor.operator == Operator::Import {
-                last = last.max(at);
-            } else if seen.insert(ancestor.parent.clone())
-                && let Ok(parent) = self.parts.log().get(&self.key(&ancestor.parent)).await
-            {
-                waiting.extend(parent.lineage.into_iter().map(|earlier| (earlier, at)));
+        let (mut imported, mut seen) = (Vec::new(), HashSet::new());
+        let blocks = info.tail.map_or(0, Seq::get);
+        let mut waiting = vec![Copied {
+            info,
+            before: 0,
+            blocks,
+        }];
+        while let Some(Copied { info, before, blocks }) = waiting.pop() {
+            // The parents' blocks stand one behind the other.
+            let mut at = 0;
+            for ancestor in info.lineage {
+                let copied = ancestor.at.map_or(0, Seq::get).min(blocks - at);
+                let (before, places) = (before + at, before + at + 1..=before + at + copied);
+                at += copied;
+                if places.is_empty() {
+                    continue;
+                }
+                let parent = match ancestor.operator {
+                    Operator::Import => None,
+                    _ => self.parts.log().get(&self.key(&ancestor.parent)).await.ok(),
+                };
+                // A parent that is gone, or another conversation under its name, vouches for nothing.
+                match parent.filter(|parent| parent.created <= info.created) {
+                    Some(_) if !seen.insert((ancestor.parent, places.clone())) => {}
+                    Some(info) => waiting.push(Copied {
+                        info,
+                        before,
+                        blocks: copied,
+                    }),
+                    None => imported.push(places),
+                }
             }
         }
-        Ok(Imported(last))
+        Ok(Imported(imported.into()))
     }
 
     /// The ancestry of a conversation, itself first, as rows for JSON Lines.
@@ -190,4 +206,11 @@ impl Agent {
         }
         Ok(rows)
     }
+}
+
+/// A conversation whose first blocks stand in another one, behind others.
+struct Copied {
+    info: ConversationInfo,
+    before: u64,
+    blocks: u64,
 }

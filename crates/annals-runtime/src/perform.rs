@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_core::block::{BlockKind, NewBlock};
+use annals_core::block::{Blob, BlockKind, NewBlock};
 use annals_core::ids::TurnId;
 use annals_core::limits;
 use annals_core::path::LogicalPath;
@@ -14,7 +14,7 @@ use annals_core::turn::TurnEnd;
 use annals_core::turn::opening::{AttachedFile, Opening};
 use annals_core::turn::round::{NewAnswer, NewCall, answer_blocks};
 use annals_policy::Policy;
-use annals_store::{InboxId, LogError, Work as Remaining};
+use annals_store::{ArtifactError, InboxId, LogError, Work as Remaining};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -210,9 +210,11 @@ impl Opened<'_> {
     async fn load(&self, stored: Vec<StoredAttachment>) -> Result<Vec<Attachment>, RunError> {
         let mut attachments = Vec::with_capacity(stored.len());
         for file in stored {
-            let bytes = self.agent.artifacts().get(&file.digest).await;
-            let bytes = bytes.map_err(|error| RunError::Artifact(error.to_string()))?;
-            attachments.push(Attachment::new(file.name, bytes.to_vec()));
+            let digest = file.digest;
+            let size_bytes = self.agent.artifacts().size_bytes(&digest).await;
+            let size_bytes = size_bytes.and_then(|size| size.ok_or(ArtifactError::Missing { digest }));
+            let size_bytes = size_bytes.map_err(|error| RunError::Artifact(error.to_string()))?;
+            attachments.push(Attachment::stored(file.name, Blob { digest, size_bytes }));
         }
         Ok(attachments)
     }

@@ -418,9 +418,8 @@ async fn a_decision_for_the_conversation_is_asked_for_once() {
     assert_eq!(asked, 1);
 }
 
-#[tokio::test]
-async fn a_decision_in_an_imported_file_allows_nothing_here() {
-    let world = World::new();
+/// A conversation with a decision for all its later calls, as a file.
+async fn exported_with_a_decision(world: &World) -> Vec<u8> {
     let steps = json!([{"tool_calls": [call("a", "send", "bob")]}, {"text": "one"}]);
     let agent = world.process(steps, Asks::default()).await;
     let handle = agent.conversation(&conversation());
@@ -437,41 +436,105 @@ async fn a_decision_in_an_imported_file_allows_nothing_here() {
     annals_store::export_conversation(&*world.log, &artifacts, &key, &mut file)
         .await
         .unwrap();
+    file
+}
 
-    // Elsewhere, and in a fork of it, the same call is a question again.
-    for (id, parent) in [("imported", None), ("forked", Some("imported"))] {
-        let id = ConversationId::parse(id).unwrap();
-        let steps = json!([{"tool_calls": [call("b", "send", "carol")]}, {"text": "two"}]);
-        let agent = world.process(steps, Asks::default()).await;
-        match parent {
-            Some(parent) => {
-                let parent = ConversationId::parse(parent).unwrap();
-                agent.fork_as(&parent, None, &id, None).await.unwrap();
-            }
-            None => {
-                let import_as = annals_store::ImportAs {
-                    id: Some(id.clone()),
-                    scope: Default::default(),
-                    owner: annals_store::Owner::new(annals_core::ids::NodeId::parse("importer").unwrap(), 1),
-                };
-                let mut reader = &file[..];
-                annals_store::import_conversation(&*world.log, &artifacts, &mut reader, import_as)
-                    .await
-                    .unwrap();
-            }
-        }
-        let handle = agent.conversation(&id);
-        let session = agent.session(id.as_str()).await.unwrap();
-        let (turn, ()) = tokio::join!(agent.run(session, "Again"), async {
-            let waiting = until_waiting(&handle).await;
-            handle
-                .decide(decision(&waiting[0].approval_id, Decision::Deny))
-                .await
-                .unwrap();
-        });
-        turn.unwrap().into_session().close().await.unwrap();
-        assert_eq!(world.sent(), ["bob"], "{id}");
+async fn import_as(world: &World, file: &[u8], id: &ConversationId) {
+    let artifacts = ArtifactStore::open(world.home.path().join("artifacts")).unwrap();
+    let import_as = annals_store::ImportAs {
+        id: Some(id.clone()),
+        scope: Default::default(),
+        owner: annals_store::Owner::new(annals_core::ids::NodeId::parse("importer").unwrap(), 1),
+    };
+    let mut reader = file;
+    annals_store::import_conversation(&*world.log, &artifacts, &mut reader, import_as)
+        .await
+        .unwrap();
+}
+
+/// Whether the same kind of call is a question in this conversation; it is answered with no.
+async fn asks(world: &World, id: &ConversationId) -> bool {
+    let steps = json!([{"tool_calls": [call("b", "send", "carol")]}, {"text": "two"}]);
+    let agent = world.process(steps, Asks::default()).await;
+    let handle = agent.conversation(id);
+    let session = agent.session(id.as_str()).await.unwrap();
+    let before = world.sent().len();
+    let deny = async {
+        let waiting = until_waiting(&handle).await;
+        let deny = decision(&waiting[0].approval_id, Decision::Deny);
+        handle.decide(deny).await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        turn = agent.run(session, "Again") => turn.unwrap().into_session().close().await.unwrap(),
+        () = deny => {}
     }
+    world.sent().len() == before
+}
+
+#[tokio::test]
+async fn a_decision_in_an_imported_file_allows_nothing_here() {
+    let world = World::new();
+    let file = exported_with_a_decision(&world).await;
+    let agent = world.process(json!([]), Asks::default()).await;
+    let [imported, forked, local, empty] =
+        ["imported", "forked", "local", "empty"].map(|name| ConversationId::parse(name).unwrap());
+    import_as(&world, &file, &imported).await;
+    agent.fork_as(&imported, None, &forked, None).await.unwrap();
+    // One that was decided in here, and one in which nothing was.
+    agent.fork_as(&conversation(), None, &local, None).await.unwrap();
+    agent
+        .session(empty.as_str())
+        .await
+        .unwrap()
+        .close()
+        .await
+        .unwrap();
+    let mut strange = vec![imported.clone(), forked.clone()];
+    for (first, second) in [
+        (&imported, &empty),
+        (&empty, &imported),
+        (&empty, &forked),
+        (&forked, &imported),
+    ] {
+        strange.push(agent.merge(first, second).await.unwrap());
+    }
+    // Merged once more, so that the file's blocks stand behind others of both kinds.
+    strange.push(agent.merge(&empty, &strange[3]).await.unwrap());
+    strange.push(agent.fork(&strange[6], None).await.unwrap());
+    for id in &strange {
+        assert!(asks(&world, id).await, "{id} believes the file");
+    }
+    // What was decided here holds, wherever it stands.
+    let mut own = vec![local.clone()];
+    own.push(agent.merge(&local, &imported).await.unwrap());
+    own.push(agent.merge(&imported, &local).await.unwrap());
+    for id in &own {
+        assert!(!asks(&world, id).await, "{id} forgot a decision");
+    }
+}
+
+/// A conversation that is gone cannot say that no file brought what was copied from it, and neither can another under its
+/// name.
+#[tokio::test]
+async fn a_decision_without_an_origin_allows_nothing() {
+    let world = World::new();
+    let file = exported_with_a_decision(&world).await;
+    let agent = world.process(json!([]), Asks::default()).await;
+    let [imported, forked] = ["imported", "forked"].map(|name| ConversationId::parse(name).unwrap());
+    import_as(&world, &file, &imported).await;
+    agent.fork_as(&imported, None, &forked, None).await.unwrap();
+    agent.delete_conversation(&imported).await.unwrap();
+    assert!(asks(&world, &forked).await);
+    world.clock.advance(Duration::from_secs(60));
+    agent
+        .session(imported.as_str())
+        .await
+        .unwrap()
+        .close()
+        .await
+        .unwrap();
+    assert!(asks(&world, &forked).await);
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! Turns: started by a prompt, looked at, steered, cancelled, judged.
 
-use annals_core::block::{BlockKind, NewBlock};
+use annals_core::block::{Blob, BlobDigest, BlockKind, NewBlock};
 use annals_core::ids::{ConversationId, TurnId};
 use annals_core::limits::ATTACHMENT_MAX_BYTES;
 use annals_core::path::LogicalPath;
 use annals_core::turn::TurnReport;
 use annals_runtime::{Agent, Attachment, ConversationHandle, Prompt, RunError};
+use annals_store::ArtifactDraft;
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::response::Response;
 use axum::{Json, RequestExt as _};
@@ -107,32 +108,42 @@ impl PromptBody {
                 true => ATTACHMENT_MAX_BYTES,
                 false => app.limits.json_max_bytes as u64,
             };
-            let mut bytes = Vec::new();
+            // A file goes to the artifact store as it arrives.
+            let mut part = match file.is_some() {
+                true => Part::File(app.agent.artifacts().draft().await.map_err(Problem::internal)?),
+                false => Part::Field(Vec::new()),
+            };
+            let mut part_bytes = 0;
             while let Some(piece) = in_time(field.chunk(), &app.limits).await?.map_err(broken)? {
                 taken_bytes += piece.len() as u64;
-                if bytes.len() as u64 + piece.len() as u64 > max_bytes {
+                part_bytes += piece.len() as u64;
+                if part_bytes > max_bytes {
                     return Err(too_large(max_bytes));
                 }
                 if taken_bytes > app.limits.upload_max_bytes {
                     return Err(too_large(app.limits.upload_max_bytes));
                 }
-                bytes.extend_from_slice(&piece);
+                part.write(&piece).await?;
             }
-            for part in [
-                name.as_bytes(),
-                file.as_deref().unwrap_or_default().as_bytes(),
-                &bytes,
-            ] {
-                hash.update((part.len() as u64).to_le_bytes());
-                hash.update(part);
+            let received = part.end().await?;
+            let digest = match &received {
+                Received::File(blob) => blob.digest,
+                Received::Field(bytes) => BlobDigest::of(bytes),
+            };
+            for text in [name.as_str(), file.as_deref().unwrap_or_default()] {
+                hash.update((text.len() as u64).to_le_bytes());
+                hash.update(text);
             }
-            match (file, name.as_str()) {
-                (Some(file), _) => attachments.push(Attachment::new(file, bytes)),
-                (None, "prompt") => {
+            hash.update(digest.0);
+            match (received, name.as_str()) {
+                (Received::File(blob), _) => {
+                    attachments.push(Attachment::stored(file.unwrap_or_default(), blob));
+                }
+                (Received::Field(bytes), "prompt") => {
                     prompt = String::from_utf8(bytes)
                         .map_err(|_| Problem::bad_request("the field `prompt` is no UTF-8"))?;
                 }
-                (None, other) => {
+                (Received::Field(_), other) => {
                     let other: String = other.chars().take(40).collect();
                     return Err(Problem::bad_request(format_args!(
                         "the form has no field `{}`: send `prompt`, and files",
@@ -152,6 +163,35 @@ impl PromptBody {
             prompt,
             attachments,
             once: Once::of(caller, &parts, hash.finalize().into())?,
+        })
+    }
+}
+
+/// A part of a form that is being received.
+enum Part {
+    Field(Vec<u8>),
+    File(ArtifactDraft),
+}
+
+/// A part of a form.
+enum Received {
+    Field(Vec<u8>),
+    File(Blob),
+}
+
+impl Part {
+    async fn write(&mut self, piece: &[u8]) -> Result<(), Problem> {
+        match self {
+            Part::Field(bytes) => bytes.extend_from_slice(piece),
+            Part::File(draft) => draft.write(piece).await.map_err(Problem::internal)?,
+        }
+        Ok(())
+    }
+
+    async fn end(self) -> Result<Received, Problem> {
+        Ok(match self {
+            Part::Field(bytes) => Received::Field(bytes),
+            Part::File(draft) => Received::File(draft.keep().await.map_err(Problem::internal)?.blob),
         })
     }
 }

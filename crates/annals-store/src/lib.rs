@@ -48,7 +48,9 @@ pub mod disk;
 #[doc(hidden)]
 pub mod failpoint;
 
-pub use artifacts::{ArtifactError, ArtifactStore, Stored, Swept, hash as hash_file, resource_name};
+pub use artifacts::{
+    ArtifactDraft, ArtifactError, ArtifactStore, Stored, Swept, hash as hash_file, resource_name,
+};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use home::{Home, workspace_folder};
 pub use log::{

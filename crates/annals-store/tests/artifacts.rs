@@ -342,3 +342,29 @@ fn a_fifo_left_by_executed_code_blocks_nobody() {
         Err(WorkspaceError::NotAFile { .. })
     ));
 }
+
+#[tokio::test]
+async fn what_arrives_in_pieces_is_kept_like_the_whole_and_a_dropped_draft_leaves_nothing() {
+    let (folder, local) = store();
+    let remote = ArtifactStore::over(std::sync::Arc::new(object_store::memory::InMemory::new()));
+    let whole: Vec<u8> = (0..1_000_003_u32).map(|n| n as u8).collect();
+    for (store, size) in [
+        (&local, 0),
+        (&local, 1),
+        (&local, whole.len()),
+        (&remote, whole.len()),
+    ] {
+        let mut draft = store.draft().await.unwrap();
+        for piece in whole[..size].chunks(10_007) {
+            draft.write(piece).await.unwrap();
+        }
+        let kept = draft.keep().await.unwrap();
+        assert_eq!(store.get(&kept.blob.digest).await.unwrap(), &whole[..size]);
+        assert_eq!(kept, store.put(whole[..size].to_vec()).await.unwrap());
+    }
+    let mut draft = local.draft().await.unwrap();
+    draft.write(&whole).await.unwrap();
+    drop(draft);
+    let left = std::fs::read_dir(folder.path().join("tmp")).unwrap().count();
+    assert_eq!(left, 0);
+}

@@ -1,10 +1,12 @@
 //! `run` and `resume`.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use serde_json::json;
 
-use super::annals::{Annals, filters, types};
+use super::annals::{Annals, Ran, filters, types};
 
 #[test]
 fn the_answer_alone_is_on_standard_output_and_the_new_conversation_on_standard_error() {
@@ -131,6 +133,86 @@ fn resume_goes_on_with_the_turn_that_a_kill_left_open() {
     assert_eq!(ran.stdout, "Planned.\n");
     let again = annals.run(&["resume", "c1", "--model", &model]);
     assert_eq!(again.code, 2, "{}", again.shown());
+}
+
+#[test]
+fn of_first_runs_on_one_new_id_the_later_are_told_that_it_is_being_written() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [{"delay_ms": 2_000, "text": "Hi."}]}));
+    let args = ["run", "Hi", "--model", &model, "--conversation", "new"];
+    let children: Vec<_> = (0..4).map(|_| annals.spawn(&args)).collect();
+    let ran: Vec<Ran> = children
+        .into_iter()
+        .map(|child| Ran::of(child.wait_with_output().unwrap()))
+        .collect();
+    let (done, told): (Vec<&Ran>, Vec<&Ran>) = ran.iter().partition(|ran| ran.code == 0);
+    assert!(!done.is_empty() && !told.is_empty());
+    for ran in told {
+        assert!(ran.stderr.contains("is being written by"), "{}", ran.shown());
+    }
+}
+
+#[test]
+fn a_kill_while_code_runs_leaves_nothing_in_the_temporary_folder() {
+    let annals = Annals::new();
+    let temporary = annals.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let code = "touch turn_1/files/begun; sleep 600";
+    let call = json!({"id": "tc_1", "tool": "exec_tools.execute_code_bash", "params": {"code": code, "contract": []}});
+    let model = annals.script(&json!({"steps": [{"tool_calls": [call]}]}));
+    let args = [
+        "run",
+        "Go",
+        "--model",
+        &model,
+        "--conversation",
+        "c1",
+        "--turn-id",
+        "turn_1",
+    ];
+    let mut child = annals
+        .command(&args)
+        .env("TMPDIR", &temporary)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let home = annals.path().join("home");
+    let begun = || files_below(&home).iter().any(|path| path.ends_with("begun"));
+    assert!(comes_true(begun), "the code did not begin");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(
+        comes_true(|| files_below(&temporary).is_empty()),
+        "{:?}",
+        files_below(&temporary)
+    );
+}
+
+/// Everything below a folder, folders too.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push(entry.path());
+            }
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
+/// Whether it is true within a time that a busy machine needs.
+fn comes_true(is_true: impl Fn() -> bool) -> bool {
+    for _ in 0..600 {
+        if is_true() {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    false
 }
 
 /// The script of the interface's documentation, as it stands there. Its view is too small for the refusal to be the

@@ -72,7 +72,7 @@ impl Files {
         }
         let (mut file, temp) = self.create().map_err(failed)?;
         file.write_all(bytes).map_err(failed)?;
-        self.publish(file, temp, blob).map_err(failed)
+        self.publish(&file, temp, blob).map_err(failed)
     }
 
     /// Keeps a file's content: copied and hashed in one pass.
@@ -91,9 +91,19 @@ impl Files {
             size_bytes,
         };
         if !self.keep_present(blob).map_err(failed)? {
-            self.publish(file, temp, blob).map_err(failed)?;
+            self.publish(&file, temp, blob).map_err(failed)?;
         }
         Ok(blob)
+    }
+
+    /// Keeps what was written to a file of [`create`](Self::create) and hashes to `blob`.
+    pub(super) fn keep_draft(&self, file: &File, temp: TempPath, blob: Blob) -> Result<(), ArtifactError> {
+        let failed = |error| ArtifactError::local(&self.folder, error);
+        let _shared = self.lock(FlockOperation::LockShared).map_err(failed)?;
+        match self.keep_present(blob).map_err(failed)? {
+            true => Ok(()),
+            false => self.publish(file, temp, blob).map_err(failed),
+        }
     }
 
     /// True when the bytes are kept already, whole and durably. Their time is renewed, which tells garbage
@@ -122,7 +132,7 @@ impl Files {
         Ok(true)
     }
 
-    fn create(&self) -> io::Result<(File, TempPath)> {
+    pub(super) fn create(&self) -> io::Result<(File, TempPath)> {
         let (file, path) = tempfile::Builder::new()
             .prefix("put-")
             .tempfile_in(&self.tmp)?
@@ -132,10 +142,10 @@ impl Files {
         Ok((file, path))
     }
 
-    fn publish(&self, file: File, temp: TempPath, blob: Blob) -> io::Result<()> {
+    fn publish(&self, file: &File, temp: TempPath, blob: Blob) -> io::Result<()> {
         disk::trace(|| Step::Wrote(temp.to_path_buf()));
         failpoint("artifact.written");
-        disk::sync_file(&file, &temp)?;
+        disk::sync_file(file, &temp)?;
         failpoint("artifact.synced");
         let place = self.place(&blob.digest);
         disk::make_folders(parent(&place))?;

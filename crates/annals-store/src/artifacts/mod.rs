@@ -4,11 +4,13 @@
 //! store knows neither conversations nor paths of a timeline, and never changes or renames what it keeps. Only
 //! [`gc`](ArtifactStore::gc) removes, and only what no block names.
 
+mod draft;
 mod error;
 mod files;
 mod gc;
 mod name;
 
+pub use draft::ArtifactDraft;
 pub use error::ArtifactError;
 pub use files::hash;
 pub use gc::Swept;

@@ -18,6 +18,8 @@ pub struct Described {
     pub summary: Option<String>,
     /// The text of a file that is no text itself.
     pub text: Option<String>,
+    /// Width and height of a picture.
+    pub pixels: Option<(u32, u32)>,
 }
 
 impl Described {
@@ -46,6 +48,13 @@ const NAMED_MAX_COUNT: usize = 12;
 
 /// Describes an attachment that passed the checks; `pixels` if it is a picture that was measured.
 pub fn describe(checked: &Checked, bytes: &[u8], pixels: Option<(u32, u32)>) -> Described {
+    Described {
+        pixels,
+        ..in_words(checked, bytes, pixels)
+    }
+}
+
+fn in_words(checked: &Checked, bytes: &[u8], pixels: Option<(u32, u32)>) -> Described {
     match checked.kind {
         AttachmentKind::Text => std::str::from_utf8(bytes).map_or_else(
             |_| Described::default(),
@@ -66,7 +75,7 @@ pub fn describe(checked: &Checked, bytes: &[u8], pixels: Option<(u32, u32)>) -> 
 fn summary_only(summary: String) -> Described {
     Described {
         summary: Some(summary),
-        text: None,
+        ..Described::default()
     }
 }
 
@@ -288,6 +297,7 @@ fn with_text(summary: String, text: String) -> Described {
     Described {
         summary: Some(summary),
         text: (!text.is_empty()).then_some(text),
+        ..Described::default()
     }
 }
 
