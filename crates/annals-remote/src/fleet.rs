@@ -177,6 +177,9 @@ mod tests {
         }
         let refused = FleetOptions::parse("/space", 59, 60).unwrap_err().to_string();
         assert!(refused.contains("59") && refused.contains("60"), "{refused}");
-        assert_eq!(FleetOptions::parse("/space/", 60, 60).unwrap().workspace, "/space");
+        assert_eq!(
+            FleetOptions::parse("/space/", 60, 60).unwrap().workspace,
+            "/space"
+        );
     }
 }

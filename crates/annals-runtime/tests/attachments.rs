@@ -55,7 +55,7 @@ async fn a_large_attachment_is_never_held_whole() {
     let blocks = session.timeline(|timeline| timeline.blocks().to_vec());
     let kept = blocks
         .iter()
-        .filter_map(|block| block.meta.file.as_ref())
+        .filter_map(|block| block.meta().file.as_ref())
         .any(|file| file.content_digest == Some(digest) && file.size_bytes == Some(SIZE_BYTES as u64));
     assert!(kept);
 }

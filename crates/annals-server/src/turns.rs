@@ -7,6 +7,7 @@ use annals_core::path::LogicalPath;
 use annals_core::turn::TurnReport;
 use annals_runtime::{Agent, Attachment, ConversationHandle, Prompt, RunError};
 use annals_store::ArtifactDraft;
+use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::response::Response;
 use axum::{Json, RequestExt as _};
@@ -99,42 +100,15 @@ impl PromptBody {
             .await
             .map_err(|error| Problem::bad_request(error.body_text()))?;
         let (mut prompt, mut attachments, mut taken_bytes) = (String::new(), Vec::new(), 0);
-        let broken =
-            |error: axum::extract::multipart::MultipartError| Problem::bad_request(error.body_text());
         while let Some(mut field) = in_time(form.next_field(), &app.limits).await?.map_err(broken)? {
             let file = field.file_name().map(str::to_owned);
             let name = field.name().unwrap_or_default().to_owned();
-            let max_bytes = match file.is_some() {
-                true => ATTACHMENT_MAX_BYTES,
-                false => app.limits.json_max_bytes as u64,
-            };
-            // A file goes to the artifact store as it arrives.
-            let mut part = match file.is_some() {
-                true => Part::File(app.agent.artifacts().draft().await.map_err(Problem::internal)?),
-                false => Part::Field(Vec::new()),
-            };
-            let mut part_bytes = 0;
-            while let Some(piece) = in_time(field.chunk(), &app.limits).await?.map_err(broken)? {
-                taken_bytes += piece.len() as u64;
-                part_bytes += piece.len() as u64;
-                if part_bytes > max_bytes {
-                    return Err(too_large(max_bytes));
-                }
-                if taken_bytes > app.limits.upload_max_bytes {
-                    return Err(too_large(app.limits.upload_max_bytes));
-                }
-                part.write(&piece).await?;
-            }
-            let received = part.end().await?;
-            let digest = match &received {
-                Received::File(blob) => blob.digest,
-                Received::Field(bytes) => BlobDigest::of(bytes),
-            };
+            let received = receive(&mut field, app, &mut taken_bytes).await?;
             for text in [name.as_str(), file.as_deref().unwrap_or_default()] {
                 hash.update((text.len() as u64).to_le_bytes());
                 hash.update(text);
             }
-            hash.update(digest.0);
+            hash.update(received.digest().0);
             match (received, name.as_str()) {
                 (Received::File(blob), _) => {
                     attachments.push(Attachment::stored(file.unwrap_or_default(), blob));
@@ -167,6 +141,37 @@ impl PromptBody {
     }
 }
 
+fn broken(error: MultipartError) -> Problem {
+    Problem::bad_request(error.body_text())
+}
+
+/// One part of a form. A file goes to the artifact store as it arrives.
+async fn receive(field: &mut Field<'_>, app: &App, taken_bytes: &mut u64) -> Result<Received, Problem> {
+    let (mut part, max_bytes) = match field.file_name() {
+        Some(_) => {
+            let draft = app.agent.artifacts().draft().await;
+            (
+                Part::File(draft.map_err(Problem::internal)?),
+                ATTACHMENT_MAX_BYTES,
+            )
+        }
+        None => (Part::Field(Vec::new()), app.limits.json_max_bytes as u64),
+    };
+    let mut part_bytes = 0;
+    while let Some(piece) = in_time(field.chunk(), &app.limits).await?.map_err(broken)? {
+        *taken_bytes += piece.len() as u64;
+        part_bytes += piece.len() as u64;
+        if part_bytes > max_bytes {
+            return Err(too_large(max_bytes));
+        }
+        if *taken_bytes > app.limits.upload_max_bytes {
+            return Err(too_large(app.limits.upload_max_bytes));
+        }
+        part.write(&piece).await?;
+    }
+    part.end().await
+}
+
 /// A part of a form that is being received.
 enum Part {
     Field(Vec<u8>),
@@ -177,6 +182,15 @@ enum Part {
 enum Received {
     Field(Vec<u8>),
     File(Blob),
+}
+
+impl Received {
+    fn digest(&self) -> BlobDigest {
+        match self {
+            Received::File(blob) => blob.digest,
+            Received::Field(bytes) => BlobDigest::of(bytes),
+        }
+    }
 }
 
 impl Part {
