@@ -17,7 +17,7 @@ fn peak_memory_bytes() -> u64 {
 /// Checked, kept, put into OUT_DIR: whatever happens to it, this process holds a piece of it at a time.
 #[tokio::test]
 async fn a_large_attachment_is_never_held_whole() {
-    const SIZE_BYTES: usize = 48 << 20;
+    const SIZE_BYTES: usize = 44 << 20;
     let bench = Bench::new();
     let agent = bench.agent(json!([{"text": "One."}, {"text": "Two."}])).await;
     let session = agent.session("c").await.unwrap();

@@ -365,6 +365,6 @@ async fn what_arrives_in_pieces_is_kept_like_the_whole_and_a_dropped_draft_leave
     let mut draft = local.draft().await.unwrap();
     draft.write(&whole).await.unwrap();
     drop(draft);
-    let left = std::fs::read_dir(folder.path().join("tmp")).unwrap().count();
+    let left = std::fs::read_dir(place(&folder, "tmp")).unwrap().count();
     assert_eq!(left, 0);
 }

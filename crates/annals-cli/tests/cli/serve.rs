@@ -31,8 +31,11 @@ impl Drop for Serving {
 
 impl Serving {
     fn start(annals: &Annals, script: &Value, more: &[&str]) -> Self {
-        let model = annals.script(script);
-        let args = [&["serve", "--listen", "127.0.0.1:0", "--model", &model], more].concat();
+        Self::start_with(annals, &annals.script(script), more)
+    }
+
+    fn start_with(annals: &Annals, model: &str, more: &[&str]) -> Self {
+        let args = [&["serve", "--listen", "127.0.0.1:0", "--model", model], more].concat();
         let mut command = annals.command(&args);
         let mut child = command
             .stdout(Stdio::piped())
@@ -408,11 +411,12 @@ async fn steps_are_priced_by_the_catalog_of_the_home() {
             "--conversation",
             "c1",
             "--turn-id",
-            "t1",
+            "turn_1",
         ])
         .good();
     annals.price_scripts();
-    let server = Serving::start(&annals, &json!({"steps": []}), &[]);
+    let other = annals.file("other.json", json!({"steps": []}).to_string());
+    let server = Serving::start_with(&annals, &format!("script:{}", other.display()), &[]);
     let steps = server.get("/v1/conversations/c1/steps").await;
-    assert_eq!(steps["prices"]["t1"]["input"], 3_000, "{steps}");
+    assert_eq!(steps["prices"]["turn_1"]["input"], 3_000, "{steps}");
 }

@@ -37,7 +37,7 @@ impl ArtifactStore {
                 .map_err(|error| ArtifactError::local(files.folder(), error)),
             None => tempfile::tempfile()
                 .map(|file| (file, None))
-                .map_err(|error| ArtifactError::local(&std::env::temp_dir(), error)),
+                .map_err(|error| ArtifactError::local(Path::new("the temporary folder"), error)),
         })
         .await?;
         Ok(ArtifactDraft {
