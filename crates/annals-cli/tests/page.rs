@@ -15,10 +15,11 @@ const SCENARIOS: &str = "ANNALS_PAGE_SCENARIOS";
 
 #[test]
 fn the_page_does_what_people_do_with_it() {
-    let (true, Some(playwright), Some(axe)) = (
+    let (true, Some(playwright), Some(axe), Some(mcp)) = (
         met(Requirement::Chromium),
         installed("playwright"),
         installed("axe"),
+        installed("mcp-python"),
     ) else {
         return;
     };
@@ -27,6 +28,7 @@ fn the_page_does_what_people_do_with_it() {
     let wanted = std::env::var(SCENARIOS).unwrap_or_default();
     let run = Command::new(playwright.program("python"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("ANNALS_PAGE_MCP", mcp.folder())
         .arg(main)
         .arg(env!("CARGO_BIN_EXE_annals"))
         .arg(axe.folder().join("node_modules/axe-core/axe.min.js"))

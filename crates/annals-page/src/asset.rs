@@ -52,6 +52,7 @@ files! {
     "js/inspector.js"
     "js/keys.js"
     "js/main.js"
+    "js/questions.js"
     "js/rows.js"
     "js/sidebar.js"
     "js/state.js"

@@ -1,5 +1,9 @@
 """What a person does with conversations: fork, edit, search, compare, export, import, and decide about calls."""
 
+import os
+import pathlib
+import subprocess
+
 from playwright.sync_api import expect
 
 from provider import Provider, calls
@@ -188,4 +192,42 @@ def writes_ask_with_their_difference(world: World):
     tab.close()
 
 
-ALL = [fork_edit_search_compare_move, rules_ask_deny_and_allow, writes_ask_with_their_difference]
+# A server whose tool asks for the seat; the one of the tests of MCP itself.
+BOOKING = pathlib.Path(__file__).parents[3] / "annals-mcp/tests/servers/booking.py"
+
+
+def a_server_s_question_is_answered(world: World):
+    """A question of an MCP server is a card with a form: it outlives a reload, says what does not fit, and its answer is
+    where it was asked; one that is declined is told so."""
+    packages = pathlib.Path(os.environ["ANNALS_PAGE_MCP"])
+    home = world.home()
+    (home / "policy.toml").write_text('default = "allow-all"\n')
+    add = [world.annals, "--home", str(home), "mcp", "add", "srv", "--read", str(packages), "--read", str(BOOKING.parent), "--", str(packages / "bin/python"), str(BOOKING)]
+    subprocess.run(add, check=True, capture_output=True)
+    book = calls(("srv__book", {"flight": "LH 1"}))
+    server = world.serve(Provider(book, "It is booked.", book, "Then not."), home)
+    tab = world.tab(server, axe=world.axe)
+    tab.new()
+    tab.send("Book a seat.")
+    region = tab.page.get_by_role("region", name="Waiting for you")
+    card = region.get_by_role("group", name="Question of srv.book")
+    expect(card).to_contain_text("Which seat in LH 1?")
+    expect(tab.page.locator(".chip.warn")).to_have_text("waiting for you")
+    tab.page.reload()
+    card.get_by_label("Seat").fill("12A")
+    tab.shot("question")
+    tab.axe("a question", ".pinned")
+    card.get_by_role("button", name="Answer").click()
+    tab.done()
+    expect(region).to_be_hidden()
+    expect(tab.page.locator("article[data-type='input.response']")).to_contain_text('{"seat":"12A"}')
+    expect(tab.page.locator("article[data-type='assistant.completion']")).to_contain_text("It is booked.")
+    tab.send("Once more.")
+    card.get_by_role("button", name="Decline").click()
+    expect(tab.page.locator("article[data-type='assistant.completion']").last).to_contain_text("Then not.")
+    expect(tab.page.locator("article[data-type='input.response']").last).to_contain_text("declined")
+    assert (home / "mcp/servers/srv/effects").read_text() == "booked 12A\n"
+    tab.close()
+
+
+ALL = [a_server_s_question_is_answered, fork_edit_search_compare_move, rules_ask_deny_and_allow, writes_ask_with_their_difference]

@@ -4,6 +4,7 @@
  */
 import * as api from "./api.js";
 import { clock, parse } from "./format.js";
+import { questionCard } from "./questions.js";
 import * as state from "./state.js";
 import { difference, fileLink, listing, sentence } from "./tree.js";
 import { h, signal } from "./view.js";
@@ -21,8 +22,9 @@ export function approvalRow(block) {
 
 /** Requests that wait, whatever the reader looks at. */
 export function pinned() {
-  return h("section.pinned", { "aria-label": "Waiting for you", hidden: () => state.approvals.value.length === 0 }, () =>
-    state.approvals.value.map((request) => card(request, state.current.peek() ?? "")));
+  return h("section.pinned", { "aria-label": "Waiting for you", hidden: () => state.approvals.value.length + state.questions.value.length === 0 },
+    () => state.approvals.value.map((request) => card(request, state.current.peek() ?? "")),
+    () => state.questions.value.map((request) => questionCard(request, state.current.peek() ?? "")));
 }
 
 /** @param {any} request @param {string} conversation */
@@ -38,7 +40,7 @@ function card(request, conversation) {
       state.fail(error);
     }
     busy.value = false;
-    await state.readApprovals();
+    await state.readWaiting();
   };
   const button = (/** @type {string} */ kind, /** @type {string} */ name, /** @type {string} */ decision, /** @type {string} */ help) =>
     h("button", { class: kind, type: "button", disabled: busy, title: help, onClick: () => decide(decision) }, name);

@@ -7,6 +7,7 @@ import { artifact } from "./api.js";
 import { clock, count, elapsed, extension, fileName, firstLine, money, parse, short, size } from "./format.js";
 import { costOf } from "./cost.js";
 import { editPrompt } from "./composer.js";
+import { answerRow, questionRow } from "./questions.js";
 import * as state from "./state.js";
 import { fileLink, listing, prose } from "./tree.js";
 import { h, signal } from "./view.js";
@@ -40,6 +41,8 @@ const DRAWN = {
   "react.completion": completion,
   "approval.request": approvalRow,
   "approval.decision": decision,
+  "input.request": questionRow,
+  "input.response": answerRow,
   "stage.gate": (block) => quiet("title", parse(block.text)?.title ?? block.text ?? ""),
   "stage.clarification": answer,
   "system.message": (block) => mark("system", block.text ?? ""),
@@ -60,7 +63,7 @@ export function lane(block) {
   if (block.type === "react.tool.call") return "call";
   if (block.call_id && /^react\.(tool|notice)/.test(block.type)) return "result";
   if (block.type === "react.notes") return "notes";
-  if (block.type.startsWith("approval.")) return "approval";
+  if (/^(approval|input)\./.test(block.type)) return "approval";
   return "quiet";
 }
 
@@ -68,7 +71,7 @@ export function lane(block) {
 export function label(block) {
   const names = /** @type {Record<string, string>} */ ({
     "user.prompt": "You asked", "assistant.completion": "Answer", "react.tool.call": "Call", "react.tool.result": "Result",
-    "react.notes": "Note", "turn.header": "Turn begins", "react.completion": "Turn ends", "approval.request": "Approval",
+    "react.notes": "Note", "turn.header": "Turn begins", "react.completion": "Turn ends", "approval.request": "Approval", "input.request": "Question",
   });
   return `${names[block.type] ?? block.type}, block ${block.seq}`;
 }

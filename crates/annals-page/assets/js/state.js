@@ -37,6 +37,8 @@ export const arriving = signal(/** @type {Provisional[]} */ ([]));
 export const runningCalls = signal(/** @type {Set<string>} */ (new Set()));
 /** @type {import("./view.js").Signal<any[]>} */
 export const approvals = signal(/** @type {any[]} */ ([]));
+/** @type {import("./view.js").Signal<any[]>} */
+export const questions = signal(/** @type {any[]} */ ([]));
 /** Where we look: the position, or the last block. */
 export const moment = derived(() => position.value ?? tail.value);
 /** What is open right of the timeline on a narrow screen. */
@@ -112,6 +114,7 @@ export async function open(id, at) {
     title.value = "";
     arriving.value = [];
     approvals.value = [];
+    questions.value = [];
     runningCalls.value = new Set();
     turn.value = { running: false, turn: null, waiting: false };
     openFile.value = null;
@@ -135,7 +138,7 @@ async function begin(id) {
     });
     screen.opened();
     stream = new Stream(id, tail.peek(), { block: arrived, delta: heard, tree: drawn, state: stated, gap: missed, connected: linked });
-    readApprovals();
+    void readWaiting();
   } catch (error) {
     if (current.peek() !== id) return;
     loading.value = false;
@@ -166,7 +169,7 @@ function arrived(block) {
       arriving.value = [];
       runningCalls.value = new Set();
     }
-    if (block.type.startsWith("approval.")) readApprovals();
+    if (/^(approval|input)\./.test(block.type)) void readWaiting();
     if (block.type === "stage.gate") refreshTitle();
   });
   screen.appended();
@@ -254,12 +257,21 @@ async function refreshTitle() {
   if (info && current.peek() === id) title.value = info.title ?? "";
 }
 
-export async function readApprovals() {
+/** Reads what waits for a person in the open conversation. */
+export async function readWaiting() {
   const id = current.peek();
   if (!id) return;
-  const answer = await api.get("/v1/approvals").catch(() => ({ items: [] }));
+  const read = (/** @type {string} */ path) => api.get(path).catch(() => ({ items: [] }));
+  const [asked, wanted] = await Promise.all([read("/v1/approvals"), read("/v1/inputs")]);
   if (current.peek() !== id) return;
-  approvals.value = answer.items.filter((/** @type {any} */ item) => (item.conversation ?? item.conversation_id) === id);
+  const isHere = (/** @type {any} */ item) => item.conversation === id;
+  batch(() => {
+    approvals.value = asked.items.filter(isHere);
+    // A card that stands keeps what was entered.
+    const open = wanted.items.filter(isHere);
+    const idsOf = (/** @type {any[]} */ items) => items.map((item) => item.input_id).join();
+    if (idsOf(open) !== idsOf(questions.peek())) questions.value = open;
+  });
 }
 
 /** The conversation whose opening is for writing in it. @type {string | null} */

@@ -181,7 +181,7 @@ function head() {
 
 function status() {
   if (!state.connected.value) return h("span.chip.warn", null, "reconnecting");
-  if (state.turn.value.waiting || state.approvals.value.length > 0) return h("span.chip.warn", null, "waiting for you");
+  if (state.turn.value.waiting || state.approvals.value.length + state.questions.value.length > 0) return h("span.chip.warn", null, "waiting for you");
   if (state.turn.value.running) return h("span.chip.live", null, "running");
   return null;
 }
