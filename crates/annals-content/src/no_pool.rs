@@ -19,6 +19,7 @@ pub(crate) enum Kind {
 
 pub(crate) struct Pool;
 
+#[expect(dead_code, reason = "nobody is there to read a task")]
 pub(crate) struct Given<'a> {
     pub(crate) task: Task,
     pub(crate) content: Source<'a>,
