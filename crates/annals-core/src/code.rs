@@ -169,6 +169,8 @@ codes! {
     NetworkError = "network_error";
     /// The MCP server could not be started or reached.
     McpServerUnavailable = "mcp_server_unavailable";
+    /// The MCP server wants a login, which a person has to make.
+    McpLoginNeeded = "mcp_login_needed";
     /// The MCP server ended during the call.
     McpServerDied = "mcp_server_died";
     /// The MCP server refused the call.
@@ -181,6 +183,8 @@ codes! {
     NoResult = "no_result";
     /// The call ran with other arguments than the model's.
     CallEdited = "call_edited";
+    /// An MCP server tried to reach a host that it was not given.
+    McpHostRefused = "mcp_host_refused";
     /// What was left out of an MCP server's result.
     McpResult = "mcp_result";
     /// Some of the memory is not indexed yet.

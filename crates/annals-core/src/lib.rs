@@ -10,10 +10,11 @@
 //! 5. [`view`]: what the model gets, and how it stays stable and small;
 //! 6. [`turn`]: what happens next;
 //! 7. [`trace`]: what happened, for people who watch many turns;
-//! 8. [`limits`], [`settings`], [`tokens`]: numbers.
+//! 8. [`limits`], [`settings`], [`tokens`]: numbers; [`address`]: which addresses are public.
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod block;
 pub mod code;
 pub mod content;

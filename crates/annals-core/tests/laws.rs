@@ -18,7 +18,7 @@ use annals_core::turn::{Budget, Offering, TurnEnd, next, recovery};
 use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
-use annals_core::view::why::BreakCause;
+use annals_core::view::why::{BreakCause, PrefixBreak, Requested};
 use annals_core::view::{CachePoint, CachePoints, Layout, Messages, Place, Renderer, prune, why};
 use common::{Scene, artifact, attachment, call, new_call, path, payload, turn};
 use proptest::prelude::*;
@@ -723,7 +723,11 @@ proptest! {
         for layout in [Layout::Chat, Layout::Timeline] {
             let mut before = View::default();
             play(&events, &mut |timeline| {
-                let report = why::compare(&before, timeline, layout);
+                let of = |view, layout| Requested { view, layout };
+                let report = why::compare(of(&before, layout), of(timeline, layout));
+                let relaid = why::compare(of(timeline, Layout::Chat), of(timeline, Layout::Timeline));
+                let is_layout = |broke: &PrefixBreak| matches!(broke.cause, Some(BreakCause::Layout { layout: Layout::Timeline }));
+                prop_assert!(relaid.broke.as_ref().is_none_or(is_layout), "{:?}", relaid);
                 let last = timeline.blocks().last().unwrap();
                 let is_new_offer = before.tools().is_some() && before.tools() != timeline.tools();
                 prop_assert!(report.broke.is_none() || is_new_offer || changes_the_prefix(last), "{:?}", report);

@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use annals_tools::web::egress::Opened;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::auth;
+use crate::hosts::AllowedHosts;
 use crate::limits;
 use crate::name;
 
@@ -85,6 +88,8 @@ pub struct Program {
     pub read: Vec<PathBuf>,
     /// Paths of this machine that it may change.
     pub write: Vec<PathBuf>,
+    /// Hosts that it may reach; none for no network.
+    pub hosts: AllowedHosts,
     /// Whether it runs as a process of the user instead of in a sandbox.
     pub on_host: bool,
 }
@@ -98,6 +103,31 @@ pub struct Endpoint {
     pub headers: BTreeMap<String, String>,
     /// Sent as `Authorization: Bearer …`; `secret:NAME` stands for a configured secret.
     pub bearer: Option<String>,
+    /// How a person logs in, if the server wants that.
+    pub oauth: Oauth,
+}
+
+impl Endpoint {
+    /// Whether requests carry what the configuration says, so that a login would not be used.
+    pub fn has_own_token(&self) -> bool {
+        let is_authorization = |name: &String| name.eq_ignore_ascii_case("authorization");
+        self.bearer.is_some() || self.headers.keys().any(is_authorization)
+    }
+}
+
+/// How a person logs in at a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Oauth {
+    /// The client that the authorization server knows; one is registered at each login if there is none.
+    pub client_id: Option<String>,
+    /// Its secret; `secret:NAME` stands for a configured secret.
+    pub client_secret: Option<String>,
+    /// What is asked for; what the server says if there are none.
+    pub scopes: Vec<String>,
+    /// The port of this machine to which the browser comes back.
+    pub redirect_port: Option<u16>,
+    /// Places of the authorization server that may have private addresses.
+    pub hosts: Vec<Opened>,
 }
 
 /// Which tools of a server are offered, by the server's own names; `*` stands for any text.
@@ -258,12 +288,18 @@ pub struct Entry {
     /// The token of the `Authorization` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bearer: Option<String>,
+    /// How a person logs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OauthEntry>,
     /// Paths that it may read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<PathBuf>,
     /// Paths that it may change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<PathBuf>,
+    /// Hosts that it may reach, `host` or `host:port`; `*.` before a name stands for all names below it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// `sandboxed` or `host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<String>,
@@ -279,6 +315,50 @@ pub struct Entry {
     /// Left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
+}
+
+/// A login as it is written down; other programs spell some of it otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OauthEntry {
+    /// The client.
+    #[serde(default, alias = "clientId", skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// Its secret.
+    #[serde(default, alias = "clientSecret", skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// What is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// Where the browser comes back to.
+    #[serde(default, alias = "callbackPort", skip_serializing_if = "Option::is_none")]
+    pub redirect_port: Option<u16>,
+    /// Places that may have private addresses, as `host:port`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+}
+
+impl OauthEntry {
+    fn read(self) -> Result<Oauth, String> {
+        if self.client_secret.is_some() && self.client_id.is_none() {
+            return Err("`oauth.client_secret` is nobody's: give `oauth.client_id`, too".to_owned());
+        }
+        if let Some(scope) = self.scopes.iter().find(|scope| !auth::is_scope(scope)) {
+            return Err(format!(
+                "`{scope}` in `oauth.scopes` is no scope: give one word for each"
+            ));
+        }
+        let hosts = self.hosts.iter().map(|host| Opened::parse(host));
+        let hosts = hosts
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("in `oauth.hosts`, {error}"))?;
+        Ok(Oauth {
+            client_id: self.client_id,
+            client_secret: self.client_secret,
+            scopes: self.scopes,
+            redirect_port: self.redirect_port,
+            hosts,
+        })
+    }
 }
 
 fn is_default(offered: &Offered) -> bool {
@@ -316,8 +396,10 @@ impl Entry {
             Some("host") => true,
             Some(other) => return Err(format!("`trust` is `{other}`: give `sandboxed` or `host`")),
         };
-        if self.bearer.is_some() || !self.headers.is_empty() {
-            return Err("`headers` and `bearer` are for a `url`: give `env` to a program".to_owned());
+        if self.bearer.is_some() || !self.headers.is_empty() || self.oauth.is_some() {
+            return Err(
+                "`headers`, `bearer` and `oauth` are for a `url`: give `env` to a program".to_owned(),
+            );
         }
         if let Some(path) = self
             .read
@@ -330,6 +412,12 @@ impl Entry {
                 path.display()
             ));
         }
+        if on_host && !self.hosts.is_empty() {
+            return Err(
+                "`hosts` bounds a sandboxed program: leave out `hosts` or `trust = \"host\"`".to_owned(),
+            );
+        }
+        let hosts = AllowedHosts::parse(&self.hosts)?;
         let command = self.command.unwrap_or_default();
         if command.trim().is_empty() {
             return Err("`command` is empty: name a program".to_owned());
@@ -339,6 +427,7 @@ impl Entry {
             env: self.env,
             read: self.read,
             write: self.write,
+            hosts,
             on_host,
         })
     }
@@ -365,14 +454,26 @@ impl Entry {
                 ));
             }
         }
-        if self.trust.is_some() || !self.read.is_empty() || !self.write.is_empty() || !self.args.is_empty() {
-            return Err("`args`, `trust`, `read` and `write` are for a `command`".to_owned());
+        let paths_and_hosts = self.read.len() + self.write.len() + self.hosts.len();
+        if self.trust.is_some() || paths_and_hosts > 0 || !self.args.is_empty() {
+            return Err("`args`, `trust`, `read`, `write` and `hosts` are for a `command`".to_owned());
         }
-        Ok(Endpoint {
+        let endpoint = Endpoint {
             url,
             headers: self.headers,
             bearer: self.bearer,
-        })
+            oauth: Oauth::default(),
+        };
+        match self.oauth {
+            Some(_) if endpoint.has_own_token() => {
+                Err("it has a token and `oauth`: give one of them".to_owned())
+            }
+            Some(oauth) => Ok(Endpoint {
+                oauth: oauth.read()?,
+                ..endpoint
+            }),
+            None => Ok(endpoint),
+        }
     }
 }
 
@@ -423,6 +524,18 @@ mod tests {
             ("[a]\ncommand = ''", "name a program"),
             ("[a]\ncommand = 'x'\ntrust = 'full'", "`trust` is `full`"),
             ("[a]\ncommand = 'x'\nread = ['rel']", "`rel` is relative"),
+            (
+                "[a]\ncommand = 'x'\nhosts = ['https://h']",
+                "`https://h` in `hosts`",
+            ),
+            (
+                "[a]\ncommand = 'x'\nhosts = ['h.example']\ntrust = 'host'",
+                "leave out `hosts`",
+            ),
+            (
+                "[a]\nurl = 'http://h'\nhosts = ['h.example']",
+                "`hosts` are for a `command`",
+            ),
             ("[a]\ncommand = 'x'\nbearer = 't'", "are for a `url`"),
             ("[a]\nurl = 'ftp://h'", "give `https://host/path`"),
             ("[a]\nurl = 'http://u:p@h'", "carries a password"),
@@ -439,6 +552,37 @@ mod tests {
         ] {
             let error = toml(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_configured_in_either_spelling_and_its_mistakes_are_named() {
+        let ours =
+            toml("[a]\nurl = 'https://h/mcp'\noauth = { client_id = 'c', redirect_port = 8085 }").unwrap();
+        let common = Servers::from_json(
+            r#"{"mcpServers": {"a": {"url": "https://h/mcp", "oauth": {"clientId": "c", "callbackPort": 8085}}}}"#,
+        );
+        assert_eq!(common.unwrap(), ours);
+        for (oauth, why) in [
+            ("client_secret = 's'", "give `oauth.client_id`, too"),
+            ("scopes = ['a b']", "`a b` in `oauth.scopes`"),
+            ("hosts = ['sso']", "`sso` is not `host:port`"),
+        ] {
+            let error = toml(&format!("[a]\nurl = 'https://h'\noauth = {{ {oauth} }}"));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(why), "{oauth}: {error}");
+        }
+        for (server, why) in [
+            ("url = 'https://h'\nbearer = 't'", "a token and `oauth`"),
+            (
+                "url = 'https://h'\nheaders = { authorization = 't' }",
+                "a token and `oauth`",
+            ),
+            ("command = 'x'", "are for a `url`"),
+        ] {
+            let error = toml(&format!("[a]\n{server}\noauth = {{ client_id = 'c' }}"));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(why), "{server}: {error}");
         }
     }
 

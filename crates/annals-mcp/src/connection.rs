@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annals_core::redact::Secrets;
-use annals_sandbox::service::Service;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
     ElicitationCapability, FormElicitationCapability, Implementation, ListToolsRequest,
@@ -26,12 +25,13 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::{Authorizer, LoginNeeded, NoToken};
 use crate::config::{ServerConfig, Transport};
 use crate::definition::{Definition, Digest};
 use crate::limits;
 use crate::question::{self, Question};
 use crate::text;
-use crate::transport::{self, Bounded, Flow, TransportError};
+use crate::transport::{self, Bounded, Flow, Process, TransportError};
 
 /// Why a session could not begin, or a request got no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,9 +63,24 @@ pub enum ConnectionError {
     /// What came is not what the protocol allows.
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
+    /// A person has to log in first.
+    #[error("the server wants a login: {}", .0.reason)]
+    Login(LoginNeeded),
+    /// The login that is there could not be renewed now.
+    #[error("the request was not made: {0}")]
+    NoToken(String),
     /// The server wants to know something first.
     #[error("the server asks for input that nobody here can give")]
     InputRequired,
+}
+
+impl From<NoToken> for ConnectionError {
+    fn from(none: NoToken) -> Self {
+        match none {
+            NoToken::Login(needed) => ConnectionError::Login(needed),
+            NoToken::Failed(why) => ConnectionError::NoToken(why),
+        }
+    }
 }
 
 /// A sign of life.
@@ -237,7 +252,7 @@ impl ClientHandler for Handler {
 pub struct Connection {
     running: RunningService<RoleClient, Handler>,
     handler: Handler,
-    service: Mutex<Option<Service>>,
+    process: Mutex<Option<Process>>,
     /// What is offered now.
     offer: Mutex<Offer>,
     patience: Patience,
@@ -245,14 +260,15 @@ pub struct Connection {
 
 impl Connection {
     /// Starts or reaches the server, shakes hands and lists its tools.
-    pub async fn open(
+    pub(crate) async fn open(
         config: &ServerConfig,
         folder: &Path,
         secrets: &Secrets,
+        authorizer: Option<Arc<Authorizer>>,
         patience: Patience,
     ) -> Result<Self, ConnectionError> {
         let opening = async {
-            let connection = Self::shake_hands(config, folder, secrets, patience).await?;
+            let connection = Self::shake_hands(config, folder, secrets, authorizer, patience).await?;
             connection.list().await?;
             Ok(connection)
         };
@@ -267,6 +283,7 @@ impl Connection {
         config: &ServerConfig,
         folder: &Path,
         secrets: &Secrets,
+        authorizer: Option<Arc<Authorizer>>,
         patience: Patience,
     ) -> Result<Self, ConnectionError> {
         let newest = || vec![ProtocolVersion::V_2026_07_28];
@@ -281,13 +298,17 @@ impl Connection {
         // A server that takes ten seconds to start answers the first probe when it has been given up already, and the two
         // answers cross. Such a one is asked again, for one lifecycle after the other.
         for lifecycle in [either, only_newest, ClientLifecycleMode::Initialize] {
-            let (tried, handler, service) = try_lifecycle(config, folder, secrets, lifecycle.clone()).await?;
+            let (tried, handler, process) =
+                try_lifecycle(config, folder, secrets, authorizer.clone(), lifecycle.clone()).await?;
+            if let (Err(_), Some(none)) = (&tried, handler.flow.no_token()) {
+                return Err(none.into());
+            }
             let error = match tried {
                 Ok(running) => {
                     let connection = Connection {
                         running,
                         handler,
-                        service: Mutex::new(service),
+                        process: Mutex::new(process),
                         offer: Mutex::default(),
                         patience,
                     };
@@ -303,8 +324,8 @@ impl Connection {
                     | ClientInitializeError::ExpectedInitResult(_)
             );
             let is_probe = matches!(lifecycle, ClientLifecycleMode::Discover { .. });
-            let reason = match (is_about_streams(&error), service) {
-                (true, Some(service)) => obituary(&handler.flow, service).await,
+            let reason = match (is_about_streams(&error), process) {
+                (true, Some(process)) => obituary(&handler.flow, process).await,
                 _ => text::one_line(&said(&error), limits::ERROR_MAX_CHARS),
             };
             refused = ConnectionError::Closed(reason);
@@ -356,12 +377,17 @@ impl Connection {
 
     /// How the session ended, with the server's last words.
     pub async fn how_it_ended(&self) -> String {
-        let service = self.service.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match (service, self.handler.flow.reason()) {
-            (Some(service), _) => obituary(&self.handler.flow, service).await,
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (process, self.handler.flow.reason()) {
+            (Some(process), _) => obituary(&self.handler.flow, process).await,
             (None, Some(reason)) => reason.to_owned(),
             (None, None) => "the connection was closed".to_owned(),
         }
+    }
+
+    /// What the server was kept from reaching since this was last asked, with what would allow it.
+    pub fn kept_from(&self) -> Vec<String> {
+        self.handler.flow.kept_from.take()
     }
 
     /// The digest of what the server offers under this name now; lists again if the server said that something changed.
@@ -527,7 +553,10 @@ impl Connection {
     }
 
     pub(crate) async fn ended(&self) -> ConnectionError {
-        ConnectionError::Closed(self.how_it_ended().await)
+        match self.handler.flow.no_token() {
+            Some(none) => none.into(),
+            None => ConnectionError::Closed(self.how_it_ended().await),
+        }
     }
 
     pub(crate) async fn judged(
@@ -543,10 +572,10 @@ impl Connection {
             Ok(Err(ServiceError::UnexpectedResponse)) => Err(ConnectionError::Protocol(
                 "its answer has no known form".to_owned(),
             )),
-            Ok(Err(ServiceError::TransportSend(error))) => Err(ConnectionError::Closed(text::one_line(
-                &error.to_string(),
-                limits::ERROR_MAX_CHARS,
-            ))),
+            Ok(Err(ServiceError::TransportSend(error))) => Err(match self.handler.flow.no_token() {
+                Some(none) => none.into(),
+                None => ConnectionError::Closed(text::one_line(&error.to_string(), limits::ERROR_MAX_CHARS)),
+            }),
             Ok(Err(_)) | Err(_) => Err(self.ended().await),
         }
     }
@@ -556,13 +585,14 @@ impl Connection {
 type Tried = (
     Result<RunningService<RoleClient, Handler>, ClientInitializeError>,
     Handler,
-    Option<Service>,
+    Option<Process>,
 );
 
 async fn try_lifecycle(
     config: &ServerConfig,
     folder: &Path,
     secrets: &Secrets,
+    authorizer: Option<Arc<Authorizer>>,
     lifecycle: ClientLifecycleMode,
 ) -> Result<Tried, ConnectionError> {
     let handler = Handler {
@@ -573,14 +603,15 @@ async fn try_lifecycle(
     };
     match &config.transport {
         Transport::Stdio(program) => {
-            let (service, (stdout, stdin)) = transport::start(program, folder, secrets).await?;
+            let started = transport::start(&config.name, program, folder, secrets, &handler.flow).await?;
+            let (process, (stdout, stdin)) = started;
             let stdout = Bounded::new(stdout, handler.flow.clone());
             let transport = AsyncRwTransport::new(stdout, stdin).with_max_line_length(usize::MAX);
             let tried = handler.clone().serve_with_lifecycle(transport, lifecycle).await;
-            Ok((tried, handler, Some(service)))
+            Ok((tried, handler, Some(process)))
         }
         Transport::Http(endpoint) => {
-            let transport = transport::http(endpoint, secrets, handler.flow.clone())?;
+            let transport = transport::http(endpoint, secrets, authorizer, handler.flow.clone())?;
             let tried = handler.clone().serve_with_lifecycle(transport, lifecycle).await;
             Ok((tried, handler, None))
         }
@@ -608,17 +639,19 @@ fn said(error: &ClientInitializeError) -> String {
 }
 
 /// How a server's process ended, with its last words.
-async fn obituary(flow: &Flow, service: Service) -> String {
-    let last_words = service.last_words();
-    let how = match (service.ended().await, flow.reason()) {
+async fn obituary(flow: &Flow, process: Process) -> String {
+    let last_words = process.service.last_words();
+    let how = match (process.service.ended().await, flow.reason()) {
         (_, Some(reason)) => format!("{reason}, and was ended"),
         (Some(how), None) => how,
         (None, None) => "it closed its streams and was killed".to_owned(),
     };
-    match text::one_line(last_lines(&last_words), 500) {
+    let how = match text::one_line(last_lines(&last_words), 500) {
         words if words.is_empty() => how,
         words => format!("{how}; it said: {words}"),
-    }
+    };
+    let kept_from = flow.kept_from.take().into_iter();
+    kept_from.fold(how, |how, refusal| format!("{how}; {refusal}"))
 }
 
 /// The end of a log, from the beginning of a line.

@@ -7,17 +7,20 @@ use std::sync::Arc;
 
 use futures::stream::{BoxStream, StreamExt as _};
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use reqwest::Response;
+use reqwest::{RequestBuilder, Response};
 use rmcp::ErrorData;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
+use rmcp::transport::auth::WWWAuthenticateParams;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
+use url::Url;
 
+use crate::auth::{self, Authorizer, LoginNeeded, NoToken};
 use crate::limits;
 use crate::text;
-use crate::transport::Flow;
+use crate::transport::{self, Flow};
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
@@ -31,12 +34,92 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 #[derive(Clone)]
 pub(crate) struct BoundedHttp {
     client: reqwest::Client,
+    url: Url,
+    door: Door,
     flow: Arc<Flow>,
 }
 
+/// How a server knows who asks.
+#[derive(Clone)]
+pub(crate) enum Door {
+    /// By what the configuration says.
+    OwnToken,
+    /// By a login, if it wants one and there is a place to keep it.
+    Login(Option<Arc<Authorizer>>),
+}
+
 impl BoundedHttp {
-    pub(crate) fn new(client: reqwest::Client, flow: Arc<Flow>) -> Self {
-        BoundedHttp { client, flow }
+    pub(crate) fn new(client: reqwest::Client, url: Url, door: Door, flow: Arc<Flow>) -> Self {
+        BoundedHttp {
+            client,
+            url,
+            door,
+            flow,
+        }
+    }
+
+    /// Sends a request. A token that is over or refused is renewed once; what only a person can do is noted.
+    async fn sent(&self, request: RequestBuilder, bearer: Option<String>) -> Result<Response, Failure> {
+        let authorizer = match &self.door {
+            Door::OwnToken => return Ok(with_token(request, bearer).send().await?),
+            Door::Login(authorizer) => authorizer.as_deref(),
+        };
+        let token = match authorizer {
+            Some(authorizer) => authorizer.token().await.map_err(|none| self.shut(none))?,
+            None => None,
+        };
+        // Messages are whole in memory, so every request can be made again.
+        let again = request.try_clone();
+        let mut response = with_token(request, token.clone()).send().await?;
+        let mut sent = token;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && let (Some(authorizer), Some(token), Some(again)) = (authorizer, &sent, again)
+        {
+            let renewed = authorizer.renewed(token).await.map_err(|none| self.shut(none))?;
+            response = with_token(again, Some(renewed.clone())).send().await?;
+            sent = Some(renewed);
+        }
+        match response.status() {
+            StatusCode::UNAUTHORIZED => {
+                let challenge = transport::challenge(response.headers());
+                if let Some(authorizer) = authorizer {
+                    authorizer.refused(sent.as_deref(), challenge.as_deref()).await;
+                }
+                let reason = match sent {
+                    Some(_) => "it refuses the login, also a renewed one",
+                    None => "it answers no request without one",
+                };
+                Err(self.shut(NoToken::Login(LoginNeeded {
+                    reason: reason.to_owned(),
+                    scopes: Vec::new(),
+                })))
+            }
+            StatusCode::FORBIDDEN => match self.further_scopes(&response) {
+                Some(scopes) => Err(self.shut(NoToken::Login(LoginNeeded {
+                    reason: "what was granted is not enough for this".to_owned(),
+                    scopes,
+                }))),
+                None => Ok(response),
+            },
+            _ => Ok(response),
+        }
+    }
+
+    /// The scopes that a refusal asks for beside those that were granted.
+    fn further_scopes(&self, response: &Response) -> Option<Vec<String>> {
+        let challenge = transport::challenge(response.headers())?;
+        let is_about_scopes = WWWAuthenticateParams::parse(&challenge, &self.url).is_insufficient_scope();
+        is_about_scopes.then(|| auth::scopes_wanted(&challenge, &self.url))
+    }
+
+    /// Notes why there is no token, for whoever asked: on the way there only words are kept.
+    fn shut(&self, none: NoToken) -> Failure {
+        let why = match &none {
+            NoToken::Login(needed) => needed.reason.clone(),
+            NoToken::Failed(why) => why.clone(),
+        };
+        self.flow.shut(none);
+        StreamableHttpError::UnexpectedServerResponse(Cow::Owned(why))
     }
 
     /// A body within the bound of a message.
@@ -81,6 +164,13 @@ impl BoundedHttp {
             event
         };
         SseStream::from_bytes_stream(pieces).map(counted).boxed()
+    }
+}
+
+fn with_token(request: RequestBuilder, token: Option<String>) -> RequestBuilder {
+    match token {
+        Some(token) => request.bearer_auth(token),
+        None => request,
     }
 }
 
@@ -148,14 +238,11 @@ impl StreamableHttpClient for BoundedHttp {
             .post(&*uri)
             .header(header::ACCEPT, format!("{EVENTS}, {JSON}"))
             .headers(custom_headers.into_iter().collect());
-        if let Some(token) = auth_header {
-            request = request.bearer_auth(token);
-        }
         let has_session = session_id.is_some();
         if let Some(session) = session_id {
             request = request.header(SESSION, &*session);
         }
-        let response = request.json(&message).send().await?;
+        let response = self.sent(request.json(&message), auth_header).await?;
         let status = response.status();
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
@@ -197,8 +284,14 @@ impl StreamableHttpClient for BoundedHttp {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<(), Failure> {
+        let token = match &self.door {
+            Door::OwnToken => auth_header,
+            // A session that is not ended now ends by itself; nothing is renewed for that.
+            Door::Login(Some(authorizer)) => authorizer.known_token(),
+            Door::Login(None) => None,
+        };
         self.client
-            .delete_session(uri, session_id, auth_header, custom_headers)
+            .delete_session(uri, session_id, token, custom_headers)
             .await
     }
 
@@ -215,16 +308,13 @@ impl StreamableHttpClient for BoundedHttp {
             .get(&*uri)
             .header(header::ACCEPT, EVENTS)
             .headers(custom_headers.into_iter().collect());
-        if let Some(token) = auth_header {
-            request = request.bearer_auth(token);
-        }
         if let Some(session) = session_id {
             request = request.header(SESSION, &*session);
         }
         if let Some(last) = last_event_id {
             request = request.header("last-event-id", last);
         }
-        let response = request.send().await?;
+        let response = self.sent(request, auth_header).await?;
         match response.status() {
             StatusCode::METHOD_NOT_ALLOWED => Err(StreamableHttpError::ServerDoesNotSupportSse),
             status if !status.is_success() => {

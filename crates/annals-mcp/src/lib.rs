@@ -4,9 +4,11 @@
 //! The model is offered the pinned definitions, never what a server says at the moment, so a prompt's bytes do not depend on
 //! which servers run. Read in this order:
 //!
-//! 1. [`config`]: which servers there are, how they are started, what they may touch;
+//! 1. [`config`], [`hosts`]: which servers there are, how they are started, what they may touch and reach;
 //! 2. [`definition`], [`pins`]: what a server offers, and what of it a person has accepted;
 //! 3. [`connection`], [`transport`]: one session with a server, over pipes or HTTP, in both lifecycles of the protocol;
+//!    [`auth`]: logins at servers that want one;
+//!    `proxy`: the way out of a sandboxed one;
 //! 4. [`server`]: a server that is started at need, fails, and is tried again; `call`, `question`, `parked`: one call, what
 //!    the server asks a person meanwhile, and where the call waits for the answer;
 //! 5. [`tool`], [`result`](mod@result), [`many`]: its tools as tools of an agent;
@@ -16,17 +18,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod auth;
 mod call;
 pub mod config;
 pub mod connection;
 pub mod definition;
 pub mod file;
+pub mod hosts;
 mod http_client;
 pub mod limits;
 pub mod many;
 pub mod name;
 mod parked;
 pub mod pins;
+mod proxy;
 mod question;
 pub mod resources;
 pub mod result;
@@ -37,6 +42,7 @@ pub mod text;
 pub mod tool;
 pub mod transport;
 
+pub use auth::LoginState;
 pub use config::{ConfigError, ServerConfig, Servers, Transport};
 pub use definition::{Definition, Digest};
 pub use pins::{Difference, Pins};

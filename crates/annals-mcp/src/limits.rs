@@ -28,7 +28,19 @@ pub const ROUNDS_MAX: usize = 10;
 pub const PARKED_MAX: usize = 32;
 /// What a server says of an error.
 pub const ERROR_MAX_CHARS: usize = 2_000;
+/// Hosts that a server was kept from and that are told of at once.
+pub const REFUSED_HOSTS_MAX: usize = 8;
+/// Connections of a sandboxed server to its hosts at once; further ones wait.
+pub const PROXY_CONNECTIONS_MAX: usize = 32;
+/// The head of a request to the proxy of a sandboxed server.
+pub const PROXY_HEAD_MAX_BYTES: usize = 16 << 10;
 
+/// Until such a head is there.
+pub const PROXY_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Until a host of a sandboxed server is resolved and connected to.
+pub const PROXY_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection of a sandboxed server through which nothing passes.
+pub const PROXY_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// From the start of a server to its list of tools.
 pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 /// A call without a sign of life.
@@ -47,3 +59,30 @@ pub const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 pub const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 /// The longest pause.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// One answer of an authorization server, or one document about it.
+pub const METADATA_MAX_BYTES: usize = 256 << 10;
+/// Requests of one login or one renewal: documents may name any number of places.
+pub const LOGIN_REQUESTS_MAX: usize = 32;
+/// One of these requests.
+pub const LOGIN_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Between two looks whether another process has renewed a login.
+pub const LOGIN_LOCK_PAUSE: Duration = Duration::from_millis(25);
+/// From the address for a browser to its return.
+pub const LOGIN_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// The head of a request to the listener of a login.
+pub const REDIRECT_MAX_BYTES: usize = 16 << 10;
+/// One request to it.
+pub const REDIRECT_VISIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Such requests at once.
+pub const REDIRECT_VISITS_MAX: usize = 16;
+/// What a server says when it refuses a request; a longer one is not read.
+pub const CHALLENGE_MAX_BYTES: usize = 4 << 10;
+/// Scopes that a refusal may ask for.
+pub const SCOPES_MAX: usize = 20;
+/// One scope.
+pub const SCOPE_MAX_BYTES: usize = 128;
+/// A shorter token cannot be told from ordinary text.
+pub const TOKEN_HIDDEN_MIN_BYTES: usize = 8;
+/// Tokens of one server that are hidden: the newest.
+pub const TOKENS_HIDDEN_MAX: usize = 32;

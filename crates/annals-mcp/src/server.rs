@@ -1,6 +1,8 @@
 //! A server as an agent has it: started at its first call, restarted with growing pauses when it fails, and never trusted to
 //! still be what was accepted.
 
+use std::borrow::Cow;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +14,11 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::file::LoginFolder;
+use crate::auth::login::{Login, LoginError};
+use crate::auth::{self, Authorizer, LoginNeeded, LoginState};
 use crate::call::Call;
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, Transport};
 use crate::connection::{Connection, ConnectionError, Offer, Patience};
 use crate::definition::Digest;
 use crate::limits;
@@ -44,6 +49,18 @@ pub enum ServerError {
         server: String,
         /// How.
         reason: String,
+    },
+    /// A person has to log in.
+    #[error(
+        "the MCP server `{server}` wants a login: {}; a person has to run `annals mcp login {server}{}`",
+        .needed.reason,
+        scopes_option(.needed)
+    )]
+    Login {
+        /// The server.
+        server: String,
+        /// Why, and for what.
+        needed: LoginNeeded,
     },
     /// The tool is not what was accepted.
     #[error(
@@ -83,11 +100,18 @@ pub enum ServerError {
     },
 }
 
+/// The scopes of a login as they are typed.
+fn scopes_option(needed: &LoginNeeded) -> String {
+    let scopes = needed.scopes.iter();
+    scopes.map(|scope| format!(" --oauth-scope {scope}")).collect()
+}
+
 impl ServerError {
     /// A stable word for it.
     pub fn code(&self) -> &'static str {
         match self {
             ServerError::Unavailable { .. } => Code::McpServerUnavailable.as_str(),
+            ServerError::Login { .. } => Code::McpLoginNeeded.as_str(),
             ServerError::Died { .. } => Code::McpServerDied.as_str(),
             ServerError::Changed { .. } => Code::ToolChanged.as_str(),
             ServerError::Gone { .. } => Code::ToolGone.as_str(),
@@ -97,6 +121,7 @@ impl ServerError {
                 ConnectionError::Cancelled => Code::Cancelled.as_str(),
                 ConnectionError::Refused { .. } => Code::McpError.as_str(),
                 ConnectionError::InputRequired => Code::McpInputRequired.as_str(),
+                ConnectionError::NoToken(_) => Code::McpServerUnavailable.as_str(),
                 _ => Code::McpProtocolError.as_str(),
             },
         }
@@ -109,6 +134,7 @@ pub struct RemoteServer {
     /// The folder that is its home and working directory.
     folder: PathBuf,
     secrets: Secrets,
+    authorizer: Option<Arc<Authorizer>>,
     patience: Patience,
     state: Mutex<State>,
     parked: ParkedCalls,
@@ -146,8 +172,60 @@ impl RemoteServer {
             },
             config,
             secrets,
+            authorizer: None,
             state: Mutex::new(State::Idle),
             parked: ParkedCalls::default(),
+        }
+    }
+
+    /// With logins that are kept here.
+    #[must_use]
+    pub fn logins(mut self, folder: &LoginFolder) -> Self {
+        if let Transport::Http(endpoint) = &self.config.transport
+            && !endpoint.has_own_token()
+        {
+            let file = folder.file(&self.config.namespace);
+            // An address that cannot be read is said when it is used.
+            self.authorizer = Authorizer::new(endpoint, &self.secrets, file).ok().map(Arc::new);
+        }
+        self
+    }
+
+    /// What is known of the login at this server; none if it was not asked for one.
+    pub fn login_state(&self) -> io::Result<Option<LoginState>> {
+        match &self.authorizer {
+            Some(authorizer) => authorizer.state(),
+            None => Ok(None),
+        }
+    }
+
+    /// Begins a login. `scopes` are asked for beside those that were granted.
+    pub async fn login(&self, scopes: &[String]) -> Result<Login, LoginError> {
+        let Some(authorizer) = &self.authorizer else {
+            return Err(LoginError::NotFor(match &self.config.transport {
+                Transport::Stdio(_) => "it is a program, which gets its secrets by `env`".to_owned(),
+                Transport::Http(endpoint) if endpoint.has_own_token() => {
+                    "its token is in the configuration".to_owned()
+                }
+                Transport::Http(_) => "there is no folder for logins".to_owned(),
+            }));
+        };
+        if let Some(scope) = scopes.iter().find(|scope| !auth::is_scope(scope)) {
+            return Err(LoginError::NotFor(format!("`{scope}` is no scope")));
+        }
+        Login::begin(authorizer.clone(), scopes).await
+    }
+
+    /// Whether requests may carry tokens of a login.
+    pub(crate) fn may_have_login(&self) -> bool {
+        self.authorizer.is_some()
+    }
+
+    /// The text without tokens of a login.
+    pub(crate) fn hidden<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match &self.authorizer {
+            Some(authorizer) => authorizer.hidden(text),
+            None => Cow::Borrowed(text),
         }
     }
 
@@ -177,14 +255,26 @@ impl RemoteServer {
                 (*pause * 2).min(limits::BACKOFF_MAX)
             }
         };
-        match Connection::open(&self.config, &self.folder, &self.secrets, self.patience).await {
+        let opening = Connection::open(
+            &self.config,
+            &self.folder,
+            &self.secrets,
+            self.authorizer.clone(),
+            self.patience,
+        );
+        match opening.await {
             Ok(connection) => {
                 let connection = Arc::new(connection);
                 *state = State::Up(connection.clone());
                 Ok(connection)
             }
+            // A person may log in at any moment, and then it is there at once.
+            Err(ConnectionError::Login(needed)) => {
+                *state = State::Idle;
+                Err(self.failed(ConnectionError::Login(needed)))
+            }
             Err(error) => {
-                let reason = error.to_string();
+                let reason = self.hidden(&error.to_string()).into_owned();
                 *state = State::Down {
                     until: Instant::now() + pause,
                     pause,
@@ -271,6 +361,7 @@ impl RemoteServer {
         let server = self.config.name.clone();
         match error {
             ConnectionError::Closed(reason) => ServerError::Died { server, reason },
+            ConnectionError::Login(needed) => ServerError::Login { server, needed },
             error => ServerError::Call { server, error },
         }
     }

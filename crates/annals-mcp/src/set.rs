@@ -8,6 +8,7 @@ use annals_core::redact::Secrets;
 use annals_tools::Tool;
 use futures::future;
 
+use crate::auth::file::LoginFolder;
 use crate::config::Servers;
 use crate::many;
 use crate::pins::{PinFolder, Pins};
@@ -18,6 +19,14 @@ use crate::tool;
 pub struct ServerSet {
     servers: Vec<Arc<RemoteServer>>,
     pins: PinFolder,
+    logins: LoginFolder,
+}
+
+impl std::fmt::Debug for ServerSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.servers.iter().map(|server| &server.config().name);
+        f.debug_list().entries(names).finish()
+    }
 }
 
 /// What was accepted of a server, and how it got there.
@@ -52,12 +61,15 @@ impl ServerSet {
     /// The servers of this home. None is started.
     pub fn new(servers: &Servers, home: &Path, secrets: &Secrets) -> Self {
         let folder = home.join("mcp").join("servers");
+        let logins = LoginFolder::of_home(home);
         let server = |config: &crate::ServerConfig| {
-            Arc::new(RemoteServer::new(config.clone(), folder.clone(), secrets.clone()))
+            let server = RemoteServer::new(config.clone(), folder.clone(), secrets.clone());
+            Arc::new(server.logins(&logins))
         };
         ServerSet {
             servers: servers.iter().map(server).collect(),
             pins: PinFolder::of_home(home),
+            logins,
         }
     }
 
@@ -93,6 +105,11 @@ impl ServerSet {
             .iter()
             .filter(|server| !matches!(self.pins(server), Ok(Some(_))));
         future::join_all(new.map(|server| self.accept(server))).await
+    }
+
+    /// Forgets the login at a server; says whether there was one.
+    pub fn forget_login(&self, namespace: &str) -> io::Result<bool> {
+        self.logins.forget(namespace)
     }
 
     /// Forgets what was accepted of a server.

@@ -1,5 +1,6 @@
 //! A server's tools as tools of an agent: pinned, named, ordered, and each failure a result that the model reads.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,25 +121,38 @@ impl Tool for RemoteTool {
             Value::Object(arguments) => arguments,
             _ => serde_json::Map::new(),
         };
-        let mut declined = Vec::new();
-        match self.perform(cx, arguments, &mut declined).await {
+        let mut asides = Asides::default();
+        let mut outcome = match self.perform(cx, arguments, &mut asides).await {
             Ok(result) => {
                 let origin = Origin {
                     server: &self.server.config().namespace,
                     spec: &self.spec,
                     output: self.output.as_ref(),
                 };
-                let mut outcome = result::outcome(cx, origin, result).await;
-                let notice = |message| {
-                    Notice::new(Code::McpResult, message).with("tool_id", self.spec.name().as_str())
-                };
-                outcome.notices.splice(0..0, declined.into_iter().map(notice));
-                outcome
+                result::outcome(cx, origin, result).await
             }
-            Err(Stop::Asks(question)) => serialise::failed(&question),
-            Err(Stop::Failed(error)) => serialise::answer(cx, &self.spec, Err(failure(&error))).await,
-        }
+            Err(Stop::Asks(question)) => return serialise::failed(&question),
+            Err(Stop::Failed(error)) => {
+                let words = self.server.hidden(&error.to_string()).into_owned();
+                serialise::answer(cx, &self.spec, Err(ToolFailure::new(error.code(), words))).await
+            }
+        };
+        let notice =
+            |code| move |message| Notice::new(code, message).with("tool_id", self.spec.name().as_str());
+        let declined = asides.declined.into_iter().map(notice(Code::McpResult));
+        let refused = asides.kept_from.into_iter().map(notice(Code::McpHostRefused));
+        outcome.notices.splice(0..0, declined.chain(refused));
+        outcome
     }
+}
+
+/// What is said of a call beside its result.
+#[derive(Default)]
+struct Asides {
+    /// Questions that nobody could be asked.
+    declined: Vec<String>,
+    /// Hosts that the server tried to reach and may not.
+    kept_from: Vec<String>,
 }
 
 /// Why a call has no result.
@@ -149,12 +163,12 @@ enum Stop {
 }
 
 impl RemoteTool {
-    /// The call up to its result, with the answers that a person gave; notes which questions nobody could be asked.
+    /// The call up to its result, with the answers that a person gave.
     async fn perform(
         &self,
         cx: &ToolCx,
         arguments: serde_json::Map<String, Value>,
-        declined: &mut Vec<String>,
+        asides: &mut Asides,
     ) -> Result<CallToolResult, Stop> {
         let server = &self.server;
         let key = parked::key(cx);
@@ -171,21 +185,25 @@ impl RemoteTool {
         loop {
             let question = match waiting.take() {
                 Some(question) => question,
-                None => match call.next(cx.cancel(), |_| {}).await {
-                    Ok(Step::Done(result)) => return Ok(result),
-                    Ok(Step::Asks(question)) => question,
-                    Err(error) => return Err(Stop::Failed(server.failed(error))),
-                },
+                None => {
+                    let next = call.next(cx.cancel(), |_| {}).await;
+                    asides.kept_from.extend(call.connection().kept_from());
+                    match next {
+                        Ok(Step::Done(result)) => return Ok(without_tokens(server, result)),
+                        Ok(Step::Asks(question)) => question,
+                        Err(error) => return Err(Stop::Failed(server.failed(error))),
+                    }
+                }
             };
             let Some(ask) = question.ask(&server.config().name) else {
-                declined.push(
+                asides.declined.push(
                     "the server asked for something that is not shown to people; it was declined".to_owned(),
                 );
                 call.answer(question::declined());
                 continue;
             };
             if !cx.is_attended() {
-                declined.push(format!(
+                asides.declined.push(format!(
                     "the server asked, and nobody can be asked in this run, so it was declined: {}",
                     ask.message
                 ));
@@ -246,7 +264,15 @@ fn recorded(cx: &ToolCx) -> Vec<InputRequest> {
     })
 }
 
-/// What the model reads of a call that failed.
-fn failure(error: &ServerError) -> ToolFailure {
-    ToolFailure::new(error.code(), error.to_string())
+/// The result without tokens of the login, which a server may repeat.
+fn without_tokens(server: &RemoteServer, result: CallToolResult) -> CallToolResult {
+    let json = match server.may_have_login() {
+        true => serde_json::to_string(&result).unwrap_or_default(),
+        false => return result,
+    };
+    match server.hidden(&json) {
+        Cow::Borrowed(_) => result,
+        // What stands in place of a token needs no escape.
+        Cow::Owned(hidden) => serde_json::from_str(&hidden).unwrap_or_default(),
+    }
 }

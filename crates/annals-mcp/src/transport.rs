@@ -1,29 +1,40 @@
 //! How bytes reach a server: the pipes of an isolated process, or HTTP. What comes back is counted before anybody parses it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use annals_core::redact::Secrets;
 use annals_sandbox::limits::Limits;
 use annals_sandbox::service::{Service, ServiceSpec, ServiceStreams, Trust};
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
 };
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
+use crate::auth::{Authorizer, NoToken};
 use crate::config::{Endpoint, Program};
-use crate::http_client::BoundedHttp;
+use crate::http_client::{BoundedHttp, Door};
 use crate::limits;
+use crate::proxy::{self, Gate, KeptFrom, Proxy};
 
 /// Stands for a configured secret in environments and headers.
 const SECRET: &str = "secret:";
+
+/// Where certificates of authorities are, by which a program knows the hosts that it reaches.
+const AUTHORITIES: [&str; 4] = [
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+];
 
 /// How much a server sent since it was last asked for something, and why it was cut off, if it was.
 #[derive(Debug, Default)]
@@ -31,6 +42,9 @@ pub(crate) struct Flow {
     messages: AtomicUsize,
     bytes: AtomicUsize,
     cut_off: OnceLock<String>,
+    no_token: Mutex<Option<NoToken>>,
+    /// Hosts that it tried to reach and may not.
+    pub(crate) kept_from: Arc<KeptFrom>,
     /// Fires when the server is cut off.
     pub(crate) cancel: CancellationToken,
 }
@@ -40,6 +54,24 @@ impl Flow {
     pub(crate) fn asked(&self) {
         self.messages.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
+        self.set_no_token(None);
+    }
+
+    /// A request was not made, or was refused, for want of a token.
+    pub(crate) fn shut(&self, why: NoToken) {
+        self.set_no_token(Some(why));
+    }
+
+    fn set_no_token(&self, why: Option<NoToken>) {
+        *self.no_token.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// Why there is no token, if the last request failed for that.
+    pub(crate) fn no_token(&self) -> Option<NoToken> {
+        self.no_token
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Counts one message.
@@ -144,7 +176,7 @@ impl TransportError {
 }
 
 /// The value, or the secret that it stands for.
-fn resolved(value: &str, secrets: &Secrets) -> Result<String, TransportError> {
+pub(crate) fn resolved(value: &str, secrets: &Secrets) -> Result<String, TransportError> {
     match value.strip_prefix(SECRET) {
         None => Ok(value.to_owned()),
         Some(name) => match secrets.get(name) {
@@ -156,41 +188,92 @@ fn resolved(value: &str, secrets: &Secrets) -> Result<String, TransportError> {
     }
 }
 
-/// Starts a server's program. `folder` is its own: where it starts, may write and has its home.
+/// A server's program that runs, with its way out.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) service: Service,
+    /// Ends with it.
+    _proxy: Option<Proxy>,
+}
+
+/// Starts the program of the server `name`. `folder` is its own: where it starts, may write and has its home.
 pub(crate) async fn start(
+    name: &str,
     program: &Program,
     folder: &Path,
     secrets: &Secrets,
-) -> Result<(Service, ServiceStreams), TransportError> {
-    let env = program
-        .env
-        .iter()
-        .map(|(name, value)| Ok((name.clone(), resolved(value, secrets)?)))
-        .collect::<Result<_, TransportError>>()?;
+    flow: &Flow,
+) -> Result<(Process, ServiceStreams), TransportError> {
+    let has_hosts = !program.hosts.is_empty();
+    let mut env: BTreeMap<String, String> =
+        has_hosts.then(proxy::environment).into_iter().flatten().collect();
+    let mut readable = program.read.clone();
+    if has_hosts {
+        let authorities = AUTHORITIES.map(PathBuf::from).into_iter();
+        readable.extend(authorities.filter(|path| path.exists() && !program.read.contains(path)));
+    }
+    for (name, value) in &program.env {
+        env.insert(name.clone(), resolved(value, secrets)?);
+    }
     let spec = ServiceSpec {
         argv: program.argv.clone(),
         env,
         folder: folder.to_owned(),
-        readable: program.read.clone(),
+        readable,
         writable: program.write.clone(),
         trust: match program.on_host {
             true => Trust::Host,
             false => Trust::Sandboxed,
         },
+        listens_on: has_hosts.then_some(proxy::PORT),
         limits: Limits {
             // A server lives as long as its agent, not as long as a call.
             cpu_seconds: 24 * 3600,
             ..Limits::default()
         },
     };
-    Service::start(spec).await.map_err(TransportError::new)
+    let (mut service, streams) = Service::start(spec).await.map_err(TransportError::new)?;
+    let gate = || Gate::new(name, program.hosts.clone(), flow.kept_from.clone());
+    let proxy = service
+        .take_listener()
+        .map(|listener| Proxy::start(listener, gate()));
+    let process = Process {
+        service,
+        _proxy: proxy.transpose().map_err(TransportError::new)?,
+    };
+    Ok((process, streams))
 }
 
 /// A client of streamable HTTP.
 pub(crate) type Http = StreamableHttpClientTransport<BoundedHttp>;
 
 /// The client of an address. Nothing is sent yet.
-pub(crate) fn http(endpoint: &Endpoint, secrets: &Secrets, flow: Arc<Flow>) -> Result<Http, TransportError> {
+pub(crate) fn http(
+    endpoint: &Endpoint,
+    secrets: &Secrets,
+    authorizer: Option<Arc<Authorizer>>,
+    flow: Arc<Flow>,
+) -> Result<Http, TransportError> {
+    let bearer = endpoint.bearer.as_deref().map(|bearer| resolved(bearer, secrets));
+    let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str());
+    config.auth_header = bearer.transpose()?;
+    config.custom_headers = headers(endpoint, secrets)?;
+    let url = Url::parse(&endpoint.url).map_err(TransportError::new)?;
+    let door = match endpoint.has_own_token() {
+        true => Door::OwnToken,
+        false => Door::Login(authorizer),
+    };
+    Ok(StreamableHttpClientTransport::with_client(
+        BoundedHttp::new(client(&url)?, url, door, flow),
+        config,
+    ))
+}
+
+/// The configured headers of every request.
+pub(crate) fn headers(
+    endpoint: &Endpoint,
+    secrets: &Secrets,
+) -> Result<HashMap<HeaderName, HeaderValue>, TransportError> {
     let mut headers = HashMap::new();
     for (name, value) in &endpoint.headers {
         let value = resolved(value, secrets)?;
@@ -199,12 +282,20 @@ pub(crate) fn http(endpoint: &Endpoint, secrets: &Secrets, flow: Arc<Flow>) -> R
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    let bearer = endpoint.bearer.as_deref().map(|bearer| resolved(bearer, secrets));
-    let mut config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str());
-    config.auth_header = bearer.transpose()?;
-    config.custom_headers = headers;
-    let is_loopback = url::Url::parse(&endpoint.url)
-        .is_ok_and(|url| matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")));
+    Ok(headers)
+}
+
+/// How a server says what it wants of who may use it.
+pub(crate) fn challenge(headers: &HeaderMap) -> Option<String> {
+    let said = headers.get_all(header::WWW_AUTHENTICATE).iter();
+    let said: Vec<&str> = said.filter_map(|value| value.to_str().ok()).collect();
+    let said = said.join(", ");
+    (!said.is_empty() && said.len() <= limits::CHALLENGE_MAX_BYTES).then_some(said)
+}
+
+/// A client for one address.
+pub(crate) fn client(url: &Url) -> Result<reqwest::Client, TransportError> {
+    let is_loopback = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     // A host's own choice of cryptography stands.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut client = reqwest::Client::builder()
@@ -215,11 +306,7 @@ pub(crate) fn http(endpoint: &Endpoint, secrets: &Secrets, flow: Arc<Flow>) -> R
     if is_loopback {
         client = client.no_proxy();
     }
-    let client = client.build().map_err(TransportError::new)?;
-    Ok(StreamableHttpClientTransport::with_client(
-        BoundedHttp::new(client, flow),
-        config,
-    ))
+    client.build().map_err(TransportError::new)
 }
 
 #[cfg(test)]

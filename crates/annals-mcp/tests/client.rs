@@ -4,7 +4,9 @@ mod client {
     mod asking;
     mod conformance;
     mod hostile;
+    mod hosts;
     mod http;
+    mod login;
     mod prefix;
     mod real;
     mod stage;

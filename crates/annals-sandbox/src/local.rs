@@ -80,6 +80,7 @@ impl Backend for Local {
             limited: Limited::Yes,
             read_only: self.read_only.clone(),
             writable: Vec::new(),
+            listens_on: None,
         };
         open(opening, isolated).await
     }
@@ -92,6 +93,8 @@ pub(crate) struct Isolated {
     pub(crate) read_only: Vec<Bind>,
     /// Directories beside the workspace that programs may change.
     pub(crate) writable: Vec<Bind>,
+    /// A port of the sandbox's own loopback to listen on.
+    pub(crate) listens_on: Option<u16>,
 }
 
 /// Whether resource limits are set.
@@ -162,6 +165,7 @@ pub(crate) fn prepare(opening: Opening, isolated: Isolated) -> Result<Prepared, 
         read_only: isolated.read_only,
         writable: isolated.writable,
         has_context: context.is_some(),
+        listens_on: isolated.listens_on,
         prefixes,
         layers,
         cgroup_bounds_memory: group.is_some() && cgroup::hierarchy().is_ok_and(Hierarchy::bounds_memory),
@@ -273,6 +277,7 @@ impl Prepared {
             layers,
             scratch,
             context: inside,
+            listener: _,
         } = self.opened;
         let supervisor = SupervisorHandle::new(socket).map_err(failed)?;
         let mut env = base_env(&layers, &scratch);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +36,7 @@ const KILLING: Duration = Duration::from_secs(10);
 /// Whether a service is isolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// Behind every isolation layer, without network.
+    /// Behind every isolation layer, with no network but a loopback of its own.
     Sandboxed,
     /// A process of the user, as if started from a shell. Only because somebody asked for it by name.
     Host,
@@ -56,6 +57,8 @@ pub struct ServiceSpec {
     pub writable: Vec<PathBuf>,
     /// Whether it is isolated.
     pub trust: Trust,
+    /// A port of an isolated one's own loopback, on which the caller listens: see [`Service::take_listener`].
+    pub listens_on: Option<u16>,
     /// Bounds of an isolated one.
     pub limits: Limits,
 }
@@ -68,6 +71,7 @@ pub struct Service {
     request: RunRequest,
     last_words: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
+    listener: Option<TcpListener>,
 }
 
 /// The streams of a service: what it reads, what it writes.
@@ -118,8 +122,15 @@ impl Service {
             request,
             last_words,
             reader,
+            listener: built.listener,
         };
         Ok((service, (ends.stdout, ends.stdin)))
+    }
+
+    /// The socket that listens on the port that [`ServiceSpec::listens_on`] asked for. What the program, and nothing but it,
+    /// connects to there is accepted here: the way out that its network lacks, if the caller makes it one.
+    pub fn take_listener(&mut self) -> Option<TcpListener> {
+        self.listener.take()
     }
 
     /// What it wrote last to its standard error.
@@ -224,12 +235,14 @@ fn prepare(spec: ServiceSpec) -> Result<local::Prepared, OpenError> {
             limited: Limited::Yes,
             read_only: binds(spec.readable),
             writable: binds(spec.writable),
+            listens_on: spec.listens_on,
         },
         Trust::Host => Isolated {
             layers: std::collections::BTreeSet::new(),
             limited: Limited::No,
             read_only: Vec::new(),
             writable: Vec::new(),
+            listens_on: spec.listens_on,
         },
     };
     local::prepare(Opening::new(sandbox).local(LocalTree::at(spec.folder)), isolated)

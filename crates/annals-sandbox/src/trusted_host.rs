@@ -32,6 +32,7 @@ impl Backend for TrustedHost {
             limited: Limited::No,
             read_only: Vec::new(),
             writable: Vec::new(),
+            listens_on: None,
         };
         local::open(opening, isolated).await
     }

@@ -102,7 +102,12 @@ pub struct ToolCx {
     granted: Arc<[String]>,
     inputs: Arc<Inputs>,
     is_attended: bool,
+    guard: Option<Guard>,
 }
+
+/// Whether this process may still act for its turn. Asked again right before something happens outside, since a process may
+/// stand still at any moment and go on when another has taken its place.
+pub type Guard = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl ToolCx {
     /// The surroundings of the call `call`, made in `turn` at `now`.
@@ -123,7 +128,20 @@ impl ToolCx {
             granted: Arc::default(),
             inputs: Arc::default(),
             is_attended: true,
+            guard: None,
         }
+    }
+
+    /// The same surroundings for as long as the guard says so.
+    #[must_use]
+    pub fn guarded(mut self, guard: Guard) -> Self {
+        self.guard = Some(guard);
+        self
+    }
+
+    /// Whether this process may still act for the turn.
+    pub fn may_act(&self) -> bool {
+        self.guard.as_ref().is_none_or(|may_act| may_act())
     }
 
     /// The same surroundings in a turn during which a person can be asked, or not.
@@ -318,7 +336,15 @@ impl ToolCx {
 
     /// Performs one operation in the sandbox, bounded by this call's cancellation.
     pub async fn dispatch(&self, op: Op) -> Result<Result<OpResult, Failure>, ToolFailure> {
-        let op = self.with_secrets(op);
-        Ok(self.sandbox().await?.dispatch(op, &self.cancel).await)
+        let sandbox = self.sandbox().await?;
+        Ok(self.dispatch_in(&*sandbox, op).await)
+    }
+
+    /// The same in a sandbox that is open, unless another process may have taken this one's place meanwhile.
+    pub(crate) async fn dispatch_in(&self, sandbox: &dyn Sandbox, op: Op) -> Result<OpResult, Failure> {
+        match self.may_act() {
+            true => sandbox.dispatch(self.with_secrets(op), &self.cancel).await,
+            false => Err(Failure::cancelled()),
+        }
     }
 }

@@ -36,7 +36,13 @@ pub async fn perform(tool: &Arc<dyn Tool>, cx: &ToolCx, args: Value) -> Outcome 
         .unwrap_or(Duration::from_secs(CALL_TIMEOUT_DEFAULT_SECONDS));
     let mut task = Task(tokio::spawn({
         let (tool, cx) = (tool.clone(), cx.with_cancel(cancel.clone()));
-        async move { tool.run(&cx, args).await }
+        async move {
+            // This task may have waited for a processor.
+            match cx.may_act() {
+                true => tool.run(&cx, args).await,
+                false => not_run(tool.spec(), &cancelled()),
+            }
+        }
     }));
     let stopped = tokio::select! {
         biased;

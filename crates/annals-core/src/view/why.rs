@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::fold::View;
 use super::part::Part;
 use super::render::Layout;
-use crate::block::BlockKind;
 use crate::block::payload::{HideReason, HideText, OfferedTool, ToolsTable, TurnUsage};
+use crate::block::{Block, BlockKind};
 use crate::ids::{Seq, TurnId};
 
 /// How the view at one request follows from the view at the request before it.
@@ -69,17 +69,35 @@ pub enum BreakCause {
         /// Names of tools that came, went, or are described otherwise.
         tools: Vec<String>,
     },
+    /// No block, but another setting: the later request was laid out otherwise.
+    Layout {
+        /// How it was laid out.
+        layout: Layout,
+    },
+}
+
+/// A view as a request had it.
+#[derive(Clone, Copy)]
+pub struct Requested<'v> {
+    /// The view.
+    pub view: &'v View,
+    /// How its parts became messages.
+    pub layout: Layout,
 }
 
 /// Compares the views at two moments of one conversation, as far as each is stable.
-pub fn compare(earlier: &View, later: &View, layout: Layout) -> PrefixReport {
-    let (before, after) = (stable_parts(earlier, layout), stable_parts(later, layout));
-    if let Some(broke) = changed_offer(earlier, later, &before, &after) {
+pub fn compare(earlier: Requested<'_>, later: Requested<'_>) -> PrefixReport {
+    let (before, after) = (stable_parts(earlier), stable_parts(later));
+    if let Some(broke) = changed_offer(earlier.view, later.view, &before, &after) {
         return PrefixReport {
             kept_bytes: 0,
             kept_tokens: 0,
             new_tokens: tokens_of(&after),
-            broke: Some(broke),
+            // Another layout says other things about tools, too.
+            broke: Some(PrefixBreak {
+                cause: relaid(earlier, later).or(broke.cause),
+                ..broke
+            }),
         };
     }
     let (mut bytes, mut tokens) = (0_u64, 0_u64);
@@ -101,7 +119,7 @@ pub fn compare(earlier: &View, later: &View, layout: Layout) -> PrefixReport {
             block_seq: old.seq,
             lost_tokens: rest(&before),
             again_tokens: again_tokens(&before[same..], &after[same..]),
-            cause: cause(earlier, later),
+            cause: relaid(earlier, later).or_else(|| cause(earlier.view, later.view)),
             before: excerpt(&old_text, common),
             after: excerpt(&new_text, common),
         }
@@ -131,10 +149,22 @@ pub struct RequestReport {
     pub usage: Option<TurnUsage>,
 }
 
-/// Every request whose answer is on the timeline, oldest first. Folds the conversation once for each.
+/// What is read of how a prompt was sent.
+#[derive(Deserialize)]
+struct SentLayout {
+    layout: Layout,
+}
+
+/// How the parts of the request that this block answers became messages, if it says so.
+pub fn layout_of(answer: &Block) -> Option<Layout> {
+    answer.meta().prompt::<SentLayout>().map(|sent| sent.layout)
+}
+
+/// Every request whose answer is on the timeline, oldest first; `layout` is that of requests which do not say theirs. Folds the
+/// conversation once for each.
 pub fn requests(view: &View, layout: Layout) -> Vec<RequestReport> {
     let mut reports = Vec::new();
-    let mut before = View::default();
+    let (mut before, mut layout_before) = (View::default(), None);
     let mut last: Option<(&TurnId, u32)> = None;
     for block in view.blocks() {
         let Some(step) = block
@@ -153,15 +183,20 @@ pub fn requests(view: &View, layout: Layout) -> Vec<RequestReport> {
         else {
             continue;
         };
-        let now = view.at(at);
+        let (now, layout) = (view.at(at), layout_of(block).unwrap_or(layout));
+        let earlier = Requested {
+            view: &before,
+            layout: layout_before.unwrap_or(layout),
+        };
+        let later = Requested { view: &now, layout };
         reports.push(RequestReport {
             turn_id: block.turn.clone(),
             step,
             at,
-            prefix: compare(&before, &now, layout),
+            prefix: compare(earlier, later),
             usage: block.meta().usage(),
         });
-        before = now;
+        (before, layout_before) = (now, Some(layout));
     }
     reports
 }
@@ -221,7 +256,8 @@ fn again_tokens(before: &[Part], after: &[Part]) -> u64 {
 }
 
 /// Parts up to the first call that has not all its results.
-fn stable_parts(view: &View, layout: Layout) -> Vec<Part> {
+fn stable_parts(requested: Requested<'_>) -> Vec<Part> {
+    let Requested { view, layout } = requested;
     let slots = &view.slots().list()[..view.slots().stable_end(view)];
     let parts = slots
         .iter()
@@ -244,6 +280,12 @@ fn excerpt(text: &str, byte: u64) -> String {
         start -= 1;
     }
     text[start..].chars().take(EXCERPT_CHARS).collect()
+}
+
+/// Another layout, if it is another.
+fn relaid(earlier: Requested<'_>, later: Requested<'_>) -> Option<BreakCause> {
+    let layout = later.layout;
+    (earlier.layout != layout).then_some(BreakCause::Layout { layout })
 }
 
 /// The first block between the two that may change what is before it.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream as StdUnixStream};
 use std::path::PathBuf;
@@ -107,6 +108,8 @@ pub(crate) struct Built {
     pub(crate) scratch: PathBuf,
     /// Folder of the context service as programs see it, and its socket.
     pub(crate) context: Option<(PathBuf, UnixListener)>,
+    /// Listens on the sandbox's own loopback.
+    pub(crate) listener: Option<TcpListener>,
 }
 
 impl Asked {
@@ -121,12 +124,19 @@ impl Asked {
                 layers,
                 scratch,
                 context,
-            } => Ok(Built {
-                socket: self.0,
-                layers,
-                scratch,
-                context: context.zip(fds.into_iter().next().map(UnixListener::from)),
-            }),
+                is_listening,
+            } => {
+                let mut fds = fds.into_iter();
+                let context = context.and_then(|folder| Some((folder, UnixListener::from(fds.next()?))));
+                let listener = is_listening.then(|| fds.next().map(TcpListener::from)).flatten();
+                Ok(Built {
+                    socket: self.0,
+                    layers,
+                    scratch,
+                    context,
+                    listener,
+                })
+            }
             Opened::Refused(Refusal { layer, reason }) => Err(match layer {
                 Some(layer) => OpenError::LayerMissing { layer, reason },
                 None => OpenError::Spec { reason },

@@ -4,6 +4,7 @@
 //! when Annals closes its socket, also by dying.
 
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub(super) struct Supervisor {
     scratch: PathBuf,
     /// Until Annals has it.
     context: Option<ContextSocket>,
+    /// Until Annals has it: the socket that listens on the loopback of this network namespace.
+    listener: Option<TcpListener>,
     sources: u64,
     /// None for a sandbox without limits.
     accounts: Option<Accounts>,
@@ -56,15 +59,17 @@ pub(super) fn supervise(
     close_others(&socket, &cgroups);
     match Supervisor::build(request, host_ids, cgroups) {
         Ok(mut supervisor) => {
-            let context = supervisor.context.take();
+            let (context, listener) = (supervisor.context.take(), supervisor.listener.take());
             let ready = Opened::Ready {
                 layers: supervisor.request.layers.clone(),
                 scratch: supervisor.scratch.clone(),
                 context: context.as_ref().map(|context| context.folder.clone()),
+                is_listening: listener.is_some(),
             };
-            let listener: Vec<_> = context.iter().map(|context| context.listener.as_fd()).collect();
-            if wire::send(&socket, &ready, &listener).is_ok() {
-                drop(context);
+            let contexts = context.iter().map(|context| context.listener.as_fd());
+            let listening: Vec<_> = contexts.chain(listener.iter().map(AsFd::as_fd)).collect();
+            if wire::send(&socket, &ready, &listening).is_ok() {
+                drop((context, listener));
                 supervisor.serve(&socket);
             }
             supervisor.clean();
@@ -123,10 +128,7 @@ impl Supervisor {
         if staged {
             identity::become_nobody(&request, &proc)?;
         }
-        if request.has(Layer::Net) {
-            // Programs may talk to themselves; a namespace without it would only break them.
-            let _ = syscalls::loopback_up();
-        }
+        let listener = enter_network(&request)?;
         if request.has(Layer::Uts) {
             let _ = rustix::system::sethostname(b"sandbox");
         }
@@ -169,6 +171,7 @@ impl Supervisor {
             drops_late,
             scratch,
             context,
+            listener,
             sources: 0,
             accounts,
             running: Vec::new(),
@@ -319,6 +322,27 @@ fn enter_root(
         )
     })?;
     rootfs::enter(request, ids.as_ref())
+}
+
+/// Makes the sandbox's own network usable, and listens there if that was asked for. Sockets stay in the namespace that they were
+/// made in, so Annals can accept there what nobody else can reach.
+fn enter_network(request: &OpenRequest) -> Result<Option<TcpListener>, Refusal> {
+    if request.has(Layer::Net) {
+        // Programs may talk to themselves; a namespace without it would only break them.
+        let _ = syscalls::loopback_up();
+    }
+    let Some(port) = request.listens_on else {
+        return Ok(None);
+    };
+    if !request.has(Layer::Net) {
+        return Err(Refusal {
+            layer: Some(Layer::Net),
+            reason: "there is no network of its own to listen in".to_owned(),
+        });
+    }
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .map(Some)
+        .map_err(|error| Refusal::of(Layer::Net, "could not listen on the loopback inside", error))
 }
 
 /// A directory of its own in the host's temporary directory.

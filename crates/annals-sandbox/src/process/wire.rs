@@ -48,6 +48,8 @@ pub(crate) struct OpenRequest {
     pub(crate) writable: Vec<Bind>,
     /// Whether programs inside get the context service; its listening socket comes back with [`Opened::Ready`].
     pub(crate) has_context: bool,
+    /// A port of the sandbox's own loopback; the socket that listens there comes back with [`Opened::Ready`].
+    pub(crate) listens_on: Option<u16>,
     pub(crate) prefixes: Vec<PathBuf>,
     pub(crate) layers: BTreeSet<Layer>,
     /// Whether a cgroup bounds the memory of the whole; where none does, it is counted.
@@ -77,6 +79,7 @@ impl OpenRequest {
             read_only: Vec::new(),
             writable: Vec::new(),
             has_context: false,
+            listens_on: None,
             prefixes: Vec::new(),
             layers: BTreeSet::new(),
             cgroup_bounds_memory: false,
@@ -94,13 +97,16 @@ impl OpenRequest {
 /// A supervisor's only message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Opened {
-    /// These layers are in force. Descriptor: the listening socket of the context service, if it was asked for.
+    /// These layers are in force. Descriptors: the listening socket of the context service, then that of the loopback,
+    /// as far as they were asked for.
     Ready {
         layers: BTreeSet<Layer>,
         /// Private directory that programs may write to.
         scratch: PathBuf,
         /// Folder of the context service as programs see it.
         context: Option<PathBuf>,
+        /// Whether the loopback's listening socket comes along.
+        is_listening: bool,
     },
     Refused(Refusal),
 }

@@ -94,9 +94,7 @@ async fn inside(
         ),
         false => None,
     };
-    let result = sandbox
-        .dispatch(cx.with_secrets(Op::CodeRun(op)), cx.cancel())
-        .await;
+    let result = cx.dispatch_in(&*sandbox, Op::CodeRun(op)).await;
     let mut notices = Vec::new();
     if let Some(visit) = visit {
         match visit.fetch(cx).await {

@@ -52,7 +52,7 @@ async fn perform(cx: &ToolCx, spec: &ToolSpec, op: Op) -> Outcome {
         Err(failure) => return serialise::answer_op(cx, spec, Err(failure)).await,
     };
     let changes = matches!(op, Op::CommandRun(_) | Op::CodeRun(_) | Op::FilesWrite(_));
-    let result = sandbox.dispatch(cx.with_secrets(op), cx.cancel()).await;
+    let result = cx.dispatch_in(&*sandbox, op).await;
     let mut outcome = serialise::answer_op(cx, spec, result).await;
     if changes {
         visit.host(cx, &mut outcome).await;

@@ -6,6 +6,7 @@
 //! it again for every redirect, which is why redirects are followed by [`fetch`](super::fetch) and never by the
 //! HTTP client. This module sends nothing itself.
 
+use annals_core::address;
 use annals_core::code::Code;
 use std::collections::HashSet;
 use std::io;
@@ -16,8 +17,6 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
-
-use super::address;
 
 /// How we present ourselves, so that site owners can see who asks and write rules for it.
 pub const USER_AGENT: &str = concat!(

@@ -1,9 +1,8 @@
 //! The web tools: pages found and pages read, as rows of the sources pool. One file a tool, named like it.
 //!
-//! Read in this order: [`address`] and [`egress`] (what may be reached), [`fetch`] (one page within bounds) with
+//! Read in this order: [`egress`] (what may be reached), [`fetch`] (one page within bounds) with
 //! [`body`] (bytes as text; pages are read by the content helper), [`search`] (providers), [`settings`]; then the tools.
 
-pub mod address;
 pub mod egress;
 
 pub mod body;

@@ -1,6 +1,8 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use annals_sandbox::TrustedHost;
+use annals_tools::execute;
 use serde_json::json;
 
 use crate::stage::{Stage, codes, error_code, json as answer};
@@ -43,6 +45,22 @@ async fn a_command_gives_its_exit_code_and_streams() {
         (&result["exit_code"], &result["stdout"], &result["stderr"]),
         (&json!(3), &json!("out\n"), &json!("err\n"))
     );
+}
+
+#[tokio::test]
+async fn a_command_does_not_start_once_another_process_may_have_taken_over() {
+    let stage = on_host();
+    let tool = stage.table.get("run_shell_command").unwrap().clone();
+    for asked_before in 0..2 {
+        let left = AtomicI32::new(asked_before);
+        let guard = Arc::new(move || left.fetch_sub(1, Ordering::Relaxed) > 0);
+        let cx = stage.tool_cx("c1").guarded(guard);
+        let outcome = execute::perform(&tool, &cx, json!({"command": "touch ran"})).await;
+        assert_eq!(error_code(&outcome), Some("cancelled"), "{asked_before}");
+    }
+    let mut stage = stage;
+    let seen = answer(&stage.call("run_shell_command", json!({"command": "ls"})).await);
+    assert_eq!(seen["stdout"], "");
 }
 
 #[tokio::test]

@@ -9,9 +9,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use annals_core::address;
 use futures::future::BoxFuture;
 
-use super::super::address;
 use super::super::egress::{EgressPolicy, Opened, Resolver};
 use super::super::fetch::{FetchError, Fetcher};
 use super::server::{Server, answer, redirect, target};
