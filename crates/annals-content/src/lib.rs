@@ -11,6 +11,7 @@
 pub mod error;
 pub mod limits;
 
+mod allocator;
 mod content;
 #[cfg(feature = "local")]
 mod helper;
@@ -36,6 +37,7 @@ pub mod pdf;
 #[cfg(feature = "testing")]
 pub mod hostile;
 
+pub use allocator::give_back_freed_memory;
 #[cfg(feature = "documents")]
 pub use annals_render::tree::{TreeRequest, left_out};
 pub use content::Content;

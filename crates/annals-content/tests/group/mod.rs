@@ -38,14 +38,15 @@ impl Watch {
     }
 }
 
-pub(crate) fn own_resident_bytes() -> u64 {
-    resident_bytes(std::process::id(), "VmRSS:")
+/// What the kernel says of this process under this name.
+pub(crate) fn own_bytes(field: &str) -> u64 {
+    resident_bytes(std::process::id(), field)
 }
 
 /// Resident memory of this process, and the most that each process below it ever had.
 fn group_bytes() -> u64 {
     let below = descendants().into_iter().map(|pid| resident_bytes(pid, "VmHWM:"));
-    own_resident_bytes() + below.sum::<u64>()
+    own_bytes("VmRSS:") + below.sum::<u64>()
 }
 
 /// Every process below this one.
