@@ -4,6 +4,9 @@
 //! them on and inserts the rows. What does not match is left alone; [`verdict`] then says why. An append whose answer was
 //! lost is sent again as it was: its batch id in the head tells that it took effect.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use annals_core::ids::Seq;
 use annals_store::log::{ANSWER_KEPT, asks_from};
 use annals_store::{Append, InboxId, Lease, LogError, Stale, Work, columns};
@@ -15,7 +18,7 @@ use crate::conversations::{refusal, tail_of};
 use crate::fault::Fault;
 use crate::head::micros;
 use crate::row::Encoded;
-use crate::sql::now;
+use crate::statement::Shape;
 
 const KEEP: i16 = 0;
 const DUE: i16 = 1;
@@ -100,56 +103,6 @@ impl Prepared {
         tail_of(self.expected + self.grows())
     }
 }
-
-const STATEMENT: &str = concat!(
-    "WITH want AS (SELECT * FROM unnest($2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[],
-        $8::int8[], $9::int2[], $10::int8[], $11::int4[], $12::int8[], $13::bool[], $14::int8[], $15::bytea[])
-        AS w(conversation, token, expected, grows, batch, ttl, updated, work, wait, consumes, seen, bounds,
-            asks_from, answer)),
-     consumed AS (SELECT * FROM unnest($16::int8[], $17::int8[]) AS k(conversation, id)),
-     locked AS MATERIALIZED (SELECT w.*, h.posted, h.waiting
-        FROM annals.head h JOIN want w ON w.conversation = h.conversation
-        WHERE h.token = w.token AND h.tail = w.expected AND h.batch IS DISTINCT FROM w.batch
-        ORDER BY h.conversation FOR UPDATE OF h),
-     ok AS MATERIALIZED (SELECT l.* FROM locked l WHERE (l.consumes = 0 OR l.consumes = (SELECT count(*)
-        FROM consumed k JOIN annals.inbox i ON i.conversation = k.conversation AND i.id = k.id AND i.body IS NOT NULL
-        WHERE k.conversation = l.conversation))
-        AND (l.seen IS NULL OR l.posted IS NULL OR l.posted <= l.seen OR l.waiting = (SELECT count(*)
-            FROM annals.inbox i WHERE i.conversation = l.conversation AND i.id <= l.seen AND i.body IS NOT NULL))
-        AND (l.answer IS NULL OR NOT EXISTS (SELECT FROM annals.answer a WHERE a.id = l.answer AND a.kept > ",
-    now!(),
-    " - $18))),
-     moved AS (UPDATE annals.head h SET tail = h.tail + o.grows, batch = o.batch,
-        updated = coalesce(o.updated, h.updated), waiting = h.waiting - o.consumes, attempts = 0,
-        asks_from = CASE WHEN o.bounds THEN o.asks_from ELSE coalesce(h.asks_from, o.asks_from) END,
-        until = CASE WHEN h.node IS NULL THEN NULL ELSE greatest(h.until, ",
-    now!(),
-    " + o.ttl) END,
-        due = CASE WHEN o.work = 0 THEN h.due WHEN h.waiting > o.consumes THEN ",
-    now!(),
-    " WHEN o.work = 1 THEN ",
-    now!(),
-    " + o.wait ELSE NULL END
-        FROM ok o WHERE h.conversation = o.conversation RETURNING h.conversation),
-     taken AS (UPDATE annals.inbox i SET body = NULL FROM consumed k JOIN moved m ON m.conversation = k.conversation
-        WHERE i.conversation = k.conversation AND i.id = k.id),
-     answered AS (INSERT INTO annals.answer (id, digest, status, body, kept, sum)
-        SELECT a.id, a.digest, a.status, a.body, ",
-    now!(),
-    ", a.sum FROM unnest($19::int8[], $20::bytea[], $21::bytea[], $22::int4[], $23::bytea[], $24::int8[])
-            AS a(conversation, id, digest, status, body, sum) JOIN moved m ON m.conversation = a.conversation),
-     naming AS (INSERT INTO annals.named (digest, conversation)
-        SELECT n.digest, n.conversation FROM unnest($25::int8[], $26::bytea[]) AS n(conversation, digest)
-        JOIN moved m ON m.conversation = n.conversation ON CONFLICT DO NOTHING),
-     written AS (INSERT INTO annals.block (conversation, seq, ts, tokens, step, sum, kind, author, turn, mime,
-            path, call, meta, body, blob)
-        SELECT b.* FROM unnest($27::int8[], $28::int8[], $29::int8[], $30::int8[], $31::int8[], $32::int8[],
-            $33::bytea[], $34::bytea[], $35::bytea[], $36::bytea[], $37::bytea[], $38::bytea[], $39::bytea[],
-            $40::bytea[], $41::bytea[])
-            AS b(conversation, seq, ts, tokens, step, sum, kind, author, turn, mime, path, call, meta, body, blob)
-        JOIN moved m ON m.conversation = b.conversation)
-     SELECT conversation FROM moved"
-);
 
 type Texts<'a> = Vec<Option<&'a [u8]>>;
 
@@ -252,8 +205,8 @@ impl<'a> Heads<'a> {
 
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// A connection that appends. Planning the statement costs several times what carrying it out does, so the server plans it
-/// once for a connection of its own; behind a pooler it plans each time.
+/// A connection that appends. Planning a statement costs several times what carrying it out does, so the server plans each
+/// shape once for a connection of its own; behind a pooler it plans each time.
 pub(crate) struct Appender {
     pub(crate) client: Client,
     plan: Plan,
@@ -261,31 +214,34 @@ pub(crate) struct Appender {
 
 enum Plan {
     EachTime,
-    Once(Option<Statement>),
+    Once(HashMap<Shape, Statement>),
 }
+
+/// How the server is to plan: once for all values, and by the key of the heads. A plan for the values of one append would be
+/// the same for the next, and a small table of heads would be read whole, with every dead version in it.
+pub(crate) const PLANNING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off";
 
 impl Appender {
     pub(crate) fn new(client: Client, has_own_session: bool) -> Self {
         let plan = match has_own_session {
-            true => Plan::Once(None),
+            true => Plan::Once(HashMap::new()),
             false => Plan::EachTime,
         };
         Appender { client, plan }
     }
 
-    async fn query(&mut self, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
+    async fn query(&mut self, shape: Shape, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
         let Plan::Once(planned) = &mut self.plan else {
-            return Ok(self.client.query_typed(STATEMENT, parameters).await?);
+            return Ok(self.client.query_typed(&shape.statement(), parameters).await?);
         };
-        let statement = match planned {
-            Some(statement) => statement,
-            None => {
-                // A plan for these very arrays would be made anew each time, and be the same.
-                self.client
-                    .batch_execute("SET plan_cache_mode = force_generic_plan")
-                    .await?;
+        if planned.is_empty() {
+            self.client.batch_execute(PLANNING).await?;
+        }
+        let statement = match planned.entry(shape) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
                 let types: Vec<Type> = parameters.iter().map(|(_, kind)| kind.clone()).collect();
-                planned.insert(self.client.prepare_typed(STATEMENT, &types).await?)
+                place.insert(self.client.prepare_typed(&shape.statement(), &types).await?)
             }
         };
         let values: Vec<_> = parameters.iter().map(|(value, _)| *value).collect();
@@ -337,7 +293,13 @@ pub(crate) async fn send(
     ]);
     let texts = rows.texts.iter().map(|texts| (texts as _, Type::BYTEA_ARRAY));
     parameters.extend::<Vec<Parameter<'_>>>(texts.collect());
-    let done = appender.query(&parameters).await?;
+    let shape = Shape {
+        is_merged: appends.len() > 1,
+        minds_posts: !posts.is_empty() || appends.iter().any(|append| append.seen.is_some()),
+        keeps_answers: appends.iter().any(|append| append.answer.is_some()),
+        names_artifacts: !named.is_empty(),
+    };
+    let done = appender.query(shape, &parameters).await?;
     Ok(done.iter().map(|row| row.get(0)).collect())
 }
 

@@ -1,7 +1,10 @@
 //! Reading blocks, a conversation's own and those it shares.
 
+use std::collections::BTreeSet;
+
 use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::{ConversationKey, Seq};
+use annals_store::named_in_post;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
@@ -66,7 +69,12 @@ pub(crate) async fn read(
 }
 
 /// Which conversation has which of the blocks `from..=to`, in order.
-async fn strands(client: &Client, place: Place, from: u64, to: u64) -> Result<Vec<(i64, u64, u64)>, Fault> {
+pub(crate) async fn strands(
+    client: &Client,
+    place: Place,
+    from: u64,
+    to: u64,
+) -> Result<Vec<(i64, u64, u64)>, Fault> {
     let mut strands = Vec::new();
     let (mut key, mut base, mut cut, mut to) = (place.key, place.base, place.cut, to);
     while from <= to {
@@ -112,5 +120,19 @@ pub(crate) async fn named(
         let digest = bytes.try_into().map(BlobDigest);
         digest.map_err(|_| Fault::Damaged("a named digest has a wrong length".to_owned()))
     });
-    digests.collect()
+    let mut all = digests.collect::<Result<BTreeSet<BlobDigest>, Fault>>()?;
+    let waiting = waiting(client).await?;
+    all.extend(waiting.into_iter().filter(|digest| digest.0[..] > after[..]));
+    Ok(all.into_iter().take(limit).collect())
+}
+
+/// Digests that posts which wait name.
+pub(crate) async fn waiting(client: &Client) -> Result<Vec<BlobDigest>, Fault> {
+    let rows = client
+        .query_typed(
+            "SELECT body FROM annals.inbox WHERE body IS NOT NULL AND position('sha256:'::bytea IN body) > 0",
+            &[],
+        )
+        .await?;
+    Ok(rows.iter().flat_map(|row| named_in_post(row.get(0))).collect())
 }

@@ -10,8 +10,8 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Transaction};
 
 use crate::answers::Keepable;
-use crate::asking;
 use crate::fault::Fault;
+use crate::{asking, recall};
 
 /// Where a conversation's blocks lie.
 #[derive(Clone, Copy, Debug)]
@@ -357,6 +357,7 @@ async fn delete_strand(tx: &Transaction<'_>, key: i64) -> Result<Option<i64>, Fa
         &[(&key, Type::INT8), (&shared.unwrap_or(0), Type::INT8)],
     )
     .await?;
+    recall::forget(tx, key, shared.unwrap_or(0)).await?;
     if shared.is_some() {
         return Ok(None);
     }

@@ -3,23 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals_core::block::{BlobDigest, Block};
+use annals_core::block::{Blob, BlobDigest, Block};
 use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
+use annals_embed::Embedder;
+use annals_store::artifacts::{MARK, Marked};
 use annals_store::log::{Mark, TokenHash};
 use annals_store::{
-    Answers, Append, AskingPage, BlockLog, Claimed, Claims, Clock, ConversationInfo, Cursor, IdempotencyKey,
-    Inbox, InboxId, Lease, Listing, LogError, Member, Members, NewConversation, Owner, Pending, Post, Posted,
-    StoredAnswer, Tails, Token, Tokens,
+    Answers, Append, ArtifactLedger, AskingPage, BlockLog, Claimed, Claims, Clock, ConversationInfo, Cursor,
+    IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member, Members, NewConversation, Owner,
+    Pending, Post, Posted, StoredAnswer, Swept, Tails, Token, Tokens,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use crate::address::Address;
 use crate::answers::Keepable;
-use crate::pool::{Pool, attempt};
+use crate::pool::{Pauses, Pool, attempt};
+use crate::recall::{self, PostgresRecall};
 use crate::tails::{News, mark_of};
 use crate::writer::Writers;
-use crate::{answers, asking, blocks, conversations, head, inbox, link, members, schema, tokens};
+use crate::{answers, artifacts, asking, blocks, conversations, head, inbox, link, members, schema, tokens};
 
 /// Connections that append.
 const WRITERS: usize = 4;
@@ -33,6 +36,8 @@ pub struct PostgresOptions {
     clock: Option<Arc<dyn Clock>>,
     writers: usize,
     patience: Duration,
+    embedder: Option<Arc<dyn Embedder>>,
+    lag_max_passages: usize,
 }
 
 impl Default for PostgresOptions {
@@ -41,6 +46,8 @@ impl Default for PostgresOptions {
             clock: None,
             writers: WRITERS,
             patience: PATIENCE,
+            embedder: None,
+            lag_max_passages: recall::LAG_MAX_PASSAGES,
         }
     }
 }
@@ -63,6 +70,20 @@ impl PostgresOptions {
         self.patience = patience;
         self
     }
+
+    /// With memory search, whose vectors this embedder makes. Its index follows what this node writes a few blocks behind;
+    /// a search brings it up to the log first. Without it, what is written is added when somebody searches.
+    pub fn recall(mut self, embedder: Arc<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
+        self
+    }
+
+    /// Lets the index of memory search be behind what this node writes by about this many passages.
+    #[doc(hidden)]
+    pub fn lag_max_passages(mut self, passages: usize) -> Self {
+        self.lag_max_passages = passages;
+        self
+    }
 }
 
 /// A block log on PostgreSQL, shared by any number of nodes.
@@ -72,6 +93,7 @@ pub struct PostgresLog {
     pool: Arc<Pool>,
     writers: Writers,
     news: Arc<News>,
+    recall: Option<PostgresRecall>,
     clock: Option<Arc<dyn Clock>>,
 }
 
@@ -92,12 +114,32 @@ impl PostgresLog {
         };
         let identity = opened.await.map_err(|fault| fault.into_log(&address.name))?;
         let pool = Pool::new(address, identity, options.patience);
+        let recall = options
+            .embedder
+            .map(|embedder| PostgresRecall::new(&pool, embedder, options.lag_max_passages));
         Ok(PostgresLog {
+            recall,
             writers: Writers::start(options.writers, &pool, options.clock.as_ref(), options.patience),
             news: News::start(&pool, options.clock.clone()),
             clock: options.clock,
             pool,
         })
+    }
+
+    /// Memory search over this log, if it was opened with it.
+    pub fn recall(&self) -> Option<&PostgresRecall> {
+        self.recall.as_ref()
+    }
+
+    /// Keeps what blocks name from garbage collection until the append that names it is there.
+    async fn renew_artifacts(&self, blocks: &[Block]) -> Result<(), LogError> {
+        let Some(names) = artifacts::Names::of(blocks) else {
+            return Ok(());
+        };
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| artifacts::renew(
+            client, now, &names
+        ))
     }
 
     /// The time of a test's clock; none where the database's counts.
@@ -172,7 +214,15 @@ impl BlockLog for PostgresLog {
     }
 
     async fn append(&self, lease: &Lease, append: Append) -> Result<Option<Seq>, LogError> {
+        self.renew_artifacts(&append.blocks).await?;
+        let about = self
+            .recall
+            .as_ref()
+            .map(|_| PostgresRecall::about(&append.blocks));
         let tail = self.writers.append(lease, append).await?;
+        if let (Some(recall), Some(about)) = (&self.recall, about) {
+            recall.appended(lease.incarnation() as i64, about);
+        }
         let mark = Mark { tail, posted: None };
         self.news.advance(lease.key(), lease.incarnation() as i64, mark);
         Ok(tail)
@@ -275,6 +325,52 @@ impl Members for PostgresLog {
     async fn alive(&self) -> Result<Vec<Member>, LogError> {
         let now = self.now();
         attempt!(self.pool, |client, attempts| members::alive(client, now))
+    }
+}
+
+#[async_trait]
+impl ArtifactLedger for PostgresLog {
+    async fn keeping(&self, blob: Blob) -> Result<(), LogError> {
+        let mut pauses = Pauses::new(2 * MARK);
+        loop {
+            let now = self.now();
+            let kept: Result<bool, LogError> =
+                attempt!(self.pool, |client, attempts| artifacts::keep(client, now, blob));
+            if kept? {
+                return Ok(());
+            }
+            // A collector is removing these very bytes: a matter of moments, or of its mark if it has died.
+            if !pauses.pause().await {
+                let log = self.pool.address().name.to_string();
+                return Err(LogError::Busy { log });
+            }
+        }
+    }
+
+    async fn mark(
+        &self,
+        older_than: Duration,
+        after: Option<BlobDigest>,
+        limit: usize,
+    ) -> Result<Vec<Marked>, LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| artifacts::mark(
+            client, now, older_than, after, limit
+        ))
+    }
+
+    async fn removed(&self, marks: &[Marked]) -> Result<(), LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| artifacts::removed(
+            client, now, marks
+        ))
+    }
+
+    async fn garbage(&self, older_than: Duration) -> Result<Swept, LogError> {
+        let now = self.now();
+        attempt!(self.pool, |client, attempts| artifacts::garbage(
+            client, now, older_than
+        ))
     }
 }
 

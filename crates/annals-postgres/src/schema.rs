@@ -16,7 +16,6 @@ use crate::link;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// They go on.
-    #[allow(dead_code, reason = "the first step has no programs before it")]
     Expand,
     /// They would fail: none of them may live.
     Contract,
@@ -26,7 +25,11 @@ enum Step {
 type Statements = fn(Partitions) -> String;
 
 /// Entry `n` turns schema `n` into schema `n + 1`.
-const MIGRATIONS: &[(Step, Statements)] = &[(Step::Contract, first)];
+const MIGRATIONS: &[(Step, Statements)] = &[
+    (Step::Contract, first),
+    (Step::Expand, |_| include_str!("schema/recall.sql").to_owned()),
+    (Step::Expand, |_| include_str!("schema/artifact.sql").to_owned()),
+];
 
 /// The newest schema this program knows.
 pub(crate) const KNOWN: i32 = MIGRATIONS.len() as i32;
@@ -145,19 +148,27 @@ pub struct Migrated {
 
 /// Makes the tables of an empty database. Where they are already, they are brought to the newest schema.
 pub async fn init(address: &Address, partitions: Partitions) -> Result<Migrated, LogError> {
-    prepare(address, Some(partitions))
+    prepare(address, Some(partitions), KNOWN)
         .await
         .map_err(|fault| fault.into_log(&address.name))
 }
 
 /// Brings the tables to the newest schema.
 pub async fn migrate(address: &Address) -> Result<Migrated, LogError> {
-    prepare(address, None)
+    prepare(address, None, KNOWN)
         .await
         .map_err(|fault| fault.into_log(&address.name))
 }
 
-async fn prepare(address: &Address, partitions: Option<Partitions>) -> Result<Migrated, Fault> {
+/// Makes the tables as an older program would have: how tests begin an upgrade.
+#[doc(hidden)]
+pub async fn init_as(address: &Address, schema: i32) -> Result<Migrated, LogError> {
+    prepare(address, Some(Partitions::NONE), schema)
+        .await
+        .map_err(|fault| fault.into_log(&address.name))
+}
+
+async fn prepare(address: &Address, partitions: Option<Partitions>, to: i32) -> Result<Migrated, Fault> {
     let config = address.direct.as_ref().unwrap_or(&address.config);
     let (mut client, _) = link::open(address, config).await?;
     let tx = client.transaction().await?;
@@ -179,7 +190,8 @@ async fn prepare(address: &Address, partitions: Option<Partitions>) -> Result<Mi
     if from > KNOWN {
         return Err(newer(&address.name, from));
     }
-    for (number, (step, statements)) in (0..).zip(MIGRATIONS).skip(usize::try_from(from).unwrap_or(0)) {
+    let steps = (0..to).zip(MIGRATIONS).skip(usize::try_from(from).unwrap_or(0));
+    for (number, (step, statements)) in steps {
         if *step == Step::Contract && number > 0 {
             refuse_older_nodes(&tx, &address.name, number + 1).await?;
         }
@@ -198,7 +210,10 @@ async fn prepare(address: &Address, partitions: Option<Partitions>) -> Result<Mi
         tune(&tx).await?;
     }
     tx.commit().await?;
-    Ok(Migrated { from, to: KNOWN })
+    Ok(Migrated {
+        from,
+        to: to.max(from),
+    })
 }
 
 /// The schema and the parts that are there; none in a database without our tables.

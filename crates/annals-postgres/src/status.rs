@@ -30,9 +30,33 @@ pub struct Status {
     pub waiting: u64,
     /// In a hundred updates of heads, how many found room on their page and touched no index.
     pub in_place_percent: Option<u64>,
+    /// The index of memory search; none before the schema that has it.
+    pub index: Option<IndexStatus>,
     /// Settings with which acknowledged appends may be lost.
     pub dangers: Vec<String>,
 }
+
+/// How far the index of memory search is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexStatus {
+    /// Whose vectors it has; none before the first.
+    pub embedder: Option<String>,
+    /// Conversations that it has not come to the end of.
+    pub conversations_behind: u64,
+    /// Blocks of them that it has not come to.
+    pub blocks_behind: u64,
+}
+
+/// The schema from which on there is an index.
+const INDEX_SCHEMA: i32 = 2;
+
+const INDEX: &str = "
+SELECT r.embedder, b.conversations, b.blocks FROM annals.recall_state r,
+LATERAL (SELECT count(*) AS conversations, coalesce(sum(h.tail - coalesce(s.upto, c.cut)), 0)::int8 AS blocks
+    FROM annals.head h JOIN annals.conversation c ON c.key = h.conversation
+    LEFT JOIN annals.recall_source s ON s.conversation = h.conversation AND s.epoch = r.epoch
+    WHERE h.tail > coalesce(s.upto, c.cut)) b";
 
 const STATEMENT: &str = "
 WITH size AS (SELECT c.relname, c.reltuples, pg_total_relation_size(c.oid) AS bytes FROM pg_class c
@@ -73,10 +97,15 @@ async fn look(address: &Address) -> Result<Status, Fault> {
         Err(fault) => return Err(fault),
     }
     let row = client.query_typed_one(STATEMENT, &[]).await?;
+    let found: i32 = row.get(1);
+    let index = match found >= INDEX_SCHEMA {
+        true => Some(client.query_typed_one(INDEX, &[]).await?),
+        false => None,
+    };
     let count = |column: usize| row.get::<_, Option<i64>>(column).unwrap_or(0).unsigned_abs();
     Ok(Status {
         server: row.get(0),
-        schema: (row.get(1), schema::KNOWN),
+        schema: (found, schema::KNOWN),
         partitions: row.get::<_, i16>(2).unsigned_abs(),
         conversations: count(3),
         blocks: count(4),
@@ -85,6 +114,11 @@ async fn look(address: &Address) -> Result<Status, Fault> {
         due: count(7),
         waiting: count(8),
         in_place_percent: row.get::<_, Option<i64>>(9).map(i64::unsigned_abs),
+        index: index.map(|row| IndexStatus {
+            embedder: row.get(0),
+            conversations_behind: row.get::<_, i64>(1).unsigned_abs(),
+            blocks_behind: row.get::<_, i64>(2).unsigned_abs(),
+        }),
         dangers: row.get(10),
     })
 }

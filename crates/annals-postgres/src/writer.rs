@@ -1,15 +1,18 @@
 //! Group commit across the wire: a few connections, each of which merges whatever waits into one statement.
 //!
-//! A conversation always goes to the same writer of a process, so its appends keep their order. While one statement is on
-//! its way the next one gathers; that is all the batching there is, and a lonely append never waits for company.
+//! While one statement is on its way the next one gathers; that is all the batching there is, and a lonely append never
+//! waits for company. Further writers help only when the first has more than it should carry, or is held up: two that
+//! commit at the same time wait for each other's flush of the server's log. Appends of a conversation that are under way
+//! together are the same writer's, so they keep their order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annals_core::ids::Seq;
 use annals_store::{Append, Clock, Lease, LogError, Stale};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::append::{self, Appender, Prepared, Verdict};
 use crate::fault::{Fault, Remedy};
@@ -23,7 +26,13 @@ const MERGED_MAX_BYTES: usize = 1 << 20;
 /// Appends that wait for a writer; further callers wait for room.
 const QUEUE: usize = 1_024;
 
-/// For this many conversations a writer remembers what it acknowledged.
+/// A writer for whom so many wait is helped by the next one.
+const WAITING_MAX: usize = 64;
+
+/// So is one whose statement has been on its way for this long.
+const HELD_UP: Duration = Duration::from_millis(50);
+
+/// For this many conversations it is remembered what was acknowledged.
 const REMEMBERED_MAX: usize = 100_000;
 
 /// An append and who waits for it.
@@ -36,6 +45,123 @@ struct Job {
 #[derive(Debug)]
 pub(crate) struct Writers {
     queues: Vec<mpsc::Sender<Job>>,
+    desk: Arc<Desk>,
+}
+
+/// What the writers of a process know together. Held only for a look.
+#[derive(Debug)]
+struct Desk(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    loads: Vec<Load>,
+    /// Which writer has the appends of a conversation that are under way, and how many those are.
+    under_way: HashMap<i64, (usize, usize)>,
+    /// The token and the tail of the last append of each conversation: a tail below it means that the database lost it.
+    acknowledged: HashMap<i64, (u64, Seq)>,
+}
+
+impl Known {
+    /// One append of this conversation is not under way any more.
+    fn end(&mut self, conversation: i64) {
+        match self.under_way.get_mut(&conversation) {
+            Some((_, count)) if *count > 1 => *count -= 1,
+            _ => {
+                self.under_way.remove(&conversation);
+            }
+        }
+    }
+}
+
+/// What a writer has to do.
+#[derive(Clone, Debug, Default)]
+struct Load {
+    waiting: usize,
+    /// Since when its statement has been on its way.
+    since: Option<Instant>,
+}
+
+impl Load {
+    fn needs_help(&self, now: Instant) -> bool {
+        self.waiting >= WAITING_MAX || self.since.is_some_and(|since| now - since > HELD_UP)
+    }
+}
+
+impl Desk {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who is to write an append of this conversation.
+    fn assign(&self, conversation: i64) -> usize {
+        let (mut known, now) = (self.known(), Instant::now());
+        let under_way = known.under_way.get(&conversation).copied();
+        let (writer, count) = under_way.unwrap_or_else(|| {
+            let loads = &known.loads;
+            let free = loads.iter().position(|load| !load.needs_help(now));
+            let least = || (0..loads.len()).min_by_key(|writer| loads[*writer].waiting);
+            (free.or_else(least).unwrap_or_default(), 0)
+        });
+        known.under_way.insert(conversation, (writer, count + 1));
+        known.loads[writer].waiting += 1;
+        writer
+    }
+
+    /// A writer has sent what these waited for.
+    fn begin(&self, writer: usize, jobs: usize) {
+        let load = &mut self.known().loads[writer];
+        load.waiting = load.waiting.saturating_sub(jobs);
+        load.since = Some(Instant::now());
+    }
+
+    /// A writer has answered these.
+    fn rest(&self, writer: usize, conversations: &[i64]) {
+        let mut known = self.known();
+        known.loads[writer].since = None;
+        conversations
+            .iter()
+            .for_each(|conversation| known.end(*conversation));
+    }
+
+    /// An append that a writer was to have does not come.
+    fn take_back(&self, writer: usize, conversation: i64) {
+        let mut known = self.known();
+        known.loads[writer].waiting = known.loads[writer].waiting.saturating_sub(1);
+        known.end(conversation);
+    }
+
+    /// A stale tail below what this lease's writer was told is no other writer's doing.
+    fn or_lost(&self, error: LogError, append: &Prepared) -> LogError {
+        let known = self.known().acknowledged.get(&append.conversation).copied();
+        match (&error, known) {
+            (
+                LogError::Conflict {
+                    stale: Stale::Tail { actual, .. },
+                    ..
+                },
+                Some((token, tail)),
+            ) if token == append.lease.token() && *actual < Some(tail) => LogError::Lost {
+                id: append.lease.key().id.clone(),
+                acknowledged: tail,
+                actual: *actual,
+            },
+            _ => error,
+        }
+    }
+
+    /// Tells the caller that its append is durable.
+    fn acknowledge(&self, job: Job) {
+        let tail = job.append.tail_after();
+        if let Some(tail) = tail {
+            let acknowledged = &mut self.known().acknowledged;
+            if acknowledged.len() >= REMEMBERED_MAX {
+                acknowledged.clear();
+            }
+            acknowledged.insert(job.append.conversation, (job.append.lease.token(), tail));
+        }
+        // A caller that does not wait any more is as if the process had died.
+        let _gone = job.answer.send(Ok(tail));
+    }
 }
 
 impl Writers {
@@ -46,44 +172,81 @@ impl Writers {
         clock: Option<&Arc<dyn Clock>>,
         patience: Duration,
     ) -> Self {
-        let start = |_| {
+        let count = count.max(1);
+        let desk = Arc::new(Desk(Mutex::new(Known {
+            loads: vec![Load::default(); count],
+            under_way: HashMap::new(),
+            acknowledged: HashMap::new(),
+        })));
+        let start = |number| {
             let (sender, jobs) = mpsc::channel(QUEUE);
             let writer = Writer {
+                number,
+                desk: Arc::clone(&desk),
                 pool: Arc::clone(pool),
                 clock: clock.cloned(),
                 patience,
                 appender: None,
                 has_own_session: pool.address().has_own_sessions(),
-                acknowledged: HashMap::new(),
             };
             tokio::spawn(writer.run(jobs));
             sender
         };
         Writers {
-            queues: (0..count.max(1)).map(start).collect(),
+            queues: (0..count).map(start).collect(),
+            desk,
         }
     }
 
     /// Appends; gives the new tail.
     pub(crate) async fn append(&self, lease: &Lease, append: Append) -> Result<Option<Seq>, LogError> {
         let append = Prepared::new(lease, append)?;
-        let queue = &self.queues[append.conversation.unsigned_abs() as usize % self.queues.len()];
         let (answer, answered) = oneshot::channel();
-        let sent = queue.send(Job { append, answer }).await;
-        sent.map_err(|_| LogError::Closed)?;
+        let writer = self.desk.assign(append.conversation);
+        // A caller that goes away while there is no room leaves no trace.
+        let assigned = Assigned {
+            desk: &self.desk,
+            writer,
+            conversation: Some(append.conversation),
+        };
+        let room = self.queues[writer].reserve().await;
+        let room = room.map_err(|_| LogError::Closed)?;
+        assigned.keep();
+        room.send(Job { append, answer });
         answered.await.map_err(|_| LogError::Closed)?
     }
 }
 
+/// An append that a writer is to have; taken back if dropped before.
+struct Assigned<'d> {
+    desk: &'d Desk,
+    writer: usize,
+    conversation: Option<i64>,
+}
+
+impl Assigned<'_> {
+    fn keep(mut self) {
+        self.conversation = None;
+    }
+}
+
+impl Drop for Assigned<'_> {
+    fn drop(&mut self) {
+        if let Some(conversation) = self.conversation {
+            self.desk.take_back(self.writer, conversation);
+        }
+    }
+}
+
 struct Writer {
+    number: usize,
+    desk: Arc<Desk>,
     pool: Arc<Pool>,
     clock: Option<Arc<dyn Clock>>,
     patience: Duration,
     appender: Option<Appender>,
     /// Whether the server keeps what belongs to a connection from one statement to the next.
     has_own_session: bool,
-    /// The token and the tail of the last append of each conversation: a tail below it means that the database lost it.
-    acknowledged: HashMap<i64, (u64, Seq)>,
 }
 
 impl Writer {
@@ -102,7 +265,10 @@ impl Writer {
                 waiting.push_back(job);
             }
             let merged = take_mergeable(&mut waiting);
+            let conversations: Vec<i64> = merged.iter().map(|job| job.append.conversation).collect();
+            self.desk.begin(self.number, merged.len());
             self.write(merged).await;
+            self.desk.rest(self.number, &conversations);
         }
     }
 
@@ -173,16 +339,16 @@ impl Writer {
         let mut unsettled = std::mem::take(jobs).into_iter();
         while let Some(job) = unsettled.next() {
             if done.contains(&job.append.conversation) {
-                acknowledge(&mut self.acknowledged, job);
+                self.desk.acknowledge(job);
                 continue;
             }
             let asked =
                 tokio::time::timeout(self.pool.answer_max(), append::verdict(client, now, &job.append)).await;
             match asked.map_err(|_| Fault::Silent).flatten() {
-                Ok(Verdict::Done) => acknowledge(&mut self.acknowledged, job),
+                Ok(Verdict::Done) => self.desk.acknowledge(job),
                 Ok(Verdict::Again) => again.push(job),
                 Ok(Verdict::Refused(error)) => {
-                    let error = or_lost(error, &self.acknowledged, &job.append);
+                    let error = self.desk.or_lost(error, &job.append);
                     let _gone = job.answer.send(Err(error));
                 }
                 // Everything that is not answered yet is asked for again.
@@ -217,40 +383,55 @@ fn take_mergeable(waiting: &mut VecDeque<Job>) -> Vec<Job> {
     merged
 }
 
-/// Tells the caller that its append is durable.
-fn acknowledge(acknowledged: &mut HashMap<i64, (u64, Seq)>, job: Job) {
-    let tail = job.append.tail_after();
-    if let Some(tail) = tail {
-        if acknowledged.len() >= REMEMBERED_MAX {
-            acknowledged.clear();
-        }
-        acknowledged.insert(job.append.conversation, (job.append.lease.token(), tail));
-    }
-    // A caller that does not wait any more is as if the process had died.
-    let _gone = job.answer.send(Ok(tail));
-}
-
 fn refuse(jobs: Vec<Job>, error: impl Fn() -> LogError) {
     for job in jobs {
         let _gone = job.answer.send(Err(error()));
     }
 }
 
-/// A stale tail below what this lease's writer was told is no other writer's doing.
-fn or_lost(error: LogError, acknowledged: &HashMap<i64, (u64, Seq)>, append: &Prepared) -> LogError {
-    let known = acknowledged.get(&append.conversation);
-    match (&error, known) {
-        (
-            LogError::Conflict {
-                stale: Stale::Tail { actual, .. },
-                ..
-            },
-            Some((token, tail)),
-        ) if *token == append.lease.token() && *actual < Some(*tail) => LogError::Lost {
-            id: append.lease.key().id.clone(),
-            acknowledged: *tail,
-            actual: *actual,
-        },
-        _ => error,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desk(writers: usize) -> Desk {
+        Desk(Mutex::new(Known {
+            loads: vec![Load::default(); writers],
+            under_way: HashMap::new(),
+            acknowledged: HashMap::new(),
+        }))
+    }
+
+    #[test]
+    fn one_writer_takes_everything_until_it_has_more_than_it_should_carry() {
+        let desk = desk(2);
+        let first = WAITING_MAX as i64;
+        assert!((0..first).all(|conversation| desk.assign(conversation) == 0));
+        assert_eq!(desk.assign(first), 1);
+        // What is sent does not wait any more.
+        desk.begin(0, WAITING_MAX);
+        assert_eq!(desk.assign(first + 1), 0);
+    }
+
+    #[test]
+    fn appends_of_a_conversation_that_are_under_way_together_have_one_writer() {
+        let desk = desk(2);
+        assert_eq!(desk.assign(0), 0);
+        assert!((1..200).any(|conversation| desk.assign(conversation) == 1));
+        assert_eq!(desk.assign(0), 0, "behind its first");
+        desk.rest(0, &[0]);
+        assert_eq!(desk.assign(0), 0, "one is under way still");
+        desk.rest(0, &[0, 0]);
+        assert_eq!(desk.known().under_way.get(&0), None);
+    }
+
+    #[test]
+    fn a_writer_that_is_held_up_is_helped_and_what_does_not_come_is_forgotten() {
+        let desk = desk(2);
+        desk.begin(0, 0);
+        desk.known().loads[0].since = Instant::now().checked_sub(HELD_UP * 2);
+        assert_eq!(desk.assign(7), 1);
+        desk.take_back(1, 7);
+        let known = desk.known();
+        assert_eq!((known.loads[1].waiting, known.under_way.len()), (0, 0));
     }
 }

@@ -10,6 +10,10 @@ use object_store::prefix::PrefixStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use crate::cache::{Cache, Cached};
+use crate::download::Downloads;
+
+/// How long a signed address may hold.
+const SIGNED_SECONDS: std::ops::RangeInclusive<u64> = 10..=3_600;
 
 /// Why a text names no bucket.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +40,8 @@ pub enum BucketError {
 pub struct Bucket {
     objects: Arc<PrefixStore<AmazonS3>>,
     name: String,
+    /// How long a signed address of an object holds, where they are given out.
+    downloads: Option<Duration>,
 }
 
 impl Bucket {
@@ -43,7 +49,8 @@ impl Bucket {
     /// web identity or the machine's role.
     ///
     /// Options: `region`, `endpoint` (a server that is not Amazon's, with its path in the URL instead of the host),
-    /// `sse_kms_key` (encrypts with this key). A prefix belongs to one store: what no block of it names is removed.
+    /// `sse_kms_key` (encrypts with this key), `signed_downloads` (clients fetch files from the bucket, by addresses that hold
+    /// for this many seconds). A prefix belongs to one store: what no block of it names is removed.
     pub fn parse(url: &str) -> Result<Self, BucketError> {
         Self::build(url, AmazonS3Builder::from_env())
     }
@@ -71,6 +78,7 @@ impl Bucket {
             .with_checksum_algorithm(Checksum::SHA256)
             .with_retry(retry())
             .with_client_options(ClientOptions::new().with_timeout(Duration::from_secs(60)));
+        let mut downloads = None;
         for option in query.split('&').filter(|option| !option.is_empty()) {
             builder = match option.split_once('=') {
                 Some(("region", region)) => builder.with_region(region),
@@ -79,6 +87,16 @@ impl Bucket {
                     .with_allow_http(endpoint.starts_with("http://"))
                     .with_virtual_hosted_style_request(false),
                 Some(("sse_kms_key", key)) => builder.with_sse_kms_encryption(key),
+                Some(("signed_downloads", seconds)) => {
+                    let seconds = seconds
+                        .parse()
+                        .ok()
+                        .filter(|seconds| SIGNED_SECONDS.contains(seconds));
+                    let seconds =
+                        seconds.ok_or_else(|| malformed("`signed_downloads` is 10 to 3600 seconds"))?;
+                    downloads = Some(Duration::from_secs(seconds));
+                    builder
+                }
                 _ => return Err(malformed(&format!("it has an unknown option `{option}`"))),
             };
         }
@@ -88,6 +106,7 @@ impl Bucket {
         Ok(Bucket {
             name: format!("s3://{bucket}/{prefix}"),
             objects: Arc::new(PrefixStore::new(builder.build()?, prefix)),
+            downloads,
         })
     }
 
@@ -102,7 +121,14 @@ impl Bucket {
             Some(cache) => Arc::new(Cached::open(Arc::clone(&self.objects), cache)?),
             None => Arc::clone(&self.objects) as _,
         };
-        Ok(ArtifactStore::over(objects))
+        let store = ArtifactStore::over(objects);
+        Ok(match self.downloads {
+            None => store,
+            Some(expires) => store.with_downloads(Arc::new(Downloads {
+                objects: Arc::clone(&self.objects),
+                expires,
+            })),
+        })
     }
 
     pub(crate) fn objects(&self) -> &PrefixStore<AmazonS3> {
@@ -130,6 +156,7 @@ mod tests {
             ("s3://", "no bucket"),
             ("s3://me:hunter2@bucket/x", "environment"),
             ("s3://bucket/x?colour=red", "colour"),
+            ("s3://bucket/x?signed_downloads=9", "seconds"),
         ] {
             let error = Bucket::parse(url).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");

@@ -9,6 +9,7 @@
 
 mod bucket;
 mod cache;
+mod download;
 mod probe;
 
 pub use bucket::{Bucket, BucketError};

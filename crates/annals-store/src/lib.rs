@@ -20,10 +20,6 @@ pub mod clock;
 pub mod columns;
 pub mod log;
 pub mod memory;
-#[cfg_attr(
-    not(feature = "sqlite"),
-    allow(dead_code, reason = "the rules of an index that no built-in log then has")
-)]
 pub mod recall;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -49,7 +45,8 @@ pub mod disk;
 pub mod failpoint;
 
 pub use artifacts::{
-    ArtifactDraft, ArtifactError, ArtifactStore, Stored, Swept, hash as hash_file, resource_name,
+    ArtifactDraft, ArtifactError, ArtifactLedger, ArtifactStore, CollectError, Stored, Swept,
+    hash as hash_file, resource_name,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use home::{Home, workspace_folder};
@@ -57,13 +54,13 @@ pub use log::{
     Ancestor, Answers, Append, Asking, AskingPage, BatchId, BlockLog, BlockLogExt, Breadth, Claimed, Claims,
     ConversationInfo, Cursor, Holding, IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member,
     Members, NewConversation, Operator, Owner, Pending, Post, Posted, Role, Roles, Stale, Store,
-    StoredAnswer, Tails, Token, Tokens, Work, named_by,
+    StoredAnswer, Tails, Token, Tokens, Work, named_by, named_in_post, needed_blobs,
 };
-pub use memory::MemoryLog;
-pub use recall::Recall;
+pub use memory::{MemoryLog, MemoryRecall};
+pub use recall::{Progress, Recall, RecallIndex, ReindexError};
 pub use register::Register;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Progress, ReindexError, SqliteLog, SqliteOptions, SqliteRecall};
+pub use sqlite::{SqliteLog, SqliteOptions, SqliteRecall};
 pub use transfer::{
     ExportError, Exported, ImportAs, ImportError, Imported, export_conversation, import_conversation,
 };

@@ -6,147 +6,54 @@ mod stage;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use annals_core::ids::{Scope, Seq};
+use annals_core::ids::Seq;
 use annals_embed::{EmbedError, Embedder, StaticTable, Vector};
-use annals_store::recall::{Query, RecallHits, Shortfall, Target, Within};
-use annals_store::testing::{at, conversation};
-use annals_store::{BlockLog, BlockLogExt as _, LogError, Operator, Recall};
+use annals_store::recall::{Query, RecallHits, Shortfall};
+use annals_store::testing::{RECALL_CASES, Remembering, conversation};
+use annals_store::{BlockLog, BlockLogExt as _, MemoryLog, Operator, Recall, SqliteLog, SqliteOptions};
 use async_trait::async_trait;
 use proptest::prelude::*;
-use stage::{Stage, answer, attachment, dump, file, key, prompt, scope};
+use stage::{Stage, answer, attachment, dump, file, key, prompt};
 
 fn texts(found: &RecallHits) -> Vec<&str> {
     found.hits.iter().map(|hit| hit.text.as_str()).collect()
 }
 
 #[tokio::test]
-async fn what_was_said_is_found_by_words_and_by_meaning() {
-    let stage = Stage::new();
-    stage
-        .says(
-            "c",
-            vec![
-                prompt("Please move the invoices of Acme to the archive"),
-                answer("Done: 14 invoices moved."),
-            ],
-        )
-        .await;
-    stage
-        .says(
-            "c",
-            vec![
-                prompt("What is the weather in Lisbon?"),
-                answer("Sunny, 24 degrees."),
-            ],
-        )
-        .await;
-    let found = stage.search("c", "bills of acme").await;
-    assert_eq!(
-        texts(&found)[0],
-        "Please move the invoices of Acme to the archive"
-    );
-    let hit = &found.hits[0];
-    assert_eq!(
-        (hit.target, hit.seq.get(), hit.turn.as_str()),
-        (Target::User, 1, "turn_1")
-    );
-    assert_eq!(hit.path.as_ref().unwrap().as_str(), "ar:turn_1.user.prompt");
-    let warm = stage.search("c", "climate in portugal").await;
-    assert_eq!(texts(&warm)[0], "What is the weather in Lisbon?");
-    assert_eq!(found.shortfall, None);
-}
-
-#[tokio::test]
-async fn misspelt_words_other_writing_and_file_names_are_found() {
-    let stage = Stage::new();
-    stage
-        .says(
-            "c",
-            vec![
-                prompt("Deploy the kubernetes cluster to Frankfurt"),
-                prompt("東京の会議は三月に延期されました"),
-                prompt("Встреча с Ольгой перенесена на четверг"),
-                attachment("quarterly_numbers.csv", "region,total\nnorth,12500\nsouth,9800\n"),
-                file("notes/plan.md", "# Plan\n\nCall the bank first."),
-            ],
-        )
-        .await;
-    for (query, expected) in [
-        ("kuberntes", "Deploy"),
-        ("frankfrut", "Deploy"),
-        ("会議", "東京"),
-        ("ольгой четверг", "Встреча"),
-        ("quarterly numbers", "region"),
-        ("12,500", "region"),
-        ("plan.md", "# Plan"),
-    ] {
-        let found = stage.search("c", query).await;
+async fn memory_search_in_memory_keeps_its_contract() {
+    for case in RECALL_CASES {
+        let log = MemoryLog::default();
+        let subject = Remembering {
+            recall: Arc::new(log.recall(StaticTable::embedder())),
+            store: Arc::new(log),
+        };
+        let outcome = tokio::spawn((case.run)(subject)).await;
         assert!(
-            texts(&found)
-                .first()
-                .is_some_and(|text| text.starts_with(expected)),
-            "{query}: {found:?}"
+            outcome.is_ok(),
+            "memory breaks the rule `{}`: see the panic above",
+            case.name
         );
     }
 }
 
 #[tokio::test]
-async fn a_file_that_is_read_again_is_remembered_once() {
-    let stage = Stage::new();
-    let content = "The pelican budget is 4,200 euros.";
-    stage
-        .says("c", vec![file("budget.md", content), file("budget.md", content)])
-        .await;
-    assert_eq!(stage.search("c", "pelican budget").await.hits.len(), 1);
-}
-
-#[tokio::test]
-async fn targets_days_and_the_running_turn_narrow_the_search() {
-    let stage = Stage::new();
-    stage
-        .says(
-            "c",
-            vec![
-                prompt("the heron report"),
-                answer("the heron report is done"),
-                attachment("h.txt", "heron heron"),
-            ],
-        )
-        .await;
-    let query = || stage.query("c", "heron");
-    let only = |targets: Vec<Target>| Query { targets, ..query() };
-    let found = |query: Query| async { texts(&stage.recall().search(query).await.unwrap()).join("|") };
-    assert_eq!(found(only(vec![Target::Attachment])).await, "heron heron");
-    assert_eq!(found(only(vec![Target::User])).await, "the heron report");
-    assert_eq!(
-        found(Query {
-            before: Some((conversation("c").id, Seq::try_new(2).unwrap())),
-            ..query()
-        })
-        .await,
-        "the heron report"
-    );
-    assert_eq!(
-        found(
-            Query {
-                now: at(86_400 * 10),
-                ..query()
-            }
-            .days(5)
-        )
-        .await,
-        ""
-    );
-    assert_eq!(
-        stage
-            .recall()
-            .search(Query { limit: 2, ..query() })
-            .await
-            .unwrap()
-            .hits
-            .len(),
-        2
-    );
+async fn memory_search_in_sqlite_keeps_its_contract() {
+    for case in RECALL_CASES {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::default().recall(StaticTable::embedder());
+        let log = SqliteLog::open(folder.path().join("annals.db"), options).unwrap();
+        let recall = Arc::new(log.recall().unwrap().clone());
+        let subject = Remembering {
+            store: Arc::new(log),
+            recall,
+        };
+        let outcome = tokio::spawn((case.run)(subject)).await;
+        assert!(
+            outcome.is_ok(),
+            "SQLite breaks the rule `{}`: see the panic above",
+            case.name
+        );
+    }
 }
 
 #[tokio::test]
@@ -206,21 +113,6 @@ async fn a_deleted_conversation_is_forgotten() {
     stage.says("c", vec![prompt("a new ibis")]).await;
     assert_eq!(texts(&stage.everywhere("t/p/u", "ibis").await)[0], "a new ibis");
     assert!(!dump(&stage.path()).contains("swordfish"));
-}
-
-#[tokio::test]
-async fn another_scopes_conversation_does_not_exist() {
-    let stage = Stage::new();
-    stage
-        .says_in("t/p/other", "secret", vec![prompt("the falcon code is 7781")])
-        .await;
-    stage.says("mine", vec![prompt("a falcon flew by")]).await;
-    let asked = stage.recall().search(stage.query("secret", "falcon code")).await;
-    assert!(matches!(asked, Err(LogError::NotFound { .. })), "{asked:?}");
-    assert_eq!(
-        texts(&stage.everywhere("t/p/u", "falcon code 7781").await),
-        ["a falcon flew by"]
-    );
 }
 
 proptest! {
@@ -591,37 +483,4 @@ async fn an_embedder_that_fails_leaves_the_words() {
         "{found:?}"
     );
     assert!(stage.recall().reindex(|_| true).await.is_err());
-}
-
-#[tokio::test]
-async fn a_query_without_words_finds_nothing_and_a_strange_one_fails_nowhere() {
-    let stage = Stage::new();
-    stage.says("c", vec![prompt("some text")]).await;
-    for query in [
-        "",
-        "   ",
-        "?!",
-        "\"",
-        "a AND b OR NOT c*",
-        "text^2 NEAR(x)",
-        "\u{0}",
-        &"x ".repeat(5_000),
-    ] {
-        stage.search("c", query).await;
-    }
-    assert!(stage.search("c", "?!").await.hits.is_empty());
-}
-
-#[tokio::test]
-async fn the_scope_decides_also_when_two_scopes_share_a_log_and_a_name() {
-    let stage = Stage::new();
-    stage.says_in("t/p/a", "x", vec![prompt("rook")]).await;
-    stage.says_in("t/p/ab", "y", vec![prompt("rook rook")]).await;
-    assert_eq!(texts(&stage.everywhere("t/p/a", "rook").await), ["rook"]);
-    let within = Query {
-        within: Within::Scope,
-        ..Query::new(scope("t/q/a"), conversation("x").id, "rook", at(0))
-    };
-    assert!(stage.recall().search(within).await.unwrap().hits.is_empty());
-    let _: Scope = scope("t/p/a");
 }

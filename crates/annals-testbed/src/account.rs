@@ -8,10 +8,21 @@ const USER: &str = "postgres";
 
 /// A command as an account that database servers accept, which ends when the thread that started it does.
 pub(crate) fn command(program: &Path) -> Command {
+    as_account(&[], program)
+}
+
+/// The same for a program that starts others from folders that the account may not enter, as Python may lie in one.
+pub(crate) fn command_that_reads_all(program: &Path) -> Command {
+    let capability = "+dac_read_search";
+    as_account(&["--inh-caps", capability, "--ambient-caps", capability], program)
+}
+
+fn as_account(capabilities: &[&str], program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]);
     if annals_requirements::is_root() {
         command.args(["--reuid", USER, "--regid", USER, "--clear-groups"]);
+        command.args(capabilities);
     }
     command.arg("--").arg(program);
     command

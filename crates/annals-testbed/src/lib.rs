@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod patroni;
 mod pgbouncer;
 mod postgres;
 mod proxy;
 mod s3;
 
+pub use patroni::{PatroniSet, Replication};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Durability, Edition, PostgresServer};
 pub use proxy::{FaultProxy, Upstream};

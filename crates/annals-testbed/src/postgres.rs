@@ -187,7 +187,8 @@ impl PostgresServer {
             let status = std::fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
             let pid = self.child.as_ref().map(|child| child.id().to_string());
             let mut lines = status.lines();
-            if lines.next() == pid.as_deref() && lines.any(|line| line.trim() == "ready") {
+            if lines.next() == pid.as_deref() && lines.any(|line| matches!(line.trim(), "ready" | "standby"))
+            {
                 return;
             }
             let ended = self
@@ -201,6 +202,52 @@ impl PostgresServer {
             );
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Starts a standby of this server, which follows it through a port of this machine.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn standby(&self, name: &str, through: u16) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the server");
+        account::own(folder.path());
+        let mut standby = PostgresServer {
+            folder,
+            programs: self.programs.clone(),
+            durability: self.durability,
+            settings: vec![format!(
+                "primary_conninfo=host=127.0.0.1 port={through} user=postgres application_name={name}"
+            )],
+            child: None,
+            port: self.port,
+        };
+        let copied = account::command(&self.programs.join("pg_basebackup"))
+            .args([
+                "--checkpoint=fast",
+                "--wal-method=stream",
+                "--no-sync",
+                "--username=postgres",
+            ])
+            .arg("--write-recovery-conf")
+            .arg("--host")
+            .arg(self.folder.path())
+            .arg("--pgdata")
+            .arg(standby.data())
+            .status();
+        assert!(
+            copied.is_ok_and(|copied| copied.success()),
+            "pg_basebackup failed"
+        );
+        standby.resume();
+        standby
+    }
+
+    /// Makes a standby the server that takes writes.
+    ///
+    /// # Panics
+    /// If it does not become one.
+    pub async fn promote(&self) {
+        self.execute("postgres", "SELECT pg_promote()").await;
     }
 
     /// Kills the server and all of its processes at once, as a machine that loses power does.
@@ -308,14 +355,14 @@ fn link_libraries(set: &Installed, package: &Path) {
     }
 }
 
-fn signal(pid: u32, signal: Signal) {
+pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // It may have ended by itself.
         let _gone = kill_process(pid, signal);
     }
 }
 
-fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = status
         .rsplit_once(')')
@@ -324,7 +371,7 @@ fn is_alive(pid: u32) -> bool {
 }
 
 /// The processes whose parent this is.
-fn children(parent: u32) -> Vec<u32> {
+pub(crate) fn children(parent: u32) -> Vec<u32> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::{ConversationId, ConversationKey, NodeId, Scope, Seq};
 use annals_core::time::Timestamp;
-use annals_store::log::{ANSWER_KEPT, CLIENT_KEY_KEPT, Mark, asks_from, expiry, named_by};
+use annals_store::log::{ANSWER_KEPT, CLIENT_KEY_KEPT, Mark, asks_from, expiry, named_by, named_in_post};
 use annals_store::{
     Append, Asking, AskingPage, BatchId, Claimed, ConversationInfo, Cursor, Holding, IdempotencyKey, InboxId, Lease, Listing,
     LogError, Member, NewConversation, Owner, Pending, Post, Posted, Stale, StoredAnswer, Token, Work,
@@ -497,7 +497,9 @@ impl State {
 
     pub(crate) fn named_blobs(&self, after: Option<BlobDigest>, limit: usize) -> Vec<BlobDigest> {
         let blocks = self.conversations.values().flat_map(Conversation::blocks);
-        let named: BTreeSet<BlobDigest> = blocks.flat_map(named_by).collect();
+        let mut named: BTreeSet<BlobDigest> = blocks.flat_map(named_by).collect();
+        let waiting = self.conversations.values().flat_map(|c| c.inbox.values());
+        named.extend(waiting.flat_map(|pending| named_in_post(&pending.post.body)));
         let rest = named
             .into_iter()
             .filter(|digest| after.is_none_or(|after| *digest > after));

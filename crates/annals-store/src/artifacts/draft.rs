@@ -88,6 +88,7 @@ impl ArtifactDraft {
         };
         match (self.store.files.clone(), self.temp) {
             (Some(files), Some(temp)) => {
+                self.store.keeping(blob).await?;
                 let file = self.file;
                 blocking(move || files.keep_draft(&file, temp, blob)).await?;
             }

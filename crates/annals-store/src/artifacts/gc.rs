@@ -26,6 +26,13 @@ pub struct Swept {
     pub freed_bytes: u64,
 }
 
+/// Whether anything is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sweep {
+    Removes,
+    Looks,
+}
+
 impl ArtifactStore {
     /// Removes what is neither in `live` nor younger than `older_than`.
     ///
@@ -36,6 +43,24 @@ impl ArtifactStore {
         &self,
         live: impl IntoIterator<Item = BlobDigest>,
         older_than: Timestamp,
+    ) -> Result<Swept, ArtifactError> {
+        self.sweep(live, older_than, Sweep::Removes).await
+    }
+
+    /// What [`gc`](Self::gc) would remove.
+    pub async fn garbage(
+        &self,
+        live: impl IntoIterator<Item = BlobDigest>,
+        older_than: Timestamp,
+    ) -> Result<Swept, ArtifactError> {
+        self.sweep(live, older_than, Sweep::Looks).await
+    }
+
+    async fn sweep(
+        &self,
+        live: impl IntoIterator<Item = BlobDigest>,
+        older_than: Timestamp,
+        sweep: Sweep,
     ) -> Result<Swept, ArtifactError> {
         let live: HashSet<BlobDigest> = live.into_iter().collect();
         let mut swept = Swept::default();
@@ -50,13 +75,33 @@ impl ArtifactStore {
             if live.contains(&digest) || !is_older(&object, older_than) {
                 continue;
             }
-            if let Some(freed_bytes) = self.remove(digest, older_than).await? {
+            let freed_bytes = match sweep {
+                Sweep::Removes => self.remove(digest, older_than).await?,
+                Sweep::Looks => Some(object.size),
+            };
+            if let Some(freed_bytes) = freed_bytes {
                 swept.removed += 1;
                 swept.freed_bytes += freed_bytes;
             }
         }
-        swept.freed_bytes += self.remove_abandoned(older_than).await?;
+        if sweep == Sweep::Removes {
+            swept.freed_bytes += self.remove_abandoned(older_than).await?;
+        }
         Ok(swept)
+    }
+
+    /// Removes a digest, whatever its age; nothing if it is not there.
+    pub(super) async fn erase_whole(&self, digest: BlobDigest) -> Result<(), ArtifactError> {
+        if self.files.is_some() {
+            return self
+                .remove(digest, Timestamp::from_unix_micros(i64::MAX))
+                .await
+                .map(|_| ());
+        }
+        match self.objects.delete(&ObjectPath::from(super::key(&digest))).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(ArtifactError::object(digest, error)),
+        }
     }
 
     async fn remove(&self, digest: BlobDigest, older_than: Timestamp) -> Result<Option<u64>, ArtifactError> {

@@ -2,18 +2,22 @@
 //!
 //! `put` returns when the bytes are durable, so that a block naming them may be appended; reading verifies. The
 //! store knows neither conversations nor paths of a timeline, and never changes or renames what it keeps. Only
-//! [`gc`](ArtifactStore::gc) removes, and only what no block names.
+//! [`gc`](ArtifactStore::gc) and [`collect`](ArtifactStore::collect) remove, and only what no block names.
 
+mod download;
 mod draft;
 mod error;
 mod files;
 mod gc;
+mod ledger;
 mod name;
 
+pub use download::{Download, DownloadSigner};
 pub use draft::ArtifactDraft;
 pub use error::ArtifactError;
 pub use files::hash;
 pub use gc::Swept;
+pub use ledger::{ArtifactLedger, CollectError, MARK, Marked};
 pub use name::resource_name;
 
 use std::io;
@@ -40,6 +44,10 @@ pub struct ArtifactStore {
     objects: Arc<dyn ObjectStore>,
     /// The durable way to write, when the objects are local files.
     files: Option<Arc<Files>>,
+    /// Who is told what is about to be kept.
+    ledger: Option<Arc<dyn ArtifactLedger>>,
+    /// Who gives out addresses of objects.
+    signer: Option<Arc<dyn DownloadSigner>>,
 }
 
 /// Bytes that are kept.
@@ -74,6 +82,8 @@ impl ArtifactStore {
         Ok(ArtifactStore {
             objects: Arc::new(objects),
             files: Some(Arc::new(files)),
+            ledger: None,
+            signer: None,
         })
     }
 
@@ -90,7 +100,19 @@ impl ArtifactStore {
 
     /// A store over any object store whose puts are durable when they return.
     pub fn over(objects: Arc<dyn ObjectStore>) -> Self {
-        ArtifactStore { objects, files: None }
+        ArtifactStore {
+            objects,
+            files: None,
+            ledger: None,
+            signer: None,
+        }
+    }
+
+    /// The same store, giving out addresses of its objects.
+    #[must_use]
+    pub fn with_downloads(mut self, signer: Arc<dyn DownloadSigner>) -> Self {
+        self.signer = Some(signer);
+        self
     }
 
     fn stored(&self, blob: Blob) -> Stored {
@@ -106,6 +128,7 @@ impl ArtifactStore {
     pub async fn put(&self, bytes: impl Into<Bytes>) -> Result<Stored, ArtifactError> {
         let bytes = bytes.into();
         let blob = blob_of(&bytes).await;
+        self.keeping(blob).await?;
         match &self.files {
             Some(files) => {
                 let files = Arc::clone(files);
@@ -136,23 +159,33 @@ impl ArtifactStore {
     pub async fn put_open_file(&self, file: std::fs::File) -> Result<Stored, ArtifactError> {
         let blob = match &self.files {
             Some(files) => {
+                let (announced, file) = self.announce(file).await?;
                 let files = Arc::clone(files);
-                blocking(move || files.put_file(file)).await?
+                let blob = blocking(move || files.put_file(file)).await?;
+                if announced.is_some_and(|announced| announced != blob) {
+                    return Err(ArtifactError::Changed);
+                }
+                blob
             }
             None => self.upload(file).await?,
         };
         Ok(self.stored(blob))
     }
 
+    /// Tells the ledger, if there is one, what a file has in it; the file is read once more for that.
+    async fn announce(&self, file: std::fs::File) -> Result<(Option<Blob>, std::fs::File), ArtifactError> {
+        if self.ledger.is_none() {
+            return Ok((None, file));
+        }
+        let (blob, file) = hashed(file).await?;
+        self.keeping(blob).await?;
+        Ok((Some(blob), file))
+    }
+
     /// Hashes the file, then sends it in parts.
     async fn upload(&self, file: std::fs::File) -> Result<Blob, ArtifactError> {
-        let unreadable = |error| ArtifactError::local(Path::new("the file to keep"), error);
-        let (blob, file) = blocking(move || {
-            let mut file = file;
-            let blob = files::hash(&mut file).map_err(unreadable)?;
-            Ok((blob, file))
-        })
-        .await?;
+        let (blob, file) = hashed(file).await?;
+        self.keeping(blob).await?;
         let location = ObjectPath::from(key(&blob.digest));
         let failed = |error| ArtifactError::object(blob.digest, error);
         let upload = self.objects.put_multipart(&location).await.map_err(failed)?;
@@ -257,6 +290,20 @@ impl ArtifactStore {
     pub fn locate(&self, blob: Blob) -> Stored {
         self.stored(blob)
     }
+}
+
+fn unreadable(error: io::Error) -> ArtifactError {
+    ArtifactError::local(Path::new("the file to keep"), error)
+}
+
+/// What a whole file hashes to; gives it back at its beginning.
+async fn hashed(file: std::fs::File) -> Result<(Blob, std::fs::File), ArtifactError> {
+    blocking(move || {
+        let mut file = file;
+        let blob = files::hash(&mut file).map_err(unreadable)?;
+        Ok((blob, file))
+    })
+    .await
 }
 
 async fn blob_of(bytes: &Bytes) -> Blob {

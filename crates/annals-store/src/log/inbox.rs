@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use annals_core::block::BlobDigest;
 use annals_core::ids::ConversationKey;
 use annals_core::time::Timestamp;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use sha2::{Digest as _, Sha256};
 
-use super::{LogError, StoredAnswer};
+use super::{LogError, StoredAnswer, digests_in};
 
 /// For at least this long after a post, its client key is known, also when the row has been consumed.
 pub const CLIENT_KEY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -70,6 +71,13 @@ impl Post {
         hash.update(&self.body);
         hash.finalize().into()
     }
+}
+
+/// The digests that the body of a post names, anywhere in it: while it waits, their bytes must be kept.
+pub fn named_in_post(body: &[u8]) -> Vec<BlobDigest> {
+    let mut named = Vec::new();
+    digests_in(&String::from_utf8_lossy(body), &mut named);
+    named
 }
 
 /// What became of a post.

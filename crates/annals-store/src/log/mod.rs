@@ -23,7 +23,7 @@ pub use asking::{Asking, AskingPage, asks_from, asks_from_back};
 pub use claims::{Claimed, Claims};
 pub use conversation::{Ancestor, ConversationInfo, Cursor, CursorError, Listing, NewConversation, Operator};
 pub use error::{LogError, Stale};
-pub use inbox::{CLIENT_KEY_KEPT, Inbox, InboxId, Pending, Post, Posted};
+pub use inbox::{CLIENT_KEY_KEPT, Inbox, InboxId, Pending, Post, Posted, named_in_post};
 pub use lease::{Holding, Lease, Owner, expiry};
 pub use members::{Member, Members};
 pub use tails::{Followers, Mark, Tails};
@@ -112,8 +112,8 @@ pub trait BlockLog: Send + Sync {
     /// Removes a conversation that the caller holds. Forks keep the blocks they share.
     async fn delete(&self, lease: &Lease) -> Result<(), LogError>;
 
-    /// The digests that any block of any conversation names, in ascending order, going on after one, at most `limit` of
-    /// them, fewer only at the end: what garbage collection must keep.
+    /// The digests that any block of any conversation names, or any post that waits, in ascending order, going on after one,
+    /// at most `limit` of them, fewer only at the end: what garbage collection must keep.
     async fn named_blobs(&self, after: Option<BlobDigest>, limit: usize)
     -> Result<Vec<BlobDigest>, LogError>;
 }
@@ -233,6 +233,11 @@ pub(crate) fn needed_by(block: &Block) -> Vec<Named> {
         .chain(file)
         .chain(meta.cut.iter().map(|cut| named(cut.blob, Some(cut.size_bytes))))
         .collect()
+}
+
+/// The digests whose bytes a block cannot do without.
+pub fn needed_blobs(block: &Block) -> Vec<BlobDigest> {
+    needed_by(block).into_iter().map(|named| named.digest).collect()
 }
 
 /// Bytes that a block names, and how many it says they are.

@@ -2,8 +2,11 @@
 //!
 //! It keeps every rule of a [`Store`](crate::log::Store) except that nothing survives the process.
 
+mod recall;
 mod state;
 mod strand;
+
+pub use recall::MemoryRecall;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +14,7 @@ use std::time::Duration;
 
 use annals_core::block::{BlobDigest, Block};
 use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
+use annals_embed::Embedder;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
@@ -54,6 +58,14 @@ impl MemoryLog {
             state: Arc::default(),
             followers: Arc::default(),
             clock: Arc::new(clock),
+        }
+    }
+
+    /// Memory search over this log, whose vectors this embedder makes.
+    pub fn recall(&self, embedder: Arc<dyn Embedder>) -> MemoryRecall {
+        MemoryRecall {
+            state: Arc::clone(&self.state),
+            embedder,
         }
     }
 

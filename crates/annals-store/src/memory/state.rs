@@ -1,11 +1,11 @@
 //! Everything a log in memory knows, behind one lock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::BlobDigest;
-use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
+use annals_core::ids::{ConversationId, ConversationKey, NodeId, Scope, Seq};
 use annals_core::time::Timestamp;
 
 use super::lock;
@@ -13,7 +13,7 @@ use super::strand::Strand;
 use crate::log::{
     ANSWER_KEPT, Append, Asking, AskingPage, BatchId, CLIENT_KEY_KEPT, Claimed, ConversationInfo, Cursor,
     Holding, IdempotencyKey, InboxId, Lease, Listing, LogError, Mark, Member, NewConversation, Owner,
-    Pending, Post, Posted, Stale, StoredAnswer, Token, TokenHash, Work, asks_from, expiry,
+    Pending, Post, Posted, Stale, StoredAnswer, Token, TokenHash, Work, asks_from, expiry, named_in_post,
 };
 
 #[derive(Debug, Default)]
@@ -66,6 +66,10 @@ impl State {
         }
         self.made += 1;
         self.keep_answer(new.answer.take(), now);
+        let strand = Strand {
+            number: self.made,
+            ..strand
+        };
         let asks_from = strand.asks_from();
         let conversation = Conversation {
             number: self.made,
@@ -89,6 +93,24 @@ impl State {
         self.conversations
             .get_mut(key)
             .ok_or_else(|| LogError::NotFound { id: key.id.clone() })
+    }
+
+    /// The conversations of a scope with their blocks.
+    pub(super) fn strands(&self, scope: &Scope) -> Vec<(ConversationId, Arc<Strand>)> {
+        self.conversations
+            .values()
+            .filter(|c| c.new.key.scope == *scope)
+            .map(|c| (c.new.key.id.clone(), c.strand()))
+            .collect()
+    }
+
+    /// How many blocks there are, those that conversations share once.
+    pub(super) fn count_blocks(&self) -> u64 {
+        let own = self
+            .conversations
+            .values()
+            .map(|c| lock(&c.strand().own).len() as u64);
+        own.sum()
     }
 
     pub(super) fn list(&self, scope: &Scope, before: Option<u64>, limit: usize) -> Listing {
@@ -248,7 +270,7 @@ impl State {
         }
         let strand = Strand {
             base: Some((base, at)),
-            own: Mutex::default(),
+            ..Strand::default()
         };
         self.add(new, strand, now)
     }
@@ -262,6 +284,8 @@ impl State {
     pub(super) fn name_blobs(&self, named: &mut BTreeSet<BlobDigest>) {
         for conversation in self.conversations.values() {
             conversation.strand.name_blobs(u64::MAX, named);
+            let waiting = conversation.inbox.values();
+            named.extend(waiting.flat_map(|pending| named_in_post(&pending.post.body)));
         }
     }
 

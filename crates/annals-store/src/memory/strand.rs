@@ -13,6 +13,8 @@ use crate::log::{asks_from, named_by};
 /// may be longer than its own.
 #[derive(Debug, Default)]
 pub(super) struct Strand {
+    /// The place of its conversation in the order of making.
+    pub(super) number: u64,
     pub(super) base: Option<(Arc<Strand>, Seq)>,
     pub(super) own: Mutex<Vec<Block>>,
 }

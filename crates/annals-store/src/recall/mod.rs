@@ -1,17 +1,26 @@
 //! Finding again what was said: the port of memory search, and the parts of it that touch no disk.
 //!
 //! [`Recall`] is the contract; `SqliteRecall` (feature `sqlite`) keeps it beside the log. Here are also the rules
-//! that make an index the same whoever builds it: what is remembered ([`remembered`]), how a text is cut
-//! ([`passage`]), into which terms ([`terms`]), and how hits are ranked ([`rank`]). It decides nothing about turns.
+//! that make an index and its answers the same whoever keeps it: what is remembered ([`remembered`]), how a text is cut
+//! ([`passage`]), into which terms ([`terms`]), where a conversation's passages are ([`source`]), how words are looked up
+//! ([`lexical`]), how vectors are held ([`matrix`]), how hits are ranked ([`rank`]), and how a search goes ([`search`]).
+//! It decides nothing about turns.
 
+pub mod lexical;
+pub mod matrix;
 pub mod passage;
 pub mod rank;
 pub mod remembered;
+pub mod search;
+pub mod source;
 pub mod terms;
+
+use std::sync::Arc;
 
 use annals_core::ids::{ConversationId, Scope, Seq, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::time::Timestamp;
+use annals_embed::{EmbedError, Embedder, Vector};
 use async_trait::async_trait;
 
 use crate::log::LogError;
@@ -178,4 +187,62 @@ pub enum Shortfall {
 pub trait Recall: Send + Sync {
     /// The best passages for a query.
     async fn search(&self, query: Query) -> Result<RecallHits, LogError>;
+}
+
+/// The index behind a [`Recall`]: derived from the log, so that it can be dropped and made again.
+#[async_trait]
+pub trait RecallIndex: Recall {
+    /// Who makes the vectors.
+    fn embedder(&self) -> &Arc<dyn Embedder>;
+
+    /// Rebuilds the whole index, with the configured embedder; tells `seen` how far it is, and stops when told `false`.
+    /// What is not there yet when it stops is added by the next search or reindex.
+    async fn reindex(
+        &self,
+        seen: &mut (dyn FnMut(Progress) -> bool + Send),
+    ) -> Result<Progress, ReindexError>;
+
+    /// Adds what is missing: blocks that the index has not come to, and vectors that could not be made at once.
+    async fn catch_up(&self) -> Result<Progress, ReindexError>;
+}
+
+/// How far a reindex is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Blocks that were looked at.
+    pub blocks: u64,
+    /// Blocks in all.
+    pub of_blocks: u64,
+    /// Vectors that were made afterwards, by an embedder that cannot make them at once.
+    pub vectors: u64,
+    /// Such vectors in all.
+    pub of_vectors: u64,
+}
+
+/// Why an index could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReindexError {
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// There are no vectors to be had; words are found all the same.
+    #[error("{0}; words are in the index, vectors are missing: run `annals memory reindex` again")]
+    Embed(#[from] EmbedError),
+}
+
+/// The vector of a query, if it is looked for by meaning; or why there is none.
+pub async fn vector_of(query: &Query, embedder: &dyn Embedder) -> Result<Option<Vector>, Shortfall> {
+    if query.by == SearchMode::Lexical {
+        return Ok(None);
+    }
+    if let Some(vector) = embedder.at_once(&query.text) {
+        return Ok(Some(vector));
+    }
+    match embedder.embed(std::slice::from_ref(&query.text)).await {
+        Ok(vectors) => Ok(vectors.into_iter().next()),
+        Err(error) => Err(Shortfall::NoVector {
+            reason: error.to_string(),
+        }),
+    }
 }

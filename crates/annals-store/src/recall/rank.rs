@@ -41,11 +41,19 @@ const BM25_B: f32 = 0.4;
 const BM25_K1: f32 = 1.2;
 const AVERAGE_BYTES: f32 = 300.0;
 
+/// Which passage of an index, in the order that breaks ties: by the conversations' rows, then along each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Doc {
+    /// The conversation's row.
+    pub conversation: i64,
+    /// The passage's place in it.
+    pub place: u32,
+}
+
 /// A passage that may be shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// Its number in the index.
-    pub(crate) doc: i64,
+    pub(crate) doc: Doc,
     pub(crate) ts: Timestamp,
     /// BM25, if the lexical list has it.
     pub(crate) words: Option<f32>,
@@ -73,7 +81,7 @@ pub(crate) fn ranked(
     now: Timestamp,
 ) -> Vec<(Candidate, f32)> {
     let mut scores = vec![0.0_f32; candidates.len()];
-    // The number breaks ties, so that the same question always gets the same answer.
+    // The place breaks ties, so that the same question always gets the same answer.
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.doc));
     let mut add = |worth: &dyn Fn(&Candidate) -> Option<f32>, weight: &dyn Fn(&Candidate) -> f32| {
         let mut order: Vec<usize> = (0..candidates.len()).collect();
@@ -128,9 +136,12 @@ fn recency(ts: Timestamp, now: Timestamp) -> f32 {
 mod tests {
     use super::*;
 
-    fn candidate(doc: i64, words: Option<f32>, cosine: Option<f32>) -> Candidate {
+    fn candidate(place: u32, words: Option<f32>, cosine: Option<f32>) -> Candidate {
         Candidate {
-            doc,
+            doc: Doc {
+                conversation: 1,
+                place,
+            },
             ts: Timestamp::from_unix_micros(0),
             words,
             coverage: 1.0,
@@ -138,9 +149,9 @@ mod tests {
         }
     }
 
-    fn order(candidates: &[Candidate], by: SearchMode) -> Vec<i64> {
+    fn order(candidates: &[Candidate], by: SearchMode) -> Vec<u32> {
         let ranked = ranked(candidates.to_vec(), by, Timestamp::from_unix_micros(0));
-        ranked.iter().map(|(candidate, _)| candidate.doc).collect()
+        ranked.iter().map(|(candidate, _)| candidate.doc.place).collect()
     }
 
     #[test]
@@ -159,13 +170,13 @@ mod tests {
     fn of_two_equal_passages_the_newer_is_better_and_no_score_leaves_its_bounds() {
         let mut old = candidate(1, Some(5.0), Some(0.5));
         let new = Candidate {
-            doc: 2,
+            doc: Doc { place: 2, ..old.doc },
             ts: Timestamp::from_unix_micros(86_400_000_000 * 90),
             ..old
         };
         old.words = Some(5.0);
         let ranked = ranked(vec![old, new], SearchMode::Hybrid, new.ts);
-        assert_eq!(ranked[0].0.doc, 2);
+        assert_eq!(ranked[0].0.doc.place, 2);
         assert!(
             ranked.iter().all(|(_, score)| (0.0..=1.0).contains(score)),
             "{ranked:?}"

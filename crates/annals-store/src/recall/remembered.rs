@@ -3,10 +3,13 @@
 //! Not remembered are a model's thinking, calls and their reports, what tools read or fetched, and what repeats earlier
 //! blocks (summaries, hides). All of that is still on the timeline.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use annals_core::block::{BlobDigest, Block, BlockKind};
 use annals_core::path::PathKind;
 
-use super::Target;
+use super::{Target, passage, terms};
 
 /// A text to remember.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,65 @@ pub struct Remembered<'b> {
     pub name: Option<&'b str>,
     /// The whole file, so that one that is shown again is remembered once.
     pub content: Option<BlobDigest>,
+}
+
+impl<'b> Remembered<'b> {
+    /// What an index has of it, in order. A file's first entry is known by the file's name too.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'b>> + use<'b> {
+        let (text, name) = (self.text, self.name);
+        passage::cut(text)
+            .into_iter()
+            .enumerate()
+            .map(move |(at, range)| Entry {
+                text: &text[range.clone()],
+                range,
+                name: name.filter(|_| at == 0),
+            })
+    }
+
+    /// The entry that begins at a place of the text, as [`entries`](Self::entries) gave it.
+    pub fn entry(&self, range: Range<usize>) -> Option<Entry<'b>> {
+        let is_first = self.text.get(..range.start)?.trim().is_empty();
+        Some(Entry {
+            text: self.text.get(range.clone())?,
+            range,
+            name: self.name.filter(|_| is_first),
+        })
+    }
+
+    /// What tells the files of one conversation apart; none for what is merely said. Eight bytes of a digest are enough.
+    pub fn file(&self) -> Option<i64> {
+        let (digest, _) = self.content.as_ref()?.0.split_first_chunk::<8>()?;
+        Some(i64::from_le_bytes(*digest))
+    }
+}
+
+/// A passage as an index takes it in.
+#[derive(Clone, Debug)]
+pub struct Entry<'b> {
+    /// Which bytes of the whole text.
+    pub range: Range<usize>,
+    /// The passage.
+    pub text: &'b str,
+    name: Option<&'b str>,
+}
+
+impl<'b> Entry<'b> {
+    /// What is embedded of it.
+    pub fn embedded(&self) -> Cow<'b, str> {
+        match self.name {
+            Some(name) => format!("{name}: {}", self.text).into(),
+            None => self.text.into(),
+        }
+    }
+
+    /// Tells `seen` every term that it is found by, as often as it occurs.
+    pub fn terms(&self, mut seen: impl FnMut(&str)) {
+        self.name
+            .into_iter()
+            .for_each(|name| terms::terms(name, &mut seen));
+        terms::terms(self.text, &mut seen);
+    }
 }
 
 /// The types of blocks of which anything is remembered: others need not be looked at.

@@ -23,7 +23,7 @@ mod tokens;
 mod words;
 mod writer;
 
-pub use recall::{Progress, ReindexError, SqliteRecall};
+pub use recall::SqliteRecall;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Reading: connections of their own, so that no reader waits for the writer or makes it wait.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,14 +14,12 @@ use super::fault::{Database, Fault};
 use super::row::{COLUMNS, RowReader};
 use super::words::Words;
 use super::{SqliteOptions, connect};
-use crate::log::LogError;
+use crate::log::{LogError, named_in_post};
 
 /// At most this many read at once, each on a connection of its own; more would wait for the same disk,
-/// and a thousand conversations opened together must not make a thousand connections.
+/// and a thousand conversations opened together must not make a thousand connections. All are kept when nobody reads: to
+/// open one takes longer than most reads.
 const READERS_MAX: usize = 8;
-
-/// This many connections are kept when nobody reads.
-const IDLE_MAX_CONNECTIONS: usize = 4;
 
 /// Pages that a reader keeps; the system keeps them all.
 const READER_CACHE_KIB: i32 = 4_096;
@@ -84,7 +83,7 @@ impl Readers {
         // Nothing was written, so there is nothing to lose if this fails.
         let ended = tx.rollback();
         let mut idle = self.lock();
-        if ended.is_ok() && idle.len() < IDLE_MAX_CONNECTIONS {
+        if ended.is_ok() {
             idle.push(reader);
         }
         outcome.map_err(|fault| fault.into_log(&self.database))
@@ -236,9 +235,17 @@ pub(super) fn named(
         tx.prepare_cached("SELECT DISTINCT digest FROM named WHERE digest > ?1 ORDER BY digest LIMIT ?2")?;
     // No digest is shorter than the empty one, so that all of them come after it.
     let after = after.map_or_else(Vec::new, |after| after.0.to_vec());
+    let most = limit;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let digests = statement.query_map(params![after, limit], |row| {
         row.get::<_, [u8; 32]>(0).map(BlobDigest)
     })?;
-    Ok(digests.collect::<Result<_, _>>()?)
+    let mut all = digests.collect::<Result<BTreeSet<BlobDigest>, _>>()?;
+    let mut statement = tx.prepare_cached("SELECT body FROM inbox WHERE body IS NOT NULL")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let waiting = named_in_post(row.get_ref(0)?.as_blob().unwrap_or_default());
+        all.extend(waiting.into_iter().filter(|digest| digest.0[..] > after[..]));
+    }
+    Ok(all.into_iter().take(most).collect())
 }

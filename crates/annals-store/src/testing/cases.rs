@@ -557,6 +557,23 @@ cases! {
         assert_eq!(texts(&log, "c").await, ["one"]);
     }
 
+    async fn what_a_post_names_is_kept_until_it_is_consumed(log) {
+        let lease = begin(&log, "c").await;
+        let blobs = [b"first", b"other", b"third"].map(|bytes| Blob::of(bytes));
+        let digests = blobs.map(|blob| blob.digest);
+        let block = Block { body: blobs[0].into(), ..text_block(1, "") };
+        log.append(&lease, after(None, vec![block])).await.unwrap();
+        let body = format!(r#"{{"attachments":[{{"digest":"{}"}},{{"digest":"{}"}}]}}"#, digests[1], digests[2]);
+        let post = log.post(&conversation("c"), Post::new("k", "prompt", body)).await.unwrap().id();
+        let mut all = digests.to_vec();
+        all.sort();
+        assert_eq!(log.named_blobs(None, 10).await.unwrap(), all);
+        assert_eq!(log.named_blobs(Some(all[0]), 1).await.unwrap(), [all[1]]);
+        let taken = after(seq(1), vec![text_block(2, "taken")]).consuming([post]);
+        log.append(&lease, taken).await.unwrap();
+        assert_eq!(log.named_blobs(None, 10).await.unwrap(), [digests[0]]);
+    }
+
     async fn another_conversations_post_cannot_be_consumed(log) {
         let lease = begin(&log, "c").await;
         log.create(new_conversation("d")).await.unwrap();

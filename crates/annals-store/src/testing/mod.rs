@@ -13,9 +13,15 @@
 //! }
 //! # });
 //! ```
+//!
+//! [`RECALL_CASES`] are the same for memory search.
 
 mod cases;
+mod recall_cases;
 mod sample;
+mod saying;
 
 pub use cases::{CASES, Case, Subject};
+pub use recall_cases::{RECALL_CASES, RecallCase};
 pub use sample::{after, at, conversation, new_conversation, owner, text_block, varied_blocks};
+pub use saying::{Remembering, Says, answer, attachment, delete, file, key, prompt, query, query_scope, say};

@@ -1,80 +1,19 @@
 //! A log with memory search, things to say in it, and the index as text.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use annals_core::block::{BlobDigest, Block, BlockKind, FileMeta, Meta, NewBlock};
-use annals_core::ids::{CallId, ConversationKey, Scope, TurnId};
-use annals_core::path::{LogicalPath, RelPath};
+use annals_core::ids::Scope;
 use annals_embed::{Embedder, StaticTable};
 use annals_store::recall::{Query, RecallHits, Within};
-use annals_store::testing::{after, at, conversation, owner};
-use annals_store::{
-    BlockLog, BlockLogExt, LogError, NewConversation, Recall, SqliteLog, SqliteOptions, SqliteRecall,
-};
+use annals_store::testing::{self, at, conversation, say};
+use annals_store::{BlockLog as _, NewConversation, Recall as _, SqliteLog, SqliteOptions, SqliteRecall};
 
-/// Makes a block of a turn.
-pub(crate) type Says = Box<dyn Fn(&TurnId, &CallId) -> NewBlock + Send>;
-
-pub(crate) fn prompt(text: &str) -> Says {
-    let text = text.to_owned();
-    Box::new(move |turn, _| {
-        NewBlock::new(BlockKind::UserPrompt, turn, LogicalPath::user_prompt(turn))
-            .text("text/plain", text.as_str())
-    })
-}
-
-pub(crate) fn answer(text: &str) -> Says {
-    let text = text.to_owned();
-    Box::new(move |turn, _| {
-        let path = LogicalPath::assistant_completion(turn);
-        NewBlock::new(BlockKind::AssistantCompletion, turn, path).text("text/markdown", text.as_str())
-    })
-}
-
-pub(crate) fn attachment(name: &str, text: &str) -> Says {
-    let (name, text) = (RelPath::parse(name).unwrap(), text.to_owned());
-    Box::new(move |turn, _| {
-        let path = LogicalPath::attachment(turn, &name);
-        NewBlock::new(BlockKind::UserAttachment, turn, path)
-            .text("text/plain", text.as_str())
-            .meta(of_file(&text))
-    })
-}
-
-pub(crate) fn file(name: &str, text: &str) -> Says {
-    let (name, text) = (RelPath::parse(name).unwrap(), text.to_owned());
-    Box::new(move |turn, call| {
-        let meta = Meta {
-            file: of_file(&text).file,
-            ..Meta::of_call(call)
-        };
-        NewBlock::new(BlockKind::ToolResult, turn, LogicalPath::file(turn, &name))
-            .text("text/markdown", text.as_str())
-            .meta(meta)
-    })
-}
-
-fn of_file(text: &str) -> Meta {
-    Meta {
-        file: Some(Box::new(FileMeta {
-            content_digest: Some(BlobDigest::of(text.as_bytes())),
-            ..FileMeta::default()
-        })),
-        ..Meta::EMPTY
-    }
-}
+pub(crate) use annals_store::testing::{Says, answer, attachment, file, key, prompt};
 
 pub(crate) fn scope(text: &str) -> Scope {
     Scope::parse(text).unwrap()
-}
-
-/// A conversation of a scope.
-pub(crate) fn key(of: &str, name: &str) -> ConversationKey {
-    ConversationKey::new(scope(of), conversation(name).id)
 }
 
 /// A log in a folder of its own.
@@ -82,7 +21,6 @@ pub(crate) struct Stage {
     folder: Option<tempfile::TempDir>,
     path: PathBuf,
     pub(crate) log: SqliteLog,
-    calls: AtomicU64,
     /// How far the index may be behind the log; `None` for what is usual.
     lag_max_passages: Option<usize>,
 }
@@ -102,7 +40,6 @@ impl Stage {
             folder: None,
             path: path.to_owned(),
             log: open(path, embedder, None),
-            calls: AtomicU64::new(1),
             lag_max_passages: None,
         }
     }
@@ -137,28 +74,7 @@ impl Stage {
     }
 
     pub(crate) async fn says_in(&self, of: &str, name: &str, says: Vec<Says>) {
-        match self.log.create(self.new_conversation(name, of)).await {
-            Ok(()) | Err(LogError::Exists { .. }) => {}
-            Err(error) => panic!("{error}"),
-        }
-        let id = key(of, name);
-        let lease = self
-            .log
-            .acquire(&id, &owner("test"), Duration::from_secs(60))
-            .await
-            .unwrap();
-        let tail = self.log.tail(&id).await.unwrap();
-        let first = tail.map_or(1, |tail| tail.get() + 1);
-        let turn = TurnId::parse(&format!("turn_{first}")).unwrap();
-        let blocks: Vec<Block> = says
-            .iter()
-            .zip(first..)
-            .map(|(says, number)| {
-                let call = CallId::made(self.calls.fetch_add(1, Ordering::Relaxed));
-                says(&turn, &call).seal(annals_core::ids::Seq::try_new(number).unwrap(), at(number as i64))
-            })
-            .collect();
-        self.log.append(&lease, after(tail, blocks)).await.unwrap();
+        say(&self.log, &key(of, name), &says).await;
     }
 
     pub(crate) async fn delete(&self, name: &str) {
@@ -166,12 +82,7 @@ impl Stage {
     }
 
     pub(crate) async fn delete_in(&self, of: &str, name: &str) {
-        let lease = self
-            .log
-            .acquire(&key(of, name), &owner("test"), Duration::from_secs(60))
-            .await
-            .unwrap();
-        self.log.delete(&lease).await.unwrap();
+        testing::delete(&self.log, &key(of, name)).await;
     }
 
     /// Waits for whatever the writer does after an answer: it takes requests one after the other.

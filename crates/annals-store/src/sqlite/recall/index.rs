@@ -11,10 +11,9 @@ use rusqlite::{Connection, params};
 
 use super::State;
 use super::lag;
-use super::source::Source;
 use crate::recall::passage;
 use crate::recall::remembered::{Remembered, remembered};
-use crate::recall::terms::terms;
+use crate::recall::source::Source;
 use crate::sqlite::observer::LogObserver;
 
 /// The index is behind the log by less than this many passages, of the blocks that this process wrote: a search that finds
@@ -74,12 +73,11 @@ impl Indexer {
         }
         let ours = state.embedder.as_deref() == Some(self.embedder.identity());
         let before = source.next;
-        for (at, range) in passage::cut(found.text).into_iter().enumerate() {
-            let Some(doc) = source.number() else { break };
-            let text = &found.text[range.clone()];
-            let name = found.name.filter(|_| at == 0);
+        for entry in found.entries() {
+            let Some(place) = source.take_place() else { break };
+            let doc = source.numbers().start + place;
             let vector = match ours {
-                true => self.embedder.at_once(&embedded(name, text)),
+                true => self.embedder.at_once(&entry.embedded()),
                 false => None,
             };
             tx.prepare_cached(
@@ -89,20 +87,18 @@ impl Indexer {
             .execute(params![
                 doc,
                 source.upto,
-                range.start as i64,
-                range.len() as i64,
+                entry.range.start as i64,
+                entry.range.len() as i64,
                 block.ts.unix_millis() / 1_000,
                 found.target as i64,
                 vector.map(|vector| vector.to_bytes()),
             ])?;
             self.terms.clear();
             let all = &mut self.terms;
-            let mut push = |term: &str| {
+            entry.terms(|term| {
                 all.push_str(term);
                 all.push(' ');
-            };
-            name.into_iter().for_each(|name| terms(name, &mut push));
-            terms(text, &mut push);
+            });
             tx.prepare_cached("INSERT INTO recall_text (rowid, terms) VALUES (?1, ?2)")?
                 .execute(params![doc, self.terms])?;
         }
@@ -110,24 +106,14 @@ impl Indexer {
     }
 }
 
-/// What is embedded of a passage: a file's first one with the file's name.
-pub(super) fn embedded<'t>(name: Option<&str>, text: &'t str) -> std::borrow::Cow<'t, str> {
-    match name {
-        Some(name) => format!("{name}: {text}").into(),
-        None => text.into(),
-    }
-}
-
 /// Whether a file's content is met for the first time in its conversation; what is merely said always is.
 fn is_new(tx: &Connection, conversation: i64, found: &Remembered<'_>) -> rusqlite::Result<bool> {
-    let Some(content) = &found.content else {
+    let Some(digest) = found.file() else {
         return Ok(true);
     };
-    // Eight bytes of a digest are enough to tell the files of one conversation apart.
-    let (digest, _) = content.0.split_first_chunk::<8>().expect("a digest has 32 bytes");
     let added = tx
         .prepare_cached("INSERT OR IGNORE INTO recall_file (conversation, digest) VALUES (?1, ?2)")?
-        .execute(params![conversation, i64::from_le_bytes(*digest)])?;
+        .execute(params![conversation, digest])?;
     Ok(added > 0)
 }
 

@@ -10,9 +10,10 @@ use annals_core::block::BlockKind;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::index::Indexer;
-use super::source::Source;
+use super::source;
 use super::{State, last_block};
 use crate::recall::remembered::KINDS;
+use crate::recall::source::Source;
 use crate::sqlite::reader;
 use crate::sqlite::words::Words;
 
@@ -78,7 +79,10 @@ pub(super) fn advance(tx: &Connection, indexer: &mut Indexer) -> rusqlite::Resul
         });
     };
     let mut sources = Vec::with_capacity(stretch.tails.len());
-    for (conversation, to) in stretch.tails {
+    // In their own order: the first to come gets the lower number.
+    let mut tails: Vec<(i64, i64)> = stretch.tails.into_iter().collect();
+    tails.sort_unstable();
+    for (conversation, to) in tails {
         sources.extend(source_of(tx, conversation)?.map(|source| (source, to)));
     }
     // FTS5 gathers passages as long as their numbers rise, and writes a segment each time one does not.
@@ -122,7 +126,7 @@ pub(super) fn advance_one(
 }
 
 fn source_of(tx: &Connection, conversation: i64) -> rusqlite::Result<Option<Source>> {
-    if let Some(source) = Source::find(tx, conversation)? {
+    if let Some(source) = source::find(tx, conversation)? {
         return Ok(Some(source));
     }
     let found: Option<(String, i64)> = tx
@@ -132,7 +136,7 @@ fn source_of(tx: &Connection, conversation: i64) -> rusqlite::Result<Option<Sour
         .query_row([conversation], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     match found {
-        Some((scope, cut)) => Source::make(tx, conversation, &scope, cut).map(Some),
+        Some((scope, cut)) => source::make(tx, conversation, &scope, cut).map(Some),
         None => Ok(None),
     }
 }
@@ -181,7 +185,7 @@ impl Stride {
         if !is_full {
             source.upto = to;
         }
-        source.store(tx)?;
+        source::store(tx, source)?;
         Ok(source.upto == to)
     }
 }

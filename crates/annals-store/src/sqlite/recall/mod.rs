@@ -1,20 +1,17 @@
 //! Memory search beside the log, in the same file.
 //!
 //! `index` says what is written of a block and when, `lag` brings the index along the log, `removal` takes out what left
-//! the log, `source` is a conversation's place in the index, `matrix` keeps vectors in memory, `lexical` looks words up,
-//! `search` puts both together, `upkeep` makes missing vectors, and rebuilds the index. Nothing here is a second
-//! truth: all of it can be dropped and made again from the log.
+//! the log, `source` is a conversation's place in the index, `lexical` looks words up, `search` reads what a search needs,
+//! `upkeep` makes missing vectors, and rebuilds the index. Nothing here is a second truth: all of it can be dropped and
+//! made again from the log.
 
 mod index;
 mod lag;
 mod lexical;
-mod matrix;
 mod removal;
 mod search;
 mod source;
 mod upkeep;
-
-pub use upkeep::{Progress, ReindexError};
 
 use std::sync::Arc;
 
@@ -23,14 +20,13 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 
 pub(super) use self::index::{Indexer, LAG_MAX_PASSAGES};
-use self::matrix::Matrices;
 pub(super) use self::removal::Removal;
 use self::search::{Behind, CatchUp, Looked};
 use super::reader::Readers;
 use super::writer::Writer;
 use crate::log::LogError;
-use crate::recall::rank::SearchMode;
-use crate::recall::{Query, Recall, RecallHits, Shortfall};
+use crate::recall::matrix::Matrices;
+use crate::recall::{Progress, Query, Recall, RecallHits, RecallIndex, ReindexError, Shortfall, vector_of};
 
 /// Finds what was said in the conversations of a [`SqliteLog`](super::SqliteLog). Cheap to clone.
 #[derive(Clone)]
@@ -72,23 +68,6 @@ impl SqliteRecall {
         self.matrices.resident()
     }
 
-    /// The query's vector, or why there is none.
-    async fn vector_of(&self, query: &Query) -> Result<Option<Vector>, Shortfall> {
-        if query.by == SearchMode::Lexical {
-            return Ok(None);
-        }
-        if let Some(vector) = self.embedder.at_once(&query.text) {
-            return Ok(Some(vector));
-        }
-        let vectors = self.embedder.embed(std::slice::from_ref(&query.text)).await;
-        match vectors {
-            Ok(vectors) => Ok(vectors.into_iter().next()),
-            Err(error) => Err(Shortfall::NoVector {
-                reason: error.to_string(),
-            }),
-        }
-    }
-
     async fn look(
         &self,
         query: &Query,
@@ -121,7 +100,7 @@ impl SqliteRecall {
 #[async_trait]
 impl Recall for SqliteRecall {
     async fn search(&self, query: Query) -> Result<RecallHits, LogError> {
-        let (vector, shortfall) = match self.vector_of(&query).await {
+        let (vector, shortfall) = match vector_of(&query, &*self.embedder).await {
             Ok(vector) => (vector, None),
             Err(shortfall) => (None, Some(shortfall)),
         };
@@ -138,6 +117,24 @@ impl Recall for SqliteRecall {
         }
         found.shortfall = shortfall.or(found.shortfall);
         Ok(found)
+    }
+}
+
+#[async_trait]
+impl RecallIndex for SqliteRecall {
+    fn embedder(&self) -> &Arc<dyn Embedder> {
+        SqliteRecall::embedder(self)
+    }
+
+    async fn reindex(
+        &self,
+        seen: &mut (dyn FnMut(Progress) -> bool + Send),
+    ) -> Result<Progress, ReindexError> {
+        SqliteRecall::reindex(self, seen).await
+    }
+
+    async fn catch_up(&self) -> Result<Progress, ReindexError> {
+        SqliteRecall::catch_up(self).await
     }
 }
 

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::last_block;
-use super::source::Source;
+use super::source;
 use crate::sqlite::observer::LogObserver;
 
 /// Removes passages.
@@ -23,7 +23,7 @@ impl LogObserver for Removal {
 
 /// Removes everything of a conversation's blocks above a place.
 fn forget(tx: &Connection, conversation: i64, above: i64) -> rusqlite::Result<()> {
-    let Some(mut source) = Source::find(tx, conversation)? else {
+    let Some(mut source) = source::find(tx, conversation)? else {
         return Ok(());
     };
     let numbers = source.numbers();
@@ -39,7 +39,13 @@ fn forget(tx: &Connection, conversation: i64, above: i64) -> rusqlite::Result<()
     )?;
     if above > 0 {
         source.upto = source.upto.min(above);
-        return source.store(tx);
+        // What only forks share does not grow, so that no place is given out again.
+        source.next = tx.query_row(
+            "SELECT coalesce(max(doc) + 1 - ?1, 0) FROM recall_passage WHERE doc >= ?1 AND doc < ?2",
+            params![numbers.start, numbers.end],
+            |row| row.get(0),
+        )?;
+        return source::store(tx, &source);
     }
     tx.execute("DELETE FROM recall_file WHERE conversation = ?1", [conversation])?;
     tx.execute(

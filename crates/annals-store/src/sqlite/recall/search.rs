@@ -1,31 +1,26 @@
 //! One search over one consistent state of the database: which conversations, which words, which vectors, which texts.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
-
 use annals_core::block::Block;
 use annals_core::ids::{ConversationId, ConversationKey, Seq};
-use annals_core::time::Timestamp;
-use annals_embed::{Vector, vector};
+use annals_embed::Vector;
+use futures::FutureExt as _;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::lag;
-use super::lexical::{self, Lookups};
-use super::matrix::{Matrices, Row};
-use super::source::{self, Source};
+use super::lexical::View;
+use super::source;
 use super::{State, last_block};
-use crate::recall::rank::{self, Candidate, SearchMode};
-use crate::recall::{Hit, Query, RecallHits, Shortfall, Target, Within};
+use crate::log::LogError;
+use crate::recall::lexical::{Lookups, look_up};
+use crate::recall::matrix::{Loaded, Matrices, Missing, StoredPassage};
+use crate::recall::rank::{Doc, SearchMode};
+use crate::recall::search::{CATCH_UP_MAX_BLOCKS, Gathering, PassageText, Strand, last_of, ranked};
+use crate::recall::source::Source;
+use crate::recall::{Hit, Query, RecallHits, Shortfall, Within};
 use crate::sqlite::conversations;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::reader;
 use crate::sqlite::words::Words;
-
-/// Number of best hits of each ranking that are fused.
-const JOINED: usize = 100;
-
-/// A search brings at most this many blocks into the index before it answers; more are left to a reindex.
-const CATCH_UP_MAX_BLOCKS: u64 = 20_000;
 
 /// What a search found, or what has to be done before it can answer.
 pub(super) enum Looked {
@@ -60,15 +55,6 @@ pub(super) enum CatchUp {
     DontWait,
 }
 
-/// A conversation, or the part of one that another shares.
-struct Strand {
-    source: Source,
-    /// The last block that may be seen.
-    last: u64,
-    /// The conversation to read it in.
-    shown: ConversationId,
-}
-
 pub(super) fn look(
     words: &mut Words,
     tx: &Connection,
@@ -88,8 +74,7 @@ pub(super) fn look(
     if let (Some(behind), CatchUp::Wait, None) = (behind, catch_up, too_many) {
         return Ok(Looked::Behind(behind));
     }
-    let mut strands: Vec<Strand> = places.into_iter().filter_map(Place::strand).collect();
-    strands.sort_by_key(|strand| strand.source.first);
+    let strands = places.into_iter().filter_map(Place::strand).collect();
     let mut shortfall = None;
     let is_ours = state.embedder.as_deref() == Some(identity);
     if !is_ours && query.by != SearchMode::Lexical {
@@ -99,17 +84,22 @@ pub(super) fn look(
         });
     }
     let vector = vector.filter(|vector| is_ours && !vector.is_zero());
-    let candidates = candidates(tx, matrices, state.epoch, query, vector, &strands)?;
-    if is_ours && candidates.pending > 0 {
+    let loaded = load(tx, matrices, state.epoch, strands)?;
+    let lookups = match query.by {
+        SearchMode::Semantic => None,
+        SearchMode::Hybrid | SearchMode::Lexical => Some(lookups(tx, query, &loaded)?),
+    };
+    let ranked = ranked(query, vector, &loaded, lookups.as_ref());
+    matrices.end();
+    if is_ours && ranked.pending > 0 {
         shortfall = Some(Shortfall::Pending {
-            passages: candidates.pending as u64,
+            passages: ranked.pending as u64,
         });
     }
     if let Some(blocks) = too_many {
         shortfall = Some(Shortfall::Behind { blocks });
     }
-    let ranked = rank::ranked(candidates.all, query.by, query.now);
-    let hits = hits(words, tx, query, &strands, ranked)?;
+    let hits = hits(words, tx, query, loaded.strands(), ranked.best)?;
     Ok(Looked::Done(RecallHits { hits, shortfall }))
 }
 
@@ -153,21 +143,13 @@ fn of_conversation(tx: &Connection, query: &Query, id: &ConversationId) -> Resul
     for (conversation, _, last) in reader::strands(tx, place, Seq::FIRST.get(), last)? {
         places.push(Place {
             conversation,
-            source: Source::find(tx, conversation)?,
+            source: source::find(tx, conversation)?,
             cut: conversations::by_key(tx, conversation)?.cut as i64,
             last,
             shown: id.clone(),
         });
     }
     Ok(places)
-}
-
-/// The last block of a conversation that the query asks about.
-fn last_of(query: &Query, id: &ConversationId) -> u64 {
-    match &query.before {
-        Some((conversation, before)) if conversation == id => before.get() - 1,
-        _ => u64::MAX,
-    }
 }
 
 /// All conversations of the scope.
@@ -276,206 +258,52 @@ fn behind(tx: &Connection, state: &State, places: &[Place]) -> rusqlite::Result<
     Ok((blocks > 0).then_some(Behind::Conversations { keys, blocks }))
 }
 
-/// What may be shown.
-struct Candidates {
-    all: Vec<Candidate>,
-    /// Passages that were not looked at by meaning, because they have no vector yet.
-    pending: usize,
+/// The matrices of strands, up to this view of the database.
+fn load(tx: &Connection, matrices: &Matrices, epoch: i64, strands: Vec<Strand>) -> rusqlite::Result<Loaded> {
+    let loaded = matrices.begin(epoch, strands);
+    for missing in loaded.missing() {
+        loaded.extend(&missing, |seen| read_passages(tx, &missing, seen))?;
+    }
+    Ok(loaded)
 }
 
-fn candidates(
+fn read_passages(
     tx: &Connection,
-    matrices: &Matrices,
-    epoch: i64,
-    query: &Query,
-    vector: Option<&Vector>,
-    strands: &[Strand],
-) -> Result<Candidates, Fault> {
-    let all: usize = strands.iter().map(|strand| strand.source.next as usize).sum();
+    missing: &Missing,
+    seen: &mut dyn FnMut(StoredPassage<'_>),
+) -> rusqlite::Result<()> {
+    let mut statement = tx.prepare_cached(
+        "SELECT doc - ?1, seq, ts, length, target, vector FROM recall_passage WHERE doc >= ?2 AND doc < ?3 ORDER BY doc",
+    )?;
+    let Missing { first, from, to, .. } = *missing;
+    let mut rows = statement.query(params![first, first + from, first + to])?;
+    while let Some(row) = rows.next()? {
+        seen(StoredPassage {
+            place: row.get(0)?,
+            seq: row.get(1)?,
+            ts_seconds: row.get(2)?,
+            length: row.get(3)?,
+            target: row.get(4)?,
+            vector: row.get_ref(5)?.as_blob().ok(),
+        });
+    }
+    Ok(())
+}
+
+fn lookups(tx: &Connection, query: &Query, loaded: &Loaded) -> Result<Lookups, Fault> {
     // A fork may share blocks of another scope and have none of its own.
     let scope = source::scope_numbers(tx, &query.scope.to_string())?.unwrap_or(0..0);
-    let words = match query.by {
-        SearchMode::Semantic => Worth::default(),
-        SearchMode::Hybrid | SearchMode::Lexical => {
-            let ranges = ranges(query, &scope, strands);
-            Worth::of(&lexical::look_up(tx, &query.text, &ranges, &scope, all)?)
+    let searched = match query.within {
+        Within::Conversation(_) => {
+            let strands = loaded.strands().iter();
+            strands.map(|strand| strand.source.numbers()).collect()
         }
-    };
-    let filter = Filter::of(query);
-    let (mut by_words, mut close, mut pending) = (Vec::new(), Closest::default(), 0);
-    let search = matrices.begin(epoch);
-    for strand in strands {
-        matrices.with(tx, search, &strand.source, |matrix| {
-            let first = strand.source.numbers().start;
-            for doc in words.within(&strand.source) {
-                let row = matrix.row(doc.number - first);
-                if let Some(row) = row.filter(|row| filter.admits(*row, strand)) {
-                    by_words.push(doc.candidate(row, words.whole_weight));
-                }
-            }
-            pending += matrix.pending();
-            if let Some(vector) = vector {
-                matrix.scan(vector, |row, dot| {
-                    if dot > close.least && filter.admits(row, strand) {
-                        close.push(first + i64::from(row.place), row, dot);
-                    }
-                });
-            }
-        })?;
-    }
-    matrices.end();
-    by_words.sort_by(|a, b| b.words.unwrap_or(0.0).total_cmp(&a.words.unwrap_or(0.0)));
-    by_words.truncate(JOINED);
-    Ok(Candidates {
-        all: close.join(by_words),
-        pending: if vector.is_some() { pending } else { 0 },
-    })
-}
-
-/// The ranges of numbers that words are looked up in.
-fn ranges(query: &Query, scope: &Range<i64>, strands: &[Strand]) -> Vec<Range<i64>> {
-    match query.within {
-        Within::Conversation(_) => strands.iter().map(|strand| strand.source.numbers()).collect(),
         Within::Scope => vec![scope.clone()],
-    }
-}
-
-/// What the query asks of a passage apart from its content.
-struct Filter {
-    targets: [bool; Target::ALL.len()],
-    since_seconds: i64,
-}
-
-impl Filter {
-    fn of(query: &Query) -> Self {
-        Filter {
-            targets: Target::ALL.map(|target| query.targets.is_empty() || query.targets.contains(&target)),
-            since_seconds: query.since.map_or(i64::MIN, |since| since.unix_millis() / 1_000),
-        }
-    }
-
-    fn admits(&self, row: Row, strand: &Strand) -> bool {
-        row.target().is_some_and(|target| self.targets[target as usize])
-            && i64::from(row.ts_seconds) >= self.since_seconds
-            && u64::from(row.seq) <= strand.last
-            && i64::from(row.place) < strand.source.next
-    }
-}
-
-/// What passages are worth by words.
-#[derive(Default)]
-struct Worth {
-    /// By number.
-    docs: Vec<Weighed>,
-    whole_weight: f32,
-}
-
-#[derive(Clone, Copy)]
-struct Weighed {
-    number: i64,
-    weight: f32,
-}
-
-impl Weighed {
-    fn candidate(self, row: Row, whole_weight: f32) -> Candidate {
-        Candidate {
-            doc: self.number,
-            ts: time_of(row),
-            words: Some(rank::term_weight(self.weight, usize::from(row.length))),
-            coverage: (self.weight / whole_weight).min(1.0),
-            cosine: None,
-        }
-    }
-}
-
-impl Worth {
-    fn of(lookups: &Lookups) -> Self {
-        let mut weights: HashMap<i64, f32> = HashMap::new();
-        for lookup in &lookups.terms {
-            for doc in &lookup.docs {
-                *weights.entry(*doc).or_default() += lookup.weight;
-            }
-        }
-        let mut docs: Vec<Weighed> = weights
-            .into_iter()
-            .map(|(number, weight)| Weighed { number, weight })
-            .collect();
-        docs.sort_unstable_by_key(|doc| doc.number);
-        Worth {
-            docs,
-            whole_weight: lookups.whole_weight,
-        }
-    }
-
-    fn within(&self, source: &Source) -> impl Iterator<Item = Weighed> {
-        let numbers = source.numbers();
-        let start = self.docs.partition_point(|doc| doc.number < numbers.start);
-        self.docs[start..]
-            .iter()
-            .copied()
-            .take_while(move |doc| doc.number < numbers.end)
-    }
-}
-
-fn time_of(row: Row) -> Timestamp {
-    Timestamp::from_unix_micros(i64::from(row.ts_seconds) * 1_000_000)
-}
-
-/// The passages that lie closest, gathered without sorting all.
-struct Closest {
-    found: Vec<(i32, i64, Timestamp)>,
-    /// Whatever is not closer need not come.
-    least: i32,
-}
-
-impl Default for Closest {
-    fn default() -> Self {
-        let mut least = 0;
-        while vector::to_cosine(least) < rank::CLOSE_ENOUGH_COSINE {
-            least += 16;
-        }
-        Closest {
-            found: Vec::new(),
-            least,
-        }
-    }
-}
-
-impl Closest {
-    fn push(&mut self, doc: i64, row: Row, dot: i32) {
-        self.found.push((dot, doc, time_of(row)));
-        if self.found.len() >= 4 * JOINED {
-            self.settle();
-        }
-    }
-
-    fn settle(&mut self) {
-        self.found.sort_unstable_by(|a, b| b.cmp(a));
-        if self.found.len() > JOINED {
-            self.found.truncate(JOINED);
-            self.least = self.found[JOINED - 1].0;
-        }
-    }
-
-    /// Together with what was found by words.
-    fn join(mut self, by_words: Vec<Candidate>) -> Vec<Candidate> {
-        self.settle();
-        let mut all: HashMap<i64, Candidate> = by_words
-            .into_iter()
-            .map(|candidate| (candidate.doc, candidate))
-            .collect();
-        for (dot, doc, ts) in self.found {
-            let candidate = all.entry(doc).or_insert(Candidate {
-                doc,
-                ts,
-                words: None,
-                coverage: 0.0,
-                cosine: None,
-            });
-            candidate.cosine = Some(vector::to_cosine(dot));
-        }
-        all.into_values().collect()
-    }
+    };
+    let view = View { tx, searched, scope };
+    let looked = look_up(&view, &query.text, loaded.passages()).now_or_never();
+    // Nothing in a view waits.
+    Ok(looked.ok_or(LogError::Closed)??)
 }
 
 /// The texts of the best, each once.
@@ -484,67 +312,43 @@ fn hits(
     tx: &Connection,
     query: &Query,
     strands: &[Strand],
-    ranked: Vec<(Candidate, f32)>,
+    best: Vec<(Doc, f32)>,
 ) -> Result<Vec<Hit>, Fault> {
-    let mut hits: Vec<Hit> = Vec::new();
-    let mut texts = HashSet::new();
-    for (candidate, score) in ranked {
-        if hits.len() >= query.limit {
+    let mut hits = Gathering::new(query);
+    for (doc, score) in best {
+        if hits.is_full() {
             break;
         }
-        let at = strands.partition_point(|strand| strand.source.numbers().end <= candidate.doc);
-        let Some(strand) = strands.get(at) else { continue };
-        let Some((passage, block)) = read(words, tx, strand, candidate.doc)? else {
-            continue;
-        };
-        let Some(text) = block.text().and_then(|text| text.get(passage.range)) else {
-            continue;
-        };
-        // A file that was written twice, a question that was asked twice: the better place is enough.
-        if texts.insert(text.to_owned()) {
-            hits.push(Hit {
-                conversation: strand.shown.clone(),
-                seq: block.seq,
-                turn: block.turn.clone(),
-                path: block.path.clone(),
-                target: passage.target,
-                text: text.to_owned(),
-                score,
-                ts: block.ts,
-            });
+        let strand = strands
+            .iter()
+            .find(|strand| strand.source.conversation == doc.conversation);
+        let Some(strand) = strand else { continue };
+        if let Some((passage, block)) = read(words, tx, &strand.source, doc)? {
+            hits.add(&strand.shown, score, &block, &passage);
         }
     }
-    Ok(hits)
-}
-
-/// A passage's place in its block.
-struct Passage {
-    range: Range<usize>,
-    target: Target,
+    Ok(hits.finish())
 }
 
 fn read(
     words: &mut Words,
     tx: &Connection,
-    strand: &Strand,
-    doc: i64,
-) -> Result<Option<(Passage, Block)>, Fault> {
+    source: &Source,
+    doc: Doc,
+) -> Result<Option<(PassageText, Block)>, Fault> {
+    let number = source.numbers().start + i64::from(doc.place);
     let row: Option<(i64, i64, i64, i64)> = tx
         .prepare_cached("SELECT seq, start, length, target FROM recall_passage WHERE doc = ?1")?
-        .query_row(params![doc], |row| {
+        .query_row([number], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })
         .optional()?;
     let Some((seq, start, length, target)) = row else {
         return Ok(None);
     };
-    let Some(target) = Target::ALL.get(target as usize).copied() else {
+    let Some(passage) = PassageText::of(start, length, target) else {
         return Ok(None);
     };
-    let block = reader::own_block(words, tx, strand.source.conversation, seq)?;
-    let passage = Passage {
-        range: start as usize..(start + length) as usize,
-        target,
-    };
+    let block = reader::own_block(words, tx, source.conversation, seq)?;
     Ok(block.map(|block| (passage, block)))
 }

@@ -5,45 +5,20 @@
 
 use std::sync::Arc;
 
-use annals_embed::EmbedError;
 use rusqlite::{Connection, params};
 
-use super::index::{Indexer, embedded};
+use super::index::Indexer;
 use super::lag::{self, Step};
 use super::{SqliteRecall, State};
 use crate::log::LogError;
 use crate::recall::remembered::remembered;
+use crate::recall::{Progress, ReindexError};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::reader;
 use crate::sqlite::words::Words;
 
 /// One request asks for this many vectors.
 const STEP_VECTORS: usize = 64;
-
-/// How far a reindex is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Blocks that were looked at.
-    pub blocks: u64,
-    /// Blocks in all.
-    pub of_blocks: u64,
-    /// Vectors that were made afterwards, by an embedder that cannot make them at once.
-    pub vectors: u64,
-    /// Such vectors in all.
-    pub of_vectors: u64,
-}
-
-/// Why an index could not be made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReindexError {
-    /// The log failed.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// There are no vectors to be had; words are found all the same.
-    #[error("{0}; words are in the index, vectors are missing: run `annals memory reindex` again")]
-    Embed(#[from] EmbedError),
-}
 
 impl SqliteRecall {
     /// Rebuilds the whole index, with the configured embedder; tells `seen` how far it is, and stops when told `false`.
@@ -224,9 +199,8 @@ fn pending(words: &mut Words, tx: &Connection, identity: &str, from: i64) -> Res
         let (start, length) = (start as usize, length as usize);
         let block = reader::own_block(words, tx, row.get(4)?, seq)?;
         let text = block.as_ref().and_then(|block| {
-            let found = remembered(block)?;
-            let name = found.name.filter(|_| found.text[..start].trim().is_empty());
-            Some(embedded(name, found.text.get(start..start + length)?).into_owned())
+            let entry = remembered(block)?.entry(start..start + length)?;
+            Some(entry.embedded().into_owned())
         });
         found.docs.push(doc);
         found.texts.push(text.unwrap_or_default());
