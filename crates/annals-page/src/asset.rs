@@ -54,6 +54,7 @@ files! {
     "js/main.js"
     "js/questions.js"
     "js/rows.js"
+    "js/servers.js"
     "js/sidebar.js"
     "js/state.js"
     "js/stream.js"

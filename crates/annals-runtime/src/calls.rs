@@ -9,6 +9,7 @@ use annals_core::timeline::CallRecord;
 use annals_core::turn::outcome::Outcome;
 use annals_core::turn::{TurnEnd, recovery, round};
 use annals_policy::Policy;
+use annals_tools::cx::Guard;
 use annals_tools::{CallOrder, CallPlace, InputAsk, execute};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
@@ -95,8 +96,9 @@ impl Drive<'_> {
                 self.writer.journal.check()?;
             }
             for begun in begun {
-                let (audience, cancel) = (self.writer.journal.audience().clone(), self.cancel.clone());
-                running.push(begun.perform(audience, cancel));
+                let journal = &self.writer.journal;
+                let (audience, guard) = (journal.audience().clone(), journal.guard());
+                running.push(begun.perform(audience, self.cancel.clone(), guard));
             }
             while let Some(call) = ended.get_mut(written).and_then(Option::take) {
                 of_client.extend(self.conclude(call, &order, written).await?);
@@ -304,7 +306,12 @@ impl Drive<'_> {
 
 impl Begun {
     /// The tool's run, unless the turn was cancelled before it starts.
-    fn perform(self: Box<Self>, audience: Audience, cancel: CancellationToken) -> BoxFuture<'static, Stage> {
+    fn perform(
+        self: Box<Self>,
+        audience: Audience,
+        cancel: CancellationToken,
+        guard: Guard,
+    ) -> BoxFuture<'static, Stage> {
         async move {
             let Begun {
                 at,
@@ -321,7 +328,7 @@ impl Begun {
                 call: call.clone(),
                 tool: tool.clone(),
             });
-            let cx = ready.cx.at(place);
+            let cx = ready.cx.at(place).guarded(guard);
             let mut outcome = execute::perform(&ready.tool, &cx, ready.args).await;
             outcome.gate = ready.gate;
             let how = match cx.asks(&outcome) {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use annals_core::block::payload::{ApprovalDecision, ApprovalRequest, InputRequest, InputResponse};
-use annals_core::block::{BlobDigest, BlockKind};
+use annals_core::block::{BlobDigest, Block, BlockKind};
 use annals_core::ids::{ConversationId, Seq, TurnId};
 use annals_core::timeline::{Ask as Asked, Timeline, Turn};
 use annals_core::turn::{TurnEnd, TurnReport};
@@ -132,10 +132,16 @@ impl ConversationHandle {
 
     /// How far the last turn has come; none when there is no turn.
     pub async fn status(&self) -> Result<Option<TurnStatus>, RunError> {
-        if let Some(ended) = self.ended().await? {
-            return Ok(Some(ended));
+        let key = self.agent.key(&self.id);
+        let Some(tail) = self.agent.log().tail(&key).await? else {
+            return Ok(None);
+        };
+        let last = self.agent.log().read(&key, tail, 1).await?.pop();
+        // When the end of a turn is the last block, nothing need be folded.
+        match last.as_ref().and_then(ended) {
+            Some(ended) => Ok(Some(ended)),
+            None => self.statuses(|timeline| timeline.current_turn().cloned()).await,
         }
-        self.statuses(|timeline| timeline.current_turn().cloned()).await
     }
 
     /// How far a turn has come; none when the conversation has no such turn.
@@ -157,24 +163,6 @@ impl ConversationHandle {
         }
         // It may have begun between the two looks, and then the log knows it first.
         self.stored_status(|timeline| timeline.turn(turn).cloned()).await
-    }
-
-    /// The last turn, when its end is the last block: then nothing need be folded.
-    async fn ended(&self) -> Result<Option<TurnStatus>, RunError> {
-        let key = self.agent.key(&self.id);
-        let Some(tail) = self.agent.log().tail(&key).await? else {
-            return Ok(None);
-        };
-        let last = self.agent.log().read(&key, tail, 1).await?.pop();
-        let end = last.filter(|block| block.kind == BlockKind::ReactCompletion);
-        Ok(end.and_then(|block| {
-            let report = block.payload::<TurnReport>().ok()?;
-            Some(TurnStatus {
-                turn_id: block.turn,
-                state: TurnState::Ended,
-                outcome: Some(report.outcome),
-            })
-        }))
     }
 
     async fn statuses(&self, find: impl Fn(&View) -> Option<Turn>) -> Result<Option<TurnStatus>, RunError> {
@@ -415,6 +403,17 @@ impl ConversationHandle {
         let world = self.agent.world();
         format!("{:016x}{:016x}", world.random(), world.random())
     }
+}
+
+/// The turn that this block ends.
+fn ended(block: &Block) -> Option<TurnStatus> {
+    let is_end = block.kind == BlockKind::ReactCompletion;
+    let report = is_end.then(|| block.payload::<TurnReport>().ok()).flatten()?;
+    Some(TurnStatus {
+        turn_id: block.turn.clone(),
+        state: TurnState::Ended,
+        outcome: Some(report.outcome),
+    })
 }
 
 fn status_of(timeline: &View, turn: Turn, is_owned: bool) -> TurnStatus {

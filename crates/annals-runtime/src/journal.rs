@@ -12,6 +12,7 @@ use annals_store::{
     Append, BatchId, BlockLogExt as _, InboxId, Lease, LogError, Stale, Store, StoredAnswer, Work,
 };
 use annals_tools::SharedTimeline;
+use annals_tools::cx::Guard;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -274,6 +275,12 @@ impl Journal {
     /// Fails once another process may act in this one's place.
     pub(crate) fn check(&self) -> Result<(), RunError> {
         self.held().map(drop)
+    }
+
+    /// What tells tools whether this process may still act, whenever they ask.
+    pub(crate) fn guard(&self) -> Guard {
+        let held = self.held.clone();
+        Arc::new(move || held.as_ref().is_some_and(|held| held.check().is_ok()))
     }
 
     fn held(&self) -> Result<&Held, RunError> {

@@ -52,6 +52,15 @@ pub(crate) struct Slot {
     pub(crate) subscribers: Subscribers,
 }
 
+impl Slot {
+    /// Whether this process owns the conversation, or is about to.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+            .try_lock()
+            .map_or(true, |place| place.strong_count() > 0)
+    }
+}
+
 impl Runtime {
     /// A runtime that keeps nothing: a log in memory, files in a temporary folder that is removed with it.
     pub fn in_memory(world: World) -> Result<Self, BuildError> {
@@ -205,13 +214,7 @@ impl Runtime {
         let mut open = self.parts.open.lock().unwrap_or_else(PoisonError::into_inner);
         // Conversations leave by themselves; what they leave behind goes when the table would grow.
         if open.len() == open.capacity() {
-            open.retain(|_, slot| {
-                let is_open = slot
-                    .open
-                    .try_lock()
-                    .map_or(true, |place| place.strong_count() > 0);
-                is_open || Arc::strong_count(slot) > 1
-            });
+            open.retain(|_, slot| slot.is_open() || Arc::strong_count(slot) > 1);
         }
         open.entry(key.clone()).or_default().clone()
     }

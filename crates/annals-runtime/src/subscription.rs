@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use annals_core::ids::{ConversationKey, Seq, TurnId};
 use annals_store::{BlockLogExt as _, LogError, Store};
@@ -10,6 +12,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Sleep;
 
 use crate::error::RunError;
 use crate::listen::{Delta, Update};
@@ -17,6 +20,9 @@ use crate::runtime::Slot;
 
 /// Blocks read from the log at once.
 const PAGE_BLOCKS: usize = 256;
+
+/// A block that was committed here is handed over within this, unless its owner is gone.
+const HANDED_OVER_WITHIN: Duration = Duration::from_millis(20);
 
 /// One subscriber of a conversation. It never holds up the turn: blocks come from the log, in order and without a gap;
 /// deltas, and when tools begin, are left out where the subscriber is too slow, and an [`Update::Gap`] says so. What the
@@ -30,6 +36,8 @@ pub struct Subscription {
     durable: Option<(TurnId, u32)>,
     /// Whether the log may hold blocks after it.
     is_behind: bool,
+    /// Blocks that the log told of while their owner in this process was about to hand them over.
+    awaited: Option<Awaited>,
     ready: VecDeque<Update>,
     /// What the model had produced when `live` began; handed out once the blocks before it are.
     open: Option<Vec<Delta>>,
@@ -38,6 +46,22 @@ pub struct Subscription {
     tails: BoxStream<'static, Result<Seq, LogError>>,
     /// Keeps the sender of `live`.
     slot: Arc<Slot>,
+}
+
+/// Blocks on their way from the owner of the conversation.
+struct Awaited {
+    /// The last of them.
+    seq: Seq,
+    /// Until it is read from the log instead.
+    patience: Pin<Box<Sleep>>,
+}
+
+/// Ends with the patience for blocks that are awaited.
+async fn in_vain(awaited: Option<&mut Awaited>) {
+    match awaited {
+        Some(awaited) => awaited.patience.as_mut().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Subscription {
@@ -56,6 +80,7 @@ impl Subscription {
             last: after,
             durable: None,
             is_behind: true,
+            awaited: None,
             ready: VecDeque::new(),
             open: Some(open),
             live,
@@ -89,13 +114,40 @@ impl Subscription {
                 self.ready.extend(open.into_iter().map(Update::Delta));
                 continue;
             }
+            let last = self.last;
+            self.awaited = self.awaited.take().filter(|awaited| Some(awaited.seq) > last);
             tokio::select! {
                 biased;
                 told = self.live.recv() => self.hear(told)?,
                 tail = self.tails.next() => match tail {
-                    Some(tail) => self.is_behind = Some(tail?) > self.last,
+                    Some(tail) => self.told_of(tail?),
                     None => return Err(RunError::Stopped),
                 },
+                () = in_vain(self.awaited.as_mut()) => {
+                    self.awaited = None;
+                    self.is_behind = true;
+                }
+            }
+        }
+    }
+
+    /// The log has grown. Where its owner is in this process, the blocks come from there a moment later, and need not be read.
+    fn told_of(&mut self, tail: Seq) {
+        if Some(tail) <= self.last {
+            return;
+        }
+        if !self.slot.is_open() {
+            self.is_behind = true;
+            return;
+        }
+        match &mut self.awaited {
+            // Patience began with the first of them.
+            Some(awaited) => awaited.seq = awaited.seq.max(tail),
+            None => {
+                self.awaited = Some(Awaited {
+                    seq: tail,
+                    patience: Box::pin(tokio::time::sleep(HANDED_OVER_WITHIN)),
+                });
             }
         }
     }

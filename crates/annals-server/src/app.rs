@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use annals_core::block::BlockKind;
 use annals_core::ids::Scope;
+use annals_mcp::ServerSet;
 use annals_model::Catalog;
 use annals_runtime::{Agent, Listen, Update};
 use annals_store::{LogError, Store, Token};
@@ -88,6 +89,8 @@ pub(crate) struct Outside {
     pub(crate) offers_client_tools: bool,
     /// The agent's tools that MCP clients may call.
     pub(crate) mcp_tools: Vec<String>,
+    /// The servers whose resources and prompts people may use.
+    pub(crate) mcp_servers: Option<Arc<ServerSet>>,
 }
 
 /// How people reach a server that stands behind another one.

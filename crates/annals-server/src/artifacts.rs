@@ -5,13 +5,14 @@ use annals_core::ids::{ConversationId, Scope, TurnId};
 use annals_core::path::LogicalPath;
 use annals_sandbox::ByteStream;
 use annals_store::ArtifactStore;
+use annals_store::artifacts::Download;
 use annals_tools::content::{self, ContentError, Opened};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,9 @@ use crate::secrets::{Signer, seconds};
 
 /// Bytes of a range that are fetched at once.
 const PIECE_BYTES: u64 = 1024 * 1024;
+
+/// What is smaller than this is sent at once, unless it is to be kept as a file.
+const ELSEWHERE_MIN_BYTES: u64 = 1024 * 1024;
 
 /// What a browser may show in place. Whatever it is, it runs nothing and loads nothing: the policy below goes with it.
 const SHOWN: &[&str] = &[
@@ -61,6 +65,7 @@ pub(crate) async fn get(
     caller: Caller,
     place: Place,
     Params(query): Params<ArtifactQuery>,
+    method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (agent, id) = (app.agent(&caller.scope), place.conversation()?);
@@ -83,14 +88,80 @@ pub(crate) async fn get(
         ContentError::Missing(_) => missing(),
         error => Problem::internal(error),
     })?;
+    let is_download = query.download.is_some();
+    if method == Method::GET
+        && let Some(digest) = opened.digest
+        && let Some(download) = Elsewhere::of(&opened, digest, &path, &headers, is_download)
+        && let Some(address) = download.address(app.agent.artifacts()).await?
+    {
+        return redirect(&address);
+    }
     let mut response = respond(app.agent.artifacts(), opened, &path, &headers)?;
-    if query.download.is_some() {
+    if is_download {
         set(
             &mut response,
             header::CONTENT_DISPOSITION,
             &disposition(&path, false),
         )?;
     }
+    Ok(response)
+}
+
+/// Content that a client can fetch at an address of the artifact store's own, where the store gives them out.
+struct Elsewhere {
+    digest: BlobDigest,
+    media_type: String,
+    disposition: String,
+}
+
+impl Elsewhere {
+    /// Where it is worth a second request, and as safe.
+    ///
+    /// What a page embeds or fetches comes from here: its policy does not let it ask anybody else. So does everything that
+    /// could carry scripts, unless it is to be kept as a file, since the bucket sends no policy with it.
+    fn of(
+        opened: &Opened,
+        digest: BlobDigest,
+        path: &LogicalPath,
+        request: &HeaderMap,
+        is_download: bool,
+    ) -> Option<Self> {
+        let purpose = request.get("sec-fetch-dest");
+        let is_of_page = purpose.is_some_and(|purpose| purpose != "document");
+        if is_of_page || is_known(request, Some(&format!("\"{digest}\""))) {
+            return None;
+        }
+        let (media_type, is_shown) = media_type(&opened.mime, opened.is_text);
+        let is_sandboxed = SANDBOXED.contains(&media_type.as_str());
+        if !is_download && (is_sandboxed || opened.size_bytes < ELSEWHERE_MIN_BYTES) {
+            return None;
+        }
+        Some(Elsewhere {
+            digest,
+            media_type: match is_sandboxed {
+                true => "application/octet-stream".to_owned(),
+                false => media_type,
+            },
+            disposition: disposition(path, is_shown && !is_download),
+        })
+    }
+
+    async fn address(&self, artifacts: &ArtifactStore) -> Result<Option<String>, Problem> {
+        let download = Download {
+            media_type: &self.media_type,
+            disposition: &self.disposition,
+        };
+        let address = artifacts.download(&self.digest, download).await;
+        address.map_err(Problem::internal)
+    }
+}
+
+fn redirect(address: &str) -> Result<Response, Problem> {
+    let mut response = StatusCode::FOUND.into_response();
+    set(&mut response, header::LOCATION, address)?;
+    // It is a key to the content for as long as it holds.
+    set(&mut response, header::CACHE_CONTROL, "no-store")?;
+    set(&mut response, header::REFERRER_POLICY, "no-referrer")?;
     Ok(response)
 }
 

@@ -108,7 +108,11 @@ pub(crate) async fn events(
         false => Some(app.usage.stream(&caller.name, &app.limits, Instant::now())?),
     };
     let subscription = agent.subscribe(&id, after).await?;
-    let status = agent.conversation(&id).status().await?;
+    // Without a block there is no turn.
+    let status = match tail {
+        Some(_) => agent.conversation(&id).status().await?,
+        None => None,
+    };
     let elsewhere = (!caller.is_node).then(|| Elsewhere {
         app: app.clone(),
         agent: agent.clone(),

@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::door::Caller;
 use crate::problem::{Code, Problem};
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Says that an answer is that of an earlier request.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const KEY_MAX_BYTES: usize = 255;

@@ -34,6 +34,8 @@ pub struct Limits {
     pub queue_max: usize,
     /// Turns that one scope may have under way in this process; those that wait for a person do not count.
     pub turns_per_scope: usize,
+    /// Scopes that may have sessions of the Model Context Protocol in this process.
+    pub mcp_scopes: usize,
     /// Connections at once.
     pub connections_max: usize,
 }
@@ -52,6 +54,7 @@ impl Default for Limits {
             streams_per_token: 12_000,
             queue_max: 100,
             turns_per_scope: 4_000,
+            mcp_scopes: 1_024,
             connections_max: 16_384,
         }
     }

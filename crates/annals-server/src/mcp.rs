@@ -31,10 +31,10 @@ use crate::turns;
 /// The tenant of scopes in which sessions are remembered.
 pub(crate) const TENANT: &str = "annals.mcp";
 
+/// Names the session of a request.
+const SESSION: &str = "mcp-session-id";
 /// Sessions that one scope may have in this process; idle ones end after five minutes and come back when they are used.
 const SESSIONS_MAX: usize = 256;
-/// Scopes whose services are kept.
-const FACES_MAX: usize = 1_024;
 /// A session that was begun this long ago is not remembered any more.
 const SESSION_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Sessions that are over are forgotten this often.
@@ -63,26 +63,40 @@ pub(crate) fn table() -> Vec<Route> {
 #[derive(Default)]
 pub(crate) struct Faces(Mutex<HashMap<Scope, HttpServer>>);
 
+/// Whether a service is there for the next request, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stays {
+    Here,
+    /// All the others have sessions.
+    No,
+}
+
 impl Faces {
-    async fn of(&self, app: &App, scope: &Scope) -> Result<HttpServer, Problem> {
+    async fn of(&self, app: &App, scope: &Scope) -> Result<(HttpServer, Stays), Problem> {
         if let Some(face) = self.faces().get(scope) {
-            return Ok(face.clone());
+            return Ok((face.clone(), Stays::Here));
         }
         let face = face(app, scope)?;
-        for (idle, other) in self.crowd() {
+        let max = app.limits.mcp_scopes;
+        for (idle, other) in self.crowd(max) {
             if other.sessions().await == 0 {
                 self.faces().remove(&idle);
             }
         }
+        let mut faces = self.faces();
         // Another request may have been faster, and its client has a session there.
-        Ok(self.faces().entry(scope.clone()).or_insert(face).clone())
+        if faces.len() >= max && !faces.contains_key(scope) {
+            return Ok((face, Stays::No));
+        }
+        let face = faces.entry(scope.clone()).or_insert(face).clone();
+        Ok((face, Stays::Here))
     }
 
     /// All of them, when they have become many.
-    fn crowd(&self) -> Vec<(Scope, HttpServer)> {
+    fn crowd(&self, max: usize) -> Vec<(Scope, HttpServer)> {
         let faces = self.faces();
         let all = faces.iter().map(|(scope, face)| (scope.clone(), face.clone()));
-        all.filter(|_| faces.len() >= FACES_MAX).collect()
+        all.filter(|_| faces.len() >= max).collect()
     }
 
     fn faces(&self) -> std::sync::MutexGuard<'_, HashMap<Scope, HttpServer>> {
@@ -114,14 +128,20 @@ struct Message {
 
 async fn answer(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let permit = app.usage.stream(&caller.name, &app.limits, Instant::now())?;
-    let face = app.mcp.of(&app, &caller.scope).await?;
+    let (face, stays) = app.mcp.of(&app, &caller.scope).await?;
     let (parts, body) = request.into_parts();
     let bytes = read(body, app.limits.json_max_bytes, &app.limits).await?;
     let begins_session = || {
         let message = serde_json::from_slice::<Message>(&bytes);
         message.is_ok_and(|message| message.method == "initialize")
     };
-    if parts.method == Method::POST && begins_session() {
+    let begins_session = parts.method == Method::POST && begins_session();
+    // A request that stands alone needs nothing of an earlier one.
+    if stays == Stays::No && (begins_session || parts.headers.contains_key(SESSION)) {
+        let detail = format!("{} scopes have sessions here", app.limits.mcp_scopes);
+        return Err(Problem::new(Code::TooManySessions, detail).retry_after(30));
+    }
+    if begins_session {
         let open = face.sessions().await;
         if open >= SESSIONS_MAX {
             let detail = format!("{open} sessions of `{}` are open", caller.scope);

@@ -90,6 +90,8 @@ codes! {
     TooManyTurns = TOO_MANY_REQUESTS, "too_many_turns", "wait for a turn to end, or cancel one";
     /// Too many prompts wait in this conversation.
     QueueFull = TOO_MANY_REQUESTS, "queue_full", "wait for a turn to end";
+    /// An MCP server did not do what it was asked.
+    McpServer = BAD_GATEWAY, "mcp_server", "look at the server with `annals mcp inspect NAME`";
     /// The program has a fault.
     Internal = INTERNAL_SERVER_ERROR, "internal", "look into the server's log";
     /// The store or something else is away.

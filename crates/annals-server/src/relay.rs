@@ -2,7 +2,7 @@
 //!
 //! Blocks come from the log on every node. What happens between them is known to the owner alone, so this node reads the
 //! owner's stream, once for all subscribers of a conversation, as best effort: whatever goes wrong, they miss pieces of a
-//! text and get its block.
+//! text and get its block. What only the owner can write is handed on to it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,14 +11,21 @@ use std::time::Duration;
 use annals_core::ids::{CallId, ConversationId, ConversationKey, Seq, TurnId};
 use annals_runtime::{Agent, Delta, DeltaChannel, Relayed, Update};
 use annals_store::{LogError, Role};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::{HeaderMap, header};
 use serde::Deserialize;
 
 use crate::app::App;
 use crate::door::NODE_TICKET;
+use crate::idempotency::IDEMPOTENCY_KEY;
+use crate::problem::{Code, Problem};
 use crate::secrets::{Ticket, seconds};
 
 /// An owner that does not answer in this time is not waited for.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// An owner that performs nothing in this time is asked again by its client.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Streams say something at least every fifteen seconds; an owner that is silent for longer is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// For how long a ticket is good: clocks of nodes may differ by less.
@@ -118,19 +125,8 @@ impl Owner {
             "{}/v1/conversations/{id}/events?after={}",
             self.address, self.tail
         );
-        let ticket = app.signer.node_ticket(&Ticket {
-            scope: agent.scope().clone(),
-            roles: [Role::Use].into_iter().collect(),
-            until: seconds(agent.world().now()) + TICKET_SECONDS,
-            token: None,
-        });
-        let asked = app
-            .outside
-            .peers
-            .get(url)
-            .header(NODE_TICKET, ticket)
-            .send()
-            .await;
+        let asked = app.outside.peers.get(url).header(NODE_TICKET, ticket(app, agent));
+        let asked = asked.send().await;
         let mut response = match asked.and_then(reqwest::Response::error_for_status) {
             Ok(response) => response,
             Err(error) => return tracing::debug!(%error, "the owner of a conversation was not reached"),
@@ -161,6 +157,58 @@ impl Owner {
             }
         }
     }
+}
+
+/// Proves to another node that this one asks, for a caller of this scope.
+fn ticket(app: &App, agent: &Agent) -> String {
+    app.signer.node_ticket(&Ticket {
+        scope: agent.scope().clone(),
+        roles: [Role::Use].into_iter().collect(),
+        until: seconds(agent.world().now()) + TICKET_SECONDS,
+        token: None,
+    })
+}
+
+/// Hands a request on to the node that owns the conversation, which alone can perform it, and gives its answer; none when no
+/// other node owns it, or its owner cannot be reached by others.
+pub(crate) async fn hand_on(
+    app: &App,
+    agent: &Agent,
+    id: &ConversationId,
+    path: &str,
+    request: (&HeaderMap, Bytes),
+) -> Result<Option<Response>, Problem> {
+    let Some(owner) = Owner::of(app, agent, id).await? else {
+        return Ok(None);
+    };
+    let (headers, body) = request;
+    let mut asked = app
+        .outside
+        .peers
+        .post(format!("{}{path}", owner.address))
+        .header(NODE_TICKET, ticket(app, agent))
+        .timeout(ANSWER_MAX)
+        .body(body);
+    for name in [header::CONTENT_TYPE, IDEMPOTENCY_KEY] {
+        if let Some(value) = headers.get(&name) {
+            asked = asked.header(name, value);
+        }
+    }
+    let silent = |error: reqwest::Error| {
+        tracing::debug!(%error, "the owner of a conversation was not reached");
+        let detail = "the node that owns the conversation does not answer; try again";
+        Problem::new(Code::Unavailable, detail).retry_after(1)
+    };
+    let answered = asked.send().await.map_err(silent)?;
+    let (status, kind) = (
+        answered.status(),
+        answered.headers().get(header::CONTENT_TYPE).cloned(),
+    );
+    let mut response = (status, answered.bytes().await.map_err(silent)?).into_response();
+    if let Some(kind) = kind {
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    }
+    Ok(Some(response))
 }
 
 /// A client for other nodes, which lie in the same network.

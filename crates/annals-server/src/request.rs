@@ -43,6 +43,11 @@ impl Place {
         self.get("a")
     }
 
+    /// `{s}`.
+    pub(crate) fn server(&self) -> &str {
+        self.get("s")
+    }
+
     /// `{*path}`.
     pub(crate) fn path(&self) -> &str {
         self.get("path")
@@ -86,10 +91,16 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
         let caller = request.extract_parts::<Caller>().await?;
         let (parts, body) = request.into_parts();
         let bytes = read(body, app.limits.json_max_bytes, &app.limits).await?;
-        let once = Once::of(&caller, &parts, Sha256::digest(&bytes).into())?;
+        JsonBody::of(&caller, &parts, &bytes)
+    }
+}
+
+impl<T: DeserializeOwned> JsonBody<T> {
+    /// What a request says whose body has been read.
+    pub(crate) fn of(caller: &Caller, parts: &Parts, bytes: &[u8]) -> Result<Self, Problem> {
         Ok(JsonBody {
-            value: json(&parts.headers, &bytes)?,
-            once,
+            once: Once::of(caller, parts, Sha256::digest(bytes).into())?,
+            value: json(&parts.headers, bytes)?,
         })
     }
 }

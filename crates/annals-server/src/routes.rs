@@ -14,8 +14,8 @@ use crate::app::App;
 use crate::door::{self, Access};
 use crate::openapi::{self, Doc, Given};
 use crate::{
-    access_log, approvals, artifacts, blocks, conversations, events, health, inputs, mcp, metrics, page,
-    search, transfer, turns,
+    access_log, approvals, artifacts, blocks, conversations, events, health, inputs, mcp, mcp_servers,
+    metrics, page, search, transfer, turns,
 };
 
 /// One method of one path.
@@ -43,7 +43,7 @@ impl Route {
         }
     }
 
-    fn get<H, T>(path: &'static str, handler: H) -> Self
+    pub(crate) fn get<H, T>(path: &'static str, handler: H) -> Self
     where
         H: Handler<T, App>,
         T: 'static,
@@ -51,7 +51,7 @@ impl Route {
         Route::new(Method::GET, path, USE, handler)
     }
 
-    fn post<H, T>(path: &'static str, handler: H) -> Self
+    pub(crate) fn post<H, T>(path: &'static str, handler: H) -> Self
     where
         H: Handler<T, App>,
         T: 'static,
@@ -166,6 +166,7 @@ pub(crate) fn table() -> Vec<Route> {
     routes.extend(of_turns());
     routes.extend(crate::openai::table());
     routes.extend(mcp::table());
+    routes.extend(mcp_servers::table());
     routes.extend(of_moments());
     routes
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::ids::{ConversationKey, NodeId};
+use annals_mcp::ServerSet;
 use annals_model::Catalog;
 use annals_runtime::{Agent, Agents, RunError, Worker, WorkerOptions};
 use annals_tools::web::egress::{EgressPolicy, Opened};
@@ -53,6 +54,9 @@ pub struct Options {
     pub catalog: Catalog,
     /// The agent's tools that MCP clients may call, by name.
     pub mcp_tools: Vec<String>,
+    /// MCP servers whose resources and prompts people of the agent's own scope may use: those that the agent's tools come
+    /// from, so that each is started once.
+    pub mcp_servers: Option<Arc<ServerSet>>,
 }
 
 impl Default for Options {
@@ -70,6 +74,7 @@ impl Default for Options {
             offers_client_tools: false,
             catalog: Catalog::default(),
             mcp_tools: Vec::new(),
+            mcp_servers: None,
         }
     }
 }
@@ -159,6 +164,7 @@ impl Server {
             offers_client_tools,
             catalog,
             mcp_tools,
+            mcp_servers,
         } = options;
         let public = public_url.as_deref().map(read_public_url).transpose()?;
         let failed = |error| ServeError::Listen {
@@ -195,6 +201,7 @@ impl Server {
             peers: relay::peers().map_err(|error| ServeError::Egress(error.to_string()))?,
             offers_client_tools,
             mcp_tools,
+            mcp_servers,
         };
         let member = member(reached, node);
         let worker = agent.runtime().worker(EveryScope(agent.clone()), member).await;

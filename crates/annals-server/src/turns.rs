@@ -1,14 +1,11 @@
 //! Turns: started by a prompt, looked at, steered, cancelled, judged.
 
-use annals_core::block::{Blob, BlobDigest, BlockKind, NewBlock};
+use annals_core::block::{BlockKind, NewBlock};
 use annals_core::ids::{ConversationId, TurnId};
-use annals_core::limits::ATTACHMENT_MAX_BYTES;
 use annals_core::path::LogicalPath;
 use annals_core::turn::TurnReport;
 use annals_runtime::{Agent, Attachment, ConversationHandle, Prompt, RunError};
-use annals_store::ArtifactDraft;
-use axum::extract::multipart::{Field, MultipartError};
-use axum::extract::{FromRequest, Multipart, Request, State};
+use axum::extract::{FromRequest, Request, State};
 use axum::response::Response;
 use axum::{Json, RequestExt as _};
 use base64::Engine as _;
@@ -23,9 +20,11 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::conversations::Turn;
 use crate::door::Caller;
+use crate::form::{Form, Part, Received};
 use crate::idempotency::Once;
 use crate::problem::{Code, Problem};
-use crate::request::{JsonBody, Place, in_time, json, media_type, read, too_large};
+use crate::relay;
+use crate::request::{JsonBody, Place, json, media_type, read};
 
 /// A turn to run.
 #[derive(Deserialize, JsonSchema)]
@@ -96,14 +95,9 @@ impl PromptBody {
         let (parts, body) = request.into_parts();
         let mut hash = Sha256::new();
         let rebuilt = Request::from_parts(parts.clone(), body);
-        let mut form = Multipart::from_request(rebuilt, app)
-            .await
-            .map_err(|error| Problem::bad_request(error.body_text()))?;
-        let (mut prompt, mut attachments, mut taken_bytes) = (String::new(), Vec::new(), 0);
-        while let Some(mut field) = in_time(form.next_field(), &app.limits).await?.map_err(broken)? {
-            let file = field.file_name().map(str::to_owned);
-            let name = field.name().unwrap_or_default().to_owned();
-            let received = receive(&mut field, app, &mut taken_bytes).await?;
+        let mut form = Form::from_request(rebuilt, app).await?;
+        let (mut prompt, mut attachments) = (String::new(), Vec::new());
+        while let Some(Part { name, file, received }) = form.next(app).await? {
             for text in [name.as_str(), file.as_deref().unwrap_or_default()] {
                 hash.update((text.len() as u64).to_le_bytes());
                 hash.update(text);
@@ -137,75 +131,6 @@ impl PromptBody {
             prompt,
             attachments,
             once: Once::of(caller, &parts, hash.finalize().into())?,
-        })
-    }
-}
-
-fn broken(error: MultipartError) -> Problem {
-    Problem::bad_request(error.body_text())
-}
-
-/// One part of a form. A file goes to the artifact store as it arrives.
-async fn receive(field: &mut Field<'_>, app: &App, taken_bytes: &mut u64) -> Result<Received, Problem> {
-    let (mut part, max_bytes) = match field.file_name() {
-        Some(_) => {
-            let draft = app.agent.artifacts().draft().await;
-            (
-                Part::File(draft.map_err(Problem::internal)?),
-                ATTACHMENT_MAX_BYTES,
-            )
-        }
-        None => (Part::Field(Vec::new()), app.limits.json_max_bytes as u64),
-    };
-    let mut part_bytes = 0;
-    while let Some(piece) = in_time(field.chunk(), &app.limits).await?.map_err(broken)? {
-        *taken_bytes += piece.len() as u64;
-        part_bytes += piece.len() as u64;
-        if part_bytes > max_bytes {
-            return Err(too_large(max_bytes));
-        }
-        if *taken_bytes > app.limits.upload_max_bytes {
-            return Err(too_large(app.limits.upload_max_bytes));
-        }
-        part.write(&piece).await?;
-    }
-    part.end().await
-}
-
-/// A part of a form that is being received.
-enum Part {
-    Field(Vec<u8>),
-    File(ArtifactDraft),
-}
-
-/// A part of a form.
-enum Received {
-    Field(Vec<u8>),
-    File(Blob),
-}
-
-impl Received {
-    fn digest(&self) -> BlobDigest {
-        match self {
-            Received::File(blob) => blob.digest,
-            Received::Field(bytes) => BlobDigest::of(bytes),
-        }
-    }
-}
-
-impl Part {
-    async fn write(&mut self, piece: &[u8]) -> Result<(), Problem> {
-        match self {
-            Part::Field(bytes) => bytes.extend_from_slice(piece),
-            Part::File(draft) => draft.write(piece).await.map_err(Problem::internal)?,
-        }
-        Ok(())
-    }
-
-    async fn end(self) -> Result<Received, Problem> {
-        Ok(match self {
-            Part::Field(bytes) => Received::Field(bytes),
-            Part::File(draft) => Received::File(draft.keep().await.map_err(Problem::internal)?.blob),
         })
     }
 }
@@ -404,9 +329,19 @@ pub(crate) async fn feedback(
     State(app): State<App>,
     caller: Caller,
     place: Place,
-    JsonBody { value, once }: JsonBody<Feedback>,
+    request: Request,
 ) -> Result<Response, Problem> {
     let (agent, id, turn) = (app.agent(&caller.scope), place.conversation()?, place.turn()?);
+    let (parts, body) = request.into_parts();
+    let bytes = read(body, app.limits.json_max_bytes, &app.limits).await?;
+    let JsonBody { value, once } = JsonBody::<Feedback>::of(&caller, &parts, &bytes)?;
+    if !caller.is_node {
+        let path = format!("/v1/conversations/{id}/turns/{turn}/feedback");
+        let sent = (&parts.headers, bytes);
+        if let Some(answered) = relay::hand_on(&app, &agent, &id, &path, sent).await? {
+            return Ok(answered);
+        }
+    }
     let session = agent.open(&id).await?;
     if session.timeline(|timeline| timeline.turn(&turn).is_none()) {
         return Err(Problem::not_found(format_args!("turn `{turn}`")));

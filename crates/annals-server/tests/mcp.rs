@@ -1,6 +1,8 @@
 //! `/mcp`: the SDKs that people use in both lifecycles, sessions that survive, and scopes that do not see each other.
 
 mod common;
+#[path = "../../annals-cli/tests/outside/mcp_seen.rs"]
+mod mcp_seen;
 
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +13,7 @@ use annals_runtime::Agent;
 use annals_server::Options;
 use annals_store::Role;
 use common::{Running, options};
+use mcp_seen::report;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
@@ -21,14 +24,6 @@ fn with_write() -> Options {
         mcp_tools: vec!["react.write".to_owned()],
         ..options()
     }
-}
-
-fn report() -> Value {
-    json!([
-        {"tool_calls": [{"tool": "react.write", "params": {
-            "path": "report.md", "channel": "canvas", "content": "# Report\n\nAll is well.", "kind": "file"}}]},
-        {"text": "The report is written."},
-    ])
 }
 
 /// What a client of others saw.
@@ -52,46 +47,14 @@ async fn seen_by(set: &str, script: &str, mode: &str) -> Option<Value> {
     Some(serde_json::from_slice(&ended.stdout).unwrap())
 }
 
-fn check_answer(saw: &Value) {
-    let told = &saw["told"];
-    assert_eq!(
-        (&told["state"], &told["answer"]),
-        (&json!("ended"), &json!("The report is written.")),
-        "{saw}"
-    );
-    assert_eq!(saw["read"], "# Report\n\nAll is well.", "{saw}");
-    let tools = saw["tools"].as_array().unwrap();
-    for tool in [
-        "annals_ask",
-        "annals_wait",
-        "annals_read",
-        "annals_search_memory",
-        "annals_timeline",
-        "react__write",
-    ] {
-        assert!(tools.contains(&json!(tool)), "{tool} of {tools:?}");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_sdk_gets_the_same_offer_in_both_lifecycles() {
     for (mode, protocol) in [("auto", "2026-07-28"), ("legacy", INITIALIZE_REVISION)] {
         let Some(saw) = seen_by("mcp-python", "mcp_client.py", mode).await else {
             return;
         };
-        check_answer(&saw);
+        mcp_seen::check_python(&saw);
         assert_eq!(saw["protocol"], protocol, "{saw}");
-        assert_eq!(saw["again"]["answer"], "The report is written.", "{saw}");
-        assert_eq!(
-            saw["resource"],
-            json!(["text/markdown", "# Report\n\nAll is well."]),
-            "{saw}"
-        );
-        assert!(saw["timeline"].as_str().unwrap().contains("user.prompt"), "{saw}");
-        assert!(!saw["found"]["passages"].as_array().unwrap().is_empty(), "{saw}");
-        assert_eq!(saw["wrong"][0], true, "{saw}");
-        assert_eq!(saw["used"], json!([false, ["text", "resource_link"]]), "{saw}");
-        assert_eq!(saw["listed"], 2, "{saw}");
     }
 }
 
@@ -100,9 +63,7 @@ async fn the_typescript_sdk_asks_with_progress_in_a_session() {
     let Some(saw) = seen_by("mcp-node", "mcp_client.mjs", "").await else {
         return;
     };
-    check_answer(&saw);
-    assert_eq!(saw["resource"], "# Report\n\nAll is well.", "{saw}");
-    assert!(saw["signs"].as_u64().unwrap() > 0, "{saw}");
+    mcp_seen::check_typescript(&saw);
     assert!(saw["session"].is_string(), "{saw}");
 }
 
@@ -345,6 +306,112 @@ async fn a_session_goes_on_after_a_restart() {
         told.iter().any(|message| message["result"]["tools"].is_array()),
         "{told:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_of_one_node_is_used_on_another_while_both_run() {
+    let home = tempfile::tempdir().unwrap();
+    let node = async |answer: &str| {
+        let agent = Agent::builder()
+            .model(common::script(json!([{"text": answer}])))
+            .home(home.path());
+        Running::serve(agent.build().await.unwrap(), options(), None).await
+    };
+    let (first, second) = (node("From the first.").await, node("From the second.").await);
+    let token = first.token_of("acme/web/ada", &[Role::Use]).await;
+    let here = Session::begin(&first, &token).await;
+    let there = Session {
+        server: &second,
+        token: token.clone(),
+        id: here.id.clone(),
+    };
+    let told = there.call("annals_ask", json!({"prompt": "Who answers?"})).await;
+    let told = &told["structuredContent"];
+    assert_eq!(told["answer"], "From the second.", "{told}");
+    // The first goes on with the same session, and sees what was done in it on the other.
+    let asked = json!({"conversation": told["conversation"], "turn": told["turn"]});
+    let waited = here.call("annals_wait", asked).await;
+    assert_eq!(
+        waited["structuredContent"]["answer"], "From the second.",
+        "{waited}"
+    );
+    // Another scope has it on neither.
+    let stranger = first.token_of("other/tenant/person", &[Role::Use]).await;
+    for server in [&first, &second] {
+        let borrowed = Session {
+            server,
+            token: stranger.clone(),
+            id: here.id.clone(),
+        };
+        let listed = borrowed.post(&message(2, "tools/list", json!({}))).await;
+        assert_eq!(listed.status(), 404);
+    }
+    // One that was ended on a node does not come back on another that has not seen it.
+    let ended = Session::begin(&first, &token).await;
+    assert_eq!(ended.request(Method::DELETE).send().await.unwrap().status(), 202);
+    let gone = Session {
+        server: &second,
+        token,
+        id: ended.id.clone(),
+    };
+    let listed = gone.post(&message(2, "tools/list", json!({}))).await;
+    assert_eq!(listed.status(), 404);
+}
+
+/// A request of the revision that has no sessions.
+fn alone() -> Value {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "by hand", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    message(4, "tools/list", json!({ "_meta": meta }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scopes_with_sessions_have_a_bound_and_idle_ones_make_room() {
+    const SCOPES: usize = 3;
+    let limits = annals_server::Limits {
+        mcp_scopes: SCOPES,
+        ..Default::default()
+    };
+    let server = Running::with(json!([]), Options { limits, ..options() }, |builder| builder).await;
+    let token = async |at: usize| {
+        server
+            .token_of(&format!("acme/web/person-{at}"), &[Role::Use])
+            .await
+    };
+    let mut sessions = Vec::new();
+    for at in 0..SCOPES {
+        sessions.push(Session::begin(&server, &token(at).await).await);
+    }
+    let (server, token) = (&server, &token);
+    // All at once, so that they meet at the lock.
+    let others = futures::future::join_all((0..8).map(|at| async move {
+        let secret = token(SCOPES + at).await;
+        let begun = begin(server, &secret).await;
+        let refused = begun.status().as_u16();
+        let problem: Value = begun.json().await.unwrap();
+        let alone = sent(server, Method::POST, &secret)
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "tools/list")
+            .json(&alone());
+        let alone = alone.send().await.unwrap();
+        (refused, problem["code"].clone(), alone.status().as_u16())
+    }));
+    for other in others.await {
+        assert_eq!(other, (429, json!("too_many_sessions"), 200));
+    }
+    for session in &sessions {
+        let listed = session.post(&message(2, "tools/list", json!({}))).await;
+        assert_eq!(listed.status(), 200, "who was there goes on");
+    }
+    let over = sessions.pop().unwrap();
+    over.request(Method::DELETE).send().await.unwrap();
+    let next = Session::begin(server, &token(20).await).await;
+    let listed = next.post(&message(2, "tools/list", json!({}))).await;
+    assert_eq!(listed.status(), 200);
+    assert_eq!(begin(server, &over.token).await.status(), 429);
 }
 
 #[tokio::test]

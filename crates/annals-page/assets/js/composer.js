@@ -4,6 +4,7 @@
  */
 import * as api from "./api.js";
 import { size } from "./format.js";
+import { serversButton } from "./servers.js";
 import * as state from "./state.js";
 import { batch, effect, h, signal, untracked } from "./view.js";
 
@@ -28,6 +29,7 @@ export function composer() {
     () => attached(),
     h("div.compose-row", null,
       h("button.icon-button", { type: "button", "aria-label": "Attach", title: "Attach", onClick: () => picker.click() }, "+"),
+      serversButton({ attach, insert }),
       picker,
       h("textarea", {
         rows: 1, "aria-label": "Message", value: draft, ref: (/** @type {HTMLTextAreaElement} */ element) => (box = element),
@@ -68,9 +70,14 @@ function attached() {
 
 /** @param {Event} event */
 function typed(event) {
-  draft.value = /** @type {HTMLTextAreaElement} */ (event.target).value;
-  if (draft.peek() === "") localStorage.removeItem(draftKey());
-  else localStorage.setItem(draftKey(), draft.peek());
+  keep(/** @type {HTMLTextAreaElement} */ (event.target).value);
+}
+
+/** @param {string} text */
+function keep(text) {
+  draft.value = text;
+  if (text === "") localStorage.removeItem(draftKey());
+  else localStorage.setItem(draftKey(), text);
 }
 
 const BOX_MAX_PX = 240;
@@ -108,6 +115,13 @@ function picked(event) {
 function attach(items) {
   const fresh = items.map((file) => ({ id: (lastId += 1), name: file.name || "pasted.png", blob: file }));
   files.value = [...files.peek(), ...fresh];
+  box?.focus();
+}
+
+/** Writes behind what is there already. @param {string} text */
+function insert(text) {
+  const before = draft.peek().trimEnd();
+  keep(before === "" ? text : `${before}\n\n${text}`);
   box?.focus();
 }
 

@@ -6,6 +6,7 @@ import { compareDialog } from "./compare.js";
 import { composer } from "./composer.js";
 import { inspector } from "./inspector.js";
 import { keysDialog } from "./keys.js";
+import { serversDialog } from "./servers.js";
 import { create, sidebar } from "./sidebar.js";
 import * as state from "./state.js";
 import { past } from "./strip.js";
@@ -47,6 +48,7 @@ root(() => {
     inspector(),
     keysDialog(),
     compareDialog(),
+    serversDialog(),
   );
   effect(() => {
     document.body.dataset.pane = state.current.value === null && state.pane.value !== "timeline" ? "list" : state.pane.value;

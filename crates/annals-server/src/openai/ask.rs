@@ -14,7 +14,7 @@ use super::lineage::{ClientKey, Index, side_scope};
 use super::part::Part;
 use super::pieces::{Link, Piece};
 use super::target::Target;
-use super::transcript::{File, Transcript};
+use super::transcript::{File, Held, Transcript};
 use crate::app::App;
 use crate::artifacts::signed_url;
 use crate::secrets::seconds;
@@ -306,7 +306,10 @@ fn prompt<'t>(transcript: &Transcript, text: String, files: impl Iterator<Item =
     Prompt {
         text,
         attachments: files
-            .map(|file| Attachment::new(file.name.clone(), file.bytes.clone()))
+            .map(|file| match &file.held {
+                Held::Here(bytes) => Attachment::new(file.name.clone(), bytes.clone()),
+                Held::Kept(blob) => Attachment::stored(file.name.clone(), *blob),
+            })
             .collect(),
         instructions: transcript.instructions.clone(),
         ..Prompt::default()

@@ -4,7 +4,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http::HeaderMap;
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ use super::chat::{ChatAnswer, ChatRequest};
 use super::error::{ApiError, Wrapped};
 use super::headers::{IDEMPOTENCY_KEY, ToolsUse, names, origin, places, terms, text_of};
 use super::pieces::Piece;
-use super::routes::{MODEL, body};
+use super::routes::{ClientBody, MODEL};
 use super::sse::{Events, data, events, stopped};
 use crate::app::App;
 use crate::door::Caller;
@@ -25,9 +24,8 @@ pub(super) async fn chat(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    bytes: Bytes,
+    ClientBody(mut request): ClientBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let mut request: ChatRequest = body(&bytes)?;
     let face = Face::of(&app, &caller);
     let transcript = face.transcript(request.messages()?).await?;
     let metadata = request.metadata.clone().map(Value::Object);

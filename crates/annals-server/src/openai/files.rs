@@ -3,11 +3,10 @@
 //! A file is a conversation of one block in a scope of this API's own: so every store keeps it, its bytes stay as long as it
 //! does, and nothing lists it elsewhere.
 
-use annals_core::block::{BlobDigest, Block, BlockKind, FileMeta, Meta, NewBlock, word};
+use annals_core::block::{Blob, BlobDigest, Block, BlockKind, FileMeta, Meta, NewBlock, word};
 use annals_core::ids::{ConversationId, Scope, Seq};
 use annals_runtime::Agent;
 use annals_store::Cursor;
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -42,22 +41,20 @@ impl Face {
         self.agent.in_scope(&file_scope(self.scope()))
     }
 
-    /// Keeps a file.
+    /// Keeps a file whose bytes the artifact store has.
     pub(crate) async fn keep_file(
         &self,
         filename: String,
         purpose: String,
-        bytes: Bytes,
+        blob: Blob,
     ) -> Result<Value, ApiError> {
         let agent = self.file_agent();
         let known = Known {
             filename,
             purpose,
-            bytes: bytes.len() as u64,
+            bytes: blob.size_bytes,
             created_at: crate::secrets::seconds(agent.world().now()),
         };
-        let stored = agent.artifacts().put(bytes).await;
-        let stored = stored.map_err(|error| ApiError::from(crate::problem::Problem::internal(error)))?;
         let id = format!(
             "file-{:016x}{:016x}",
             agent.world().random(),
@@ -67,7 +64,7 @@ impl Face {
             .map_err(|error| ApiError::from(crate::problem::Problem::internal(error)))?;
         let meta = Meta {
             file: Some(Box::new(FileMeta {
-                content_digest: Some(stored.blob.digest),
+                content_digest: Some(blob.digest),
                 size_bytes: Some(known.bytes),
                 ..FileMeta::default()
             })),
@@ -94,12 +91,14 @@ impl Face {
         self.known_file(id).await.map(|(known, _)| known.object(id))
     }
 
-    /// A file's name and bytes.
-    pub(crate) async fn file_content(&self, id: &str) -> Result<(String, Bytes), ApiError> {
+    /// A file's name, and its bytes in the artifact store.
+    pub(crate) async fn kept_file(&self, id: &str) -> Result<(String, Blob), ApiError> {
         let (known, digest) = self.known_file(id).await?;
-        let bytes = self.agent.artifacts().get(&digest).await;
-        let bytes = bytes.map_err(|error| ApiError::from(crate::problem::Problem::internal(error)))?;
-        Ok((known.filename, bytes))
+        let blob = Blob {
+            digest,
+            size_bytes: known.bytes,
+        };
+        Ok((known.filename, blob))
     }
 
     /// The newest files, a page of them.

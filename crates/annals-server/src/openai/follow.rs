@@ -14,6 +14,7 @@ use super::lineage::{ClientKey, Place};
 use super::part::Part;
 use super::pieces::{Piece, Pieces};
 use super::transcript::Transcript;
+use crate::relay;
 
 /// Calls of one answer that are handed to a client together.
 const CALLS_MAX: usize = 1_000;
@@ -100,6 +101,7 @@ impl Follow {
             .link(self.part.conversation.clone(), self.origin.clone());
         let mut pieces = Pieces::new(self.part.turn.clone(), sources, link);
         let stopping = self.face.app.stopping.clone();
+        self.watch();
         loop {
             let update = tokio::select! {
                 update = subscription.next() => update?,
@@ -109,6 +111,9 @@ impl Follow {
                 self.send(sender, pieces.push(&update));
                 continue;
             };
+            if block.kind != BlockKind::ReactCompletion {
+                self.watch();
+            }
             if !self.part.begins_before(block.seq) {
                 pieces.push(&update);
                 if self.part.after == Some(block.seq) {
@@ -133,6 +138,11 @@ impl Follow {
                 return Ok(());
             }
         }
+    }
+
+    /// What another node produces, if it owns the conversation, is read for this client, too.
+    fn watch(&self) {
+        relay::watch(&self.face.app, &self.agent, &self.part.conversation);
     }
 
     /// A client that went away does not end the turn.

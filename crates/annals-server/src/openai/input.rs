@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ask::Face;
 use super::error::ApiError;
-use super::transcript::{Message, Role};
+use super::transcript::{File, Held, Message, Role, Said};
 
 /// The content of a message: a text, or parts.
 #[derive(Clone, Debug, Deserialize)]
@@ -81,7 +81,7 @@ impl RawMessage {
     pub(crate) async fn loaded(self, files_before: usize, uploads: &Face) -> Result<Message, ApiError> {
         let mut message = Message {
             role: self.role,
-            said: super::transcript::Said::default(),
+            said: Said::default(),
         };
         for part in self.parts {
             match part {
@@ -93,19 +93,17 @@ impl RawMessage {
                 }
                 Part::File { name, from } => {
                     let number = files_before + message.said.files.len() + 1;
-                    let (stored, bytes) = match from {
-                        FileSource::Bytes(bytes) => (None, bytes),
+                    message.said.files.push(match from {
+                        FileSource::Bytes(bytes) => sent(name.as_deref(), number, bytes),
+                        FileSource::Url(url) => sent(name.as_deref(), number, uploads.fetched(&url).await?),
                         FileSource::Id(id) => {
-                            let (name, bytes) = uploads.file_content(&id).await?;
-                            (Some(name), bytes.to_vec())
+                            let (kept_name, blob) = uploads.kept_file(&id).await?;
+                            File {
+                                name: named(name.or(Some(kept_name)).as_deref(), number, &[]),
+                                digest: blob.digest,
+                                held: Held::Kept(blob),
+                            }
                         }
-                        FileSource::Url(url) => (None, uploads.fetched(&url).await?),
-                    };
-                    let name = name.or(stored);
-                    message.said.files.push(super::transcript::File {
-                        name: named(name.as_deref(), number, &bytes),
-                        digest: BlobDigest::of(&bytes),
-                        bytes,
                     });
                 }
             }
@@ -136,6 +134,15 @@ impl Face {
                 format_args!("a file cannot be fetched: {error}"),
             )
         })
+    }
+}
+
+/// A file whose bytes came with the message.
+fn sent(name: Option<&str>, number: usize, bytes: Vec<u8>) -> File {
+    File {
+        name: named(name, number, &bytes),
+        digest: BlobDigest::of(&bytes),
+        held: Held::Here(bytes),
     }
 }
 

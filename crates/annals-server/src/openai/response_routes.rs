@@ -7,7 +7,6 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
@@ -19,7 +18,7 @@ use super::headers::{IDEMPOTENCY_KEY, ToolsUse, names, origin, places, terms, te
 use super::part::Part;
 use super::pieces::Piece;
 use super::responses::{Numbered, ResponseAnswer, ResponsesRequest};
-use super::routes::body;
+use super::routes::ClientBody;
 use super::sse::{Events, events, stopped};
 use crate::app::App;
 use crate::door::Caller;
@@ -29,9 +28,8 @@ pub(super) async fn responses(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    bytes: Bytes,
+    ClientBody(mut request): ClientBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
-    let mut request: ResponsesRequest = body(&bytes)?;
     let face = Face::of(&app, &caller);
     let transcript = face.transcript(request.messages()?).await?;
     let functions = request.functions()?;

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use annals_store::Role;
 use axum::Json;
-use axum::extract::{Multipart, Path, Query, State};
+use axum::body::Body;
+use axum::extract::{FromRequest, Path, Query, Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use futures::TryStreamExt as _;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -19,7 +20,9 @@ use super::response_routes::{cancel, keep_response, response, responses};
 use super::transcript::Transcript;
 use crate::app::App;
 use crate::door::{Access, Caller};
-use crate::request::{in_time, too_large};
+use crate::form::{Form, Received};
+use crate::problem::Problem;
+use crate::request::read;
 use crate::routes::Route;
 
 pub(super) const MODEL: &str = "annals";
@@ -89,15 +92,23 @@ impl Face {
     }
 }
 
-/// Reads a body. Clients are told what is wrong in their own form.
-pub(super) fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, ApiError> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        ApiError::new(
-            StatusCode::BAD_REQUEST,
-            "invalid_json",
-            format_args!("the body cannot be read: {error}"),
-        )
-    })
+/// A JSON body, whatever its type is called. Clients are told what is wrong in their own form.
+pub(super) struct ClientBody<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for ClientBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let bytes = read(request.into_body(), app.limits.json_max_bytes, &app.limits).await?;
+        let value = serde_json::from_slice(&bytes).map_err(|error| {
+            ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "invalid_json",
+                format_args!("the body cannot be read: {error}"),
+            )
+        })?;
+        Ok(ClientBody(value))
+    }
 }
 
 fn model_object(id: &str) -> Value {
@@ -115,41 +126,26 @@ async fn model(Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
     }
 }
 
-async fn upload(
-    State(app): State<App>,
-    caller: Caller,
-    mut form: Multipart,
-) -> Result<Json<Value>, ApiError> {
-    let face = Face::of(&app, &caller);
-    let broken = |error: axum::extract::multipart::MultipartError| {
-        ApiError::new(StatusCode::BAD_REQUEST, "invalid_form", error.body_text())
-    };
+async fn upload(State(app): State<App>, caller: Caller, request: Request) -> Result<Json<Value>, ApiError> {
+    let mut form = Form::from_request(request, &app).await?;
     let (mut file, mut purpose) = (None, "user_data".to_owned());
-    while let Some(mut field) = in_time(form.next_field(), &app.limits).await?.map_err(broken)? {
-        let filename = field.file_name().map(str::to_owned);
-        let name = field.name().unwrap_or_default().to_owned();
-        let max_bytes = annals_core::limits::ATTACHMENT_MAX_BYTES;
-        let mut bytes = Vec::new();
-        while let Some(piece) = in_time(field.chunk(), &app.limits).await?.map_err(broken)? {
-            if bytes.len() as u64 + piece.len() as u64 > max_bytes {
-                return Err(too_large(max_bytes).into());
-            }
-            bytes.extend_from_slice(&piece);
-        }
-        match name.as_str() {
-            "file" => file = Some((filename.unwrap_or_else(|| "file".to_owned()), bytes)),
-            "purpose" => purpose = String::from_utf8_lossy(&bytes).into_owned(),
+    while let Some(part) = form.next(&app).await? {
+        match (part.name.as_str(), part.received) {
+            ("file", Received::File(blob)) => file = Some((part.file.unwrap_or_default(), blob)),
+            ("purpose", Received::Field(bytes)) => purpose = String::from_utf8_lossy(&bytes).into_owned(),
             _ => {}
         }
     }
-    let Some((name, bytes)) = file else {
+    let Some((name, blob)) = file else {
         return Err(ApiError::invalid(
             "file",
             "missing_file",
-            "the form has no field `file`",
+            "the form has no file in the field `file`",
         ));
     };
-    Ok(Json(face.keep_file(name, purpose, bytes.into()).await?))
+    Ok(Json(
+        Face::of(&app, &caller).keep_file(name, purpose, blob).await?,
+    ))
 }
 
 async fn files(
@@ -182,7 +178,10 @@ async fn file_content(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    let (_, bytes) = Face::of(&app, &caller).file_content(&id).await?;
+    let (_, blob) = Face::of(&app, &caller).kept_file(&id).await?;
+    let content = app.agent.artifacts().stream(&blob.digest).await;
+    let content = content.map_err(|error| ApiError::from(Problem::internal(error)))?;
+    let body = Body::from_stream(content.map_err(std::io::Error::other));
     // Never a page of this server's, whatever is in it.
     let headers = [
         (
@@ -193,6 +192,7 @@ async fn file_content(
             header::CONTENT_DISPOSITION,
             HeaderValue::from_static("attachment"),
         ),
+        (header::CONTENT_LENGTH, HeaderValue::from(blob.size_bytes)),
     ];
-    Ok((headers, bytes).into_response())
+    Ok((headers, body).into_response())
 }

@@ -3,7 +3,7 @@
 //! Chat clients are stateless and send everything again at each request; this is where a list of messages becomes exchanges
 //! that can be compared with turns.
 
-use annals_core::block::{BlobDigest, Block};
+use annals_core::block::{Blob, BlobDigest, Block};
 
 /// Who said a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,17 +35,31 @@ pub(crate) struct Said {
 pub(crate) struct File {
     pub(crate) name: String,
     pub(crate) digest: BlobDigest,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) held: Held,
+}
+
+/// Where the bytes of a file are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Held {
+    /// They came with the message.
+    Here(Vec<u8>),
+    /// The artifact store has them.
+    Kept(Blob),
 }
 
 impl File {
-    /// The file of an attachment, without its bytes.
+    /// The file of an attachment.
     pub(crate) fn of(block: &Block) -> Option<Self> {
         let path = block.path.as_ref()?.as_str();
+        let file = block.meta().file.as_ref()?;
+        let digest = file.content_digest?;
         Some(File {
             name: path.rsplit('/').next().unwrap_or(path).to_owned(),
-            digest: block.meta().file.as_ref()?.content_digest?,
-            bytes: Vec::new(),
+            digest,
+            held: Held::Kept(Blob {
+                digest,
+                size_bytes: file.size_bytes?,
+            }),
         })
     }
 }

@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use annals_core::ids::Seq;
-use annals_core::turn::SentPrompt;
 use annals_core::view::outline::{Outline, OutlineMark, OutlinePart};
-use annals_core::view::why::{self, PrefixReport};
+use annals_core::view::why::{self, PrefixReport, Requested};
 use annals_core::view::{Layout, View};
 use axum::Json;
 use axum::extract::State;
@@ -137,10 +136,18 @@ fn shown_part((part, cache): (OutlinePart, Caching)) -> ShownPart {
 
 fn shown_step(looked: &Looked, steps: &[Step], index: usize) -> ShownStep {
     let step = &steps[index];
-    let layout = layout_of(&looked.whole, step).unwrap_or(looked.agent.layout());
+    let layout = |step: &Step| layout_of(&looked.whole, step).unwrap_or(looked.agent.layout());
     let prefix = index.checked_sub(1).map(|earlier| {
-        let (earlier, later) = (looked.at(steps[earlier].at), looked.at(step.at));
-        why::compare(&earlier, &later, layout)
+        let (before, now) = (looked.at(steps[earlier].at), looked.at(step.at));
+        let earlier = Requested {
+            view: &before,
+            layout: layout(&steps[earlier]),
+        };
+        let later = Requested {
+            view: &now,
+            layout: layout(step),
+        };
+        why::compare(earlier, later)
     });
     ShownStep {
         step: step.clone(),
@@ -150,8 +157,7 @@ fn shown_step(looked: &Looked, steps: &[Step], index: usize) -> ShownStep {
 
 /// How the parts of this call became messages.
 fn layout_of(view: &View, step: &Step) -> Option<Layout> {
-    let sent: SentPrompt = view.block(step.seq)?.meta().prompt()?;
-    Some(sent.layout)
+    why::layout_of(view.block(step.seq)?)
 }
 
 fn simulate(now: &Outline, before: Option<&Outline>) -> Vec<Caching> {

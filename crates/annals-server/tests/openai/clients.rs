@@ -2,11 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::Running;
+use annals_core::sources::SourceRow;
+use annals_core::turn::outcome::{self, Outcome, Payload};
 use annals_requirements::{Installed, installed};
+use annals_tools::{Tool, ToolCx, ToolSpec};
+use async_trait::async_trait;
 use serde_json::{Value, json};
+
+use crate::common::{Running, options};
 
 /// What a client may take before it counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -80,6 +86,49 @@ async fn openai_python_talks_to_the_agent() {
         calls_add(), {"text": "Five by responses", "expect": ["the sum is 5"]},
     ]);
     passes("openai-python", "openai_python.py", steps).await;
+}
+
+/// Finds a page.
+struct Finds(ToolSpec);
+
+#[async_trait]
+impl Tool for Finds {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn run(&self, _cx: &ToolCx, _args: Value) -> Outcome {
+        let moon = SourceRow::web(
+            "https://moon.example/tides?of=the+sea",
+            "Moon – tides",
+            "It pulls.",
+        );
+        Outcome {
+            output: outcome::Output::Payload(Payload::markdown("found")),
+            sources: vec![moon],
+            ..Outcome::default()
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openai_python_reads_the_sources_of_an_answer() {
+    let Some(client) = installed("openai-python") else {
+        return;
+    };
+    let asked = [
+        json!({"tool_calls": [{"tool": "finds", "params": {}}]}),
+        json!({"text": "Der Mond – größer als gedacht – zieht [[S:1]]; [1] `[[S:1]]`, so ist es [[S:1]]."}),
+    ];
+    let steps: Vec<Value> = asked.iter().cycle().take(8).cloned().collect();
+    let spec = ToolSpec::builder("finds")
+        .description("finds pages")
+        .build()
+        .unwrap();
+    let tool: Arc<dyn Tool> = Arc::new(Finds(spec));
+    let server = Running::with(json!(steps), options(), |builder| builder.tools([tool])).await;
+    let ended = run(&server, client.script(&script_file("openai_citations.py"))).await;
+    assert!(ended.status.success(), "{}", complaint(&ended));
 }
 
 #[tokio::test(flavor = "multi_thread")]

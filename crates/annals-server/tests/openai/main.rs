@@ -8,3 +8,5 @@ mod clients;
 mod lineage;
 mod open_responses;
 mod structured;
+
+annals_sandbox::helpers_in_tests!(annals_content::init);

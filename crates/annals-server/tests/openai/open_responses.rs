@@ -330,3 +330,20 @@ async fn another_scope_sees_neither_responses_nor_files_nor_histories() {
         mine["metadata"]["conversation"]
     );
 }
+
+/// A body may be as large as the limit says, not as large as the framework takes by itself.
+#[tokio::test]
+async fn a_message_may_hold_a_picture_of_several_megabytes() {
+    let server = Running::start(json!([{"text": "Seen."}, {"text": "Seen."}])).await;
+    let data = format!("data:text/plain;base64,{}", "QUFB".repeat(3 << 18));
+    let file = json!({"type": "file", "file": {"file_data": data, "filename": "a.txt"}});
+    let asked = json!({"model": "annals", "messages": [{"role": "user", "content": [file]}]});
+    let answer = server.post("/v1/chat/completions", &asked).await;
+    assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    let file = json!({"type": "input_file", "file_data": data, "filename": "b.txt"});
+    let asked = json!({"model": "annals", "input": [{"role": "user", "content": [file]}]});
+    let answer = server.post("/v1/responses", &asked).await;
+    assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    let huge = json!({"model": "annals", "input": "x".repeat(17 << 20)});
+    assert_eq!(server.post("/v1/responses", &huge).await.status(), 413);
+}

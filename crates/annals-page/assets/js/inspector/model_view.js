@@ -70,7 +70,7 @@ function prefix(step) {
   const seq = broke.cause?.seq;
   return h("div.prefix.broke", { role: "note" },
     h("p", null, h("strong", null, "The prefix broke at byte ", h("span", { "data-first-changed-byte": "" }, String(broke.byte))), ", in ", blockLink(broke.block_seq), "."),
-    h("p", null, seq ? [h("span", null, `${causeName(broke.cause)} by `), h("span", { "data-cause-block": seq }, blockLink(seq)), "; "] : "No block says why; ", `${plural(broke.lost_tokens, "token")} behind it were cached in vain.`),
+    h("p", null, seq ? [h("span", null, `${causeName(broke.cause)} by `), h("span", { "data-cause-block": seq }, blockLink(seq)), "; "] : broke.cause?.cause === "layout" ? `The request was laid out as “${broke.cause.layout}”, the one before it was not; ` : "No block says why; ", `${plural(broke.lost_tokens, "token")} behind it were cached in vain.`),
     change(broke));
 }
 
@@ -83,7 +83,7 @@ function change(broke) {
 /** @param {any} cause */
 function causeName(cause) {
   if (cause.cause === "compaction") return "Compacted";
-  if (cause.cause === "instructions") return "The instructions or the tools were changed";
+  if (cause.cause === "offer") return "The instructions or the tools were changed";
   return cause.reason === "hide" ? "Hidden" : "Pruned";
 }
 
