@@ -3,9 +3,11 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use annals::Session;
-use annals::core::block::BlockKind;
 use annals::core::block::payload::CallText;
+use annals::core::block::{Block, BlockKind};
+use annals::core::ids::RequestId;
 use annals::core::path::LogicalPath;
+use annals::core::timeline::{Ask, Request};
 use annals::runtime::{
     ApprovalDecision, ApprovalRequest, ClientFunction, ConversationHandle, Decision, InputRequest, Listen,
     RunError, Update,
@@ -37,32 +39,61 @@ pub(crate) fn by_default(json: bool) -> ApprovalsArg {
     }
 }
 
+/// What a person is asked.
+pub(crate) enum Asked {
+    /// Whether a call may run.
+    Approval(ApprovalRequest),
+    /// What a call wants to know.
+    Input(InputRequest),
+}
+
+impl Asked {
+    /// What a request asks of a person; a function of the client's is none.
+    pub(crate) fn of(request: &Request) -> Option<Self> {
+        match &request.ask {
+            Ask::Approval { request, .. } => Some(Asked::Approval((**request).clone())),
+            Ask::Input { request, .. } => Self::input((**request).clone()),
+            _ => None,
+        }
+    }
+
+    /// Names the request.
+    pub(crate) fn id(&self) -> &RequestId {
+        match self {
+            Asked::Approval(request) => &request.approval_id,
+            Asked::Input(request) => &request.input_id,
+        }
+    }
+
+    fn of_block(block: &Block) -> Option<Self> {
+        match block.kind {
+            BlockKind::ApprovalRequest => block.payload().ok().map(Asked::Approval),
+            BlockKind::InputRequest => block.payload().ok().and_then(Self::input),
+            _ => None,
+        }
+    }
+
+    fn input(request: InputRequest) -> Option<Self> {
+        (!ClientFunction::performs(&request.tool)).then_some(Asked::Input(request))
+    }
+}
+
 /// A listener that also passes on what a person is asked.
 pub(crate) struct Questions<L> {
     pub(crate) listener: L,
-    pub(crate) asks: UnboundedSender<ApprovalRequest>,
+    pub(crate) asks: UnboundedSender<Asked>,
 }
 
 impl<L: Listen> Listen for Questions<L> {
     fn on(&self, update: Update) {
         let asked = match &update {
-            Update::Block(block) if block.kind == BlockKind::ApprovalRequest => block.payload().ok(),
-            _ => None,
-        };
-        let wanted: Option<InputRequest> = match &update {
-            Update::Block(block) if block.kind == BlockKind::InputRequest => block.payload().ok(),
+            Update::Block(block) => Asked::of_block(block),
             _ => None,
         };
         self.listener.on(update);
-        if let Some(wanted) = wanted.filter(|wanted| !ClientFunction::performs(&wanted.tool)) {
-            paint::say(format!(
-                "{}\nthe turn waits: `annals inputs`, in another terminal, shows how to answer",
-                wanted.message
-            ));
-        }
-        if let Some(request) = asked {
+        if let Some(asked) = asked {
             // Without anybody to answer, the turn waits all the same.
-            let _ = self.asks.send(request);
+            let _ = self.asks.send(asked);
         }
     }
 }
@@ -203,9 +234,11 @@ fn read_answer() -> (Decision, Option<String>) {
     }
 }
 
-struct Stopped;
+/// Ctrl-C.
+pub(crate) struct Stopped;
 
-fn read_line() -> Result<Option<String>, Stopped> {
+/// A line of the person's; none at the end of the input.
+pub(crate) fn read_line() -> Result<Option<String>, Stopped> {
     if !std::io::stdin().is_terminal() {
         return Ok(std::io::stdin().lock().lines().next().and_then(Result::ok));
     }

@@ -1,6 +1,7 @@
 //! What was typed. What it means is in [`config`](crate::config).
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use annals::core::ids::NodeId;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -331,6 +332,36 @@ pub(crate) enum StoreCommand {
     Migrate,
     /// Show schema, size, nodes, waiting work, and settings that endanger what was acknowledged.
     Status(JsonArgs),
+    /// Remove artifacts that no block names.
+    Gc(StoreGcArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreGcArgs {
+    /// Leave what was kept within this time: a number with `m`, `h` or `d`; at least an hour.
+    #[arg(long, value_name = "AGE", default_value = "24h", value_parser = age)]
+    pub(crate) older_than: Duration,
+    /// Only say what would be removed.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// One JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `90m`, `24h`, `7d`.
+fn age(text: &str) -> Result<Duration, String> {
+    const HOUR_SECONDS: u64 = 3_600;
+    let units = [("m", 60), ("h", HOUR_SECONDS), ("d", 24 * HOUR_SECONDS)];
+    let seconds = units.into_iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(seconds)
+    });
+    match seconds {
+        Some(seconds) if seconds >= HOUR_SECONDS => Ok(Duration::from_secs(seconds)),
+        Some(_) => Err("what is younger than an hour may be about to be named: say `1h` or more".to_owned()),
+        None => Err("say a number with `m`, `h` or `d`, such as `24h`".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -518,7 +549,11 @@ pub(crate) enum McpCommand {
     Prompts(McpInspectedArgs),
     /// Print a prompt of a server, filled in.
     Prompt(McpPromptArgs),
-    /// Take a server off the list, with what was accepted of it.
+    /// Log in at a server that wants it: prints the address for a browser and waits until it comes back.
+    Login(McpLoginArgs),
+    /// Forget the login at a server.
+    Logout(McpServerArgs),
+    /// Take a server off the list, with what was accepted of it and the login there.
     Remove(McpServerArgs),
     /// Be an MCP server on standard input and output: ask, wait, read, search memory, timelines.
     Serve(McpServeArgs),
@@ -530,11 +565,26 @@ pub(crate) struct McpAddArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The address of a server that speaks streamable HTTP.
+    #[arg(value_name = "URL", conflicts_with_all = ["url", "command"])]
+    pub(crate) address: Option<String>,
+    /// The same as an option.
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     pub(crate) url: Option<String>,
     /// The token for the address; `secret:NAME` names a secret of the configuration.
-    #[arg(long, value_name = "TOKEN", requires = "url")]
+    #[arg(long, value_name = "TOKEN", conflicts_with = "command")]
     pub(crate) bearer: Option<String>,
+    /// The client that the authorization server knows, for logins; without it one is registered.
+    #[arg(long, value_name = "ID", conflicts_with = "command")]
+    pub(crate) client_id: Option<String>,
+    /// Its secret; `secret:NAME` names a secret of the configuration.
+    #[arg(long, value_name = "SECRET", requires = "client_id")]
+    pub(crate) client_secret: Option<String>,
+    /// What logins ask for instead of what the server says; may be given several times.
+    #[arg(long, value_name = "SCOPE", conflicts_with = "command")]
+    pub(crate) oauth_scope: Vec<String>,
+    /// The port of this machine to which the browser comes back; any that is free if none is given.
+    #[arg(long, value_name = "PORT", conflicts_with = "command")]
+    pub(crate) redirect_port: Option<u16>,
     /// A variable for the program; `NAME=secret:S` names a secret of the configuration. May be given several times.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
@@ -544,12 +594,28 @@ pub(crate) struct McpAddArgs {
     /// A path that the program may change; may be given several times.
     #[arg(long, value_name = "PATH")]
     pub(crate) write: Vec<PathBuf>,
+    /// A host that the program may reach, such as `api.example.com` or `*.example.org:443`; may be given several times.
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "trust_host")]
+    pub(crate) host: Vec<String>,
     /// Run the program as a process of yours instead of in a sandbox, with your files and your network.
     #[arg(long)]
     pub(crate) trust_host: bool,
     /// The program and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpLoginArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Ask for this beside what was granted; may be given several times.
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) oauth_scope: Vec<String>,
+    /// Read the address that the browser was sent to from standard input instead of waiting for it here.
+    #[arg(long)]
+    pub(crate) paste: bool,
 }
 
 #[derive(Debug, Args)]

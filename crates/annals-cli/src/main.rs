@@ -8,6 +8,7 @@ mod citations;
 mod commands;
 mod config;
 mod failure;
+mod form;
 mod markdown;
 mod output;
 mod paint;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 
 use anstream::ColorChoice;
 use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
 
 use args::{Cli, ColorArg, GlobalArgs};
 use config::Config;
@@ -31,6 +33,7 @@ use screen_text::ScreenText;
 
 fn main() -> ExitCode {
     annals::launcher::init();
+    annals::launcher::give_back_freed_memory();
     let cli = Cli::parse();
     choose_colours(cli.global.color);
     start_tracing(cli.global.verbose);
@@ -94,13 +97,22 @@ impl std::io::Write for TraceLines {
     }
 }
 
+/// Without the details of logins, which name codes and tokens.
+fn without_logins(filter: EnvFilter) -> EnvFilter {
+    match "rmcp::transport::auth=warn".parse() {
+        Ok(quiet) => filter.add_directive(quiet),
+        Err(_) => filter,
+    }
+}
+
 fn start_tracing(verbose: u8) {
-    let level = match verbose {
-        0 => "warn",
-        1 => "info",
-        _ => "debug",
+    let filter = match (EnvFilter::try_from_env("ANNALS_LOG"), verbose) {
+        (Ok(filter), _) => without_logins(filter),
+        // What a server of others does wrong is said by whoever asked it.
+        (Err(_), 0) => "warn,rmcp=off".into(),
+        (Err(_), 1) => without_logins("info".into()),
+        (Err(_), _) => without_logins("debug".into()),
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ANNALS_LOG").unwrap_or_else(|_| level.into());
     // Only the first call can succeed, and this is it. Values in a line may be foreign, so it has no colours of its own.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

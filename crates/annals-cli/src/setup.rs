@@ -21,7 +21,7 @@ use annals::runtime::{PolicyFiles, PolicyRows};
 use annals::s3::{Bucket, Cache};
 use annals::sandbox::{Backend, Local};
 use annals::store::{
-    ArtifactStore, SqliteLog, SqliteOptions, SqliteRecall, Store, Workspace, workspace_folder,
+    ArtifactLedger, ArtifactStore, RecallIndex, SqliteLog, SqliteOptions, Store, Workspace, workspace_folder,
 };
 use annals::tools::skills::Skills;
 use annals::tools::web::WebSettings;
@@ -37,9 +37,10 @@ use crate::{sandboxes, skills};
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) agent: Agent,
-    /// Memory search over the log, where the store has one.
-    recall: Option<SqliteRecall>,
+    recall: Arc<dyn RecallIndex>,
     skills: Arc<dyn Skills>,
+    /// The MCP servers that the agent's tools come from.
+    pub(crate) servers: Arc<ServerSet>,
 }
 
 /// Whether a command asks a model.
@@ -66,15 +67,20 @@ impl Setup {
 
     /// Opens everything but the model, which is given.
     pub(crate) async fn with_model(config: Config, model: Arc<dyn Model>) -> Result<Self, Failure> {
-        let (log, recall) = open_log(&config.store.value, embedder(&config.embeddings)?).await?;
-        let artifacts = open_artifacts(&config.artifacts.value, &config.home.value)?;
+        let OpenedLog { log, recall, ledger } =
+            open_log(&config.store.value, embedder(&config.embeddings)?).await?;
+        let mut artifacts = open_artifacts(&config.artifacts.value, &config.home.value)?;
+        if let Some(ledger) = ledger {
+            artifacts = artifacts.with_ledger(ledger);
+        }
         let skills: Arc<dyn Skills> = Arc::new(readable_skills(&config));
         let content = Content::new();
         let tools = built_in_tools(&config, &content)?;
+        let servers = Arc::new(server_set(&config));
         let mut builder = Agent::builder()
             .model(model)
             .tools(tools)
-            .tools(server_tools(&config))
+            .tools(server_tools(&servers))
             .home(&config.home.value)
             .log(log.clone())
             .artifacts(artifacts)
@@ -90,10 +96,8 @@ impl Setup {
             .secrets(config.secrets.clone())
             .settings(config.settings.clone())
             .layout(config.layout.value)
-            .scope(config.scope.value.clone());
-        if let Some(recall) = &recall {
-            builder = builder.recall(Arc::new(recall.clone()));
-        }
+            .scope(config.scope.value.clone())
+            .recall(recall.clone());
         if let Some(tokens) = &config.context_tokens {
             builder = builder.context_tokens(tokens.value);
         }
@@ -106,14 +110,13 @@ impl Setup {
             agent,
             recall,
             skills,
+            servers,
         })
     }
 
     /// Memory search over the log.
-    pub(crate) fn recall(&self) -> Result<&SqliteRecall, Failure> {
-        self.recall.as_ref().ok_or_else(|| {
-            Failure::environment("this store has no memory search: use it with `--store sqlite:FILE`")
-        })
+    pub(crate) fn recall(&self) -> &dyn RecallIndex {
+        &*self.recall
     }
 
     /// What is known of models by name, the user's entries first.
@@ -186,8 +189,8 @@ pub(crate) fn server_set(config: &Config) -> ServerSet {
 }
 
 /// What was accepted of the MCP servers.
-fn server_tools(config: &Config) -> Vec<Arc<dyn Tool>> {
-    let (tools, complaints) = server_set(config).tools();
+fn server_tools(servers: &ServerSet) -> Vec<Arc<dyn Tool>> {
+    let (tools, complaints) = servers.tools();
     for complaint in complaints {
         tracing::warn!("{complaint}");
     }
@@ -302,28 +305,48 @@ pub(crate) fn embedder(config: &EmbeddingsConfig) -> Result<Arc<dyn Embedder>, F
     Ok(Arc::new(endpoint.map_err(Failure::environment)?))
 }
 
-/// A log, and memory search over it where there is one.
-type Log = (Arc<dyn Store>, Option<SqliteRecall>);
+/// A log, with what lies beside it.
+pub(crate) struct OpenedLog {
+    pub(crate) log: Arc<dyn Store>,
+    /// Memory search over it.
+    recall: Arc<dyn RecallIndex>,
+    /// Rows of artifacts, where machines share the log.
+    pub(crate) ledger: Option<Arc<dyn ArtifactLedger>>,
+}
 
 /// The log that a URL names.
-pub(crate) async fn open_log(url: &str, embedder: Arc<dyn Embedder>) -> Result<Log, Failure> {
+pub(crate) async fn open_log(url: &str, embedder: Arc<dyn Embedder>) -> Result<OpenedLog, Failure> {
     match url.split_once(':') {
         Some(("sqlite", path)) => {
             let path = path.strip_prefix("//").unwrap_or(path);
             let log = SqliteLog::open(path, SqliteOptions::default().recall(embedder))?;
-            let recall = log.recall().cloned();
-            Ok((Arc::new(log), recall))
+            let recall = log.recall().cloned().ok_or_else(without_recall)?;
+            Ok(OpenedLog {
+                log: Arc::new(log),
+                recall: Arc::new(recall),
+                ledger: None,
+            })
         }
         Some(("postgres" | "postgresql", _)) => {
             let address = Address::parse(url).map_err(Failure::usage)?;
-            let log = PostgresLog::open(address, PostgresOptions::default()).await?;
-            Ok((Arc::new(log), None))
+            let log = PostgresLog::open(address, PostgresOptions::default().recall(embedder)).await?;
+            let recall = log.recall().cloned().ok_or_else(without_recall)?;
+            let log = Arc::new(log);
+            Ok(OpenedLog {
+                recall: Arc::new(recall),
+                ledger: Some(log.clone()),
+                log,
+            })
         }
         _ => Err(Failure::usage(format!(
             "`{}` names no store: use `sqlite:FILE` or `postgres://…`",
             SafeUrl(url)
         ))),
     }
+}
+
+fn without_recall() -> Failure {
+    Failure::environment("the log was opened without memory search")
 }
 
 /// The artifact store that a URL names.

@@ -2,21 +2,22 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use annals::core::block::{BlockJson, BlockKind};
 use annals::core::ids::Sid;
 use annals::core::redact::SafeUrl;
-use annals::core::timeline::{Ask, Request};
 use annals::core::turn::{TurnEnd, TurnReport};
-use annals::runtime::{ApprovalRequest, Listen, Update};
+use annals::runtime::{Listen, Update};
 use annals::{Session, TurnRequest};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use crate::approval::{self, Questions};
+use crate::approval::{self, Asked, Questions};
 use crate::args::ApprovalsArg;
 use crate::citations::Source;
 use crate::failure::{Ended, Failure, INTERRUPTED_CODE};
+use crate::form;
 use crate::paint;
 use crate::screen::{Screen, Shows};
 use crate::setup::Setup;
@@ -106,9 +107,6 @@ pub(crate) async fn perform(
         None => lines.clone(),
     };
     let (asks, questions) = unbounded_channel();
-    let waiting: Vec<ApprovalRequest> =
-        session.timeline(|timeline| timeline.waiting().filter_map(approval_of).collect());
-    waiting.into_iter().for_each(|asked| drop(asks.send(asked)));
     let listener = Questions { listener, asks };
     let request = request.listen(listener).cancel(cancel);
     let end = answering(setup, session, request, approvals, questions).await;
@@ -119,12 +117,13 @@ pub(crate) async fn perform(
     Ok(end)
 }
 
-/// What a person is asked, if a request is about that.
-fn approval_of(request: &Request) -> Option<ApprovalRequest> {
-    match &request.ask {
-        Ask::Approval { request, .. } => Some((**request).clone()),
-        _ => None,
-    }
+/// What a person was told elsewhere to a turn that nobody ran is taken in this soon after it is run; nobody is asked for it
+/// again.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// What the turn waits for a person with.
+fn waiting(session: &Session) -> Vec<Asked> {
+    session.timeline(|timeline| timeline.waiting().filter_map(Asked::of).collect())
 }
 
 /// Runs the turn, and sees to what a person is asked meanwhile.
@@ -133,21 +132,43 @@ async fn answering(
     session: &Session,
     request: TurnRequest,
     approvals: ApprovalsArg,
-    mut questions: UnboundedReceiver<ApprovalRequest>,
+    mut questions: UnboundedReceiver<Asked>,
 ) -> Result<TurnEnd, Failure> {
     let conversation = setup.agent.conversation(session.id());
+    let mut left = waiting(session);
     let mut turn = std::pin::pin!(setup.agent.run_in(session, request));
-    loop {
-        let asked = tokio::select! {
+    if !left.is_empty() {
+        tokio::select! {
             end = &mut turn => return Ok(end?),
-            Some(asked) = questions.recv() => asked,
+            () = tokio::time::sleep(SETTLING) => {}
+        }
+        let now = waiting(session);
+        left.retain(|asked| now.iter().any(|waits| waits.id() == asked.id()));
+    }
+    let mut left = left.into_iter();
+    loop {
+        let asked = match left.next() {
+            Some(asked) => asked,
+            None => tokio::select! {
+                end = &mut turn => return Ok(end?),
+                Some(asked) = questions.recv() => asked,
+            },
         };
-        match approvals {
-            ApprovalsArg::Ask => approval::ask(session, &conversation, asked).await?,
-            ApprovalsArg::Wait | ApprovalsArg::Deny => paint::say(format!(
+        match (approvals, asked) {
+            (ApprovalsArg::Ask, Asked::Approval(asked)) => {
+                approval::ask(session, &conversation, asked).await?;
+            }
+            (ApprovalsArg::Ask, Asked::Input(asked)) => form::ask(&conversation, asked).await?,
+            (ApprovalsArg::Wait | ApprovalsArg::Deny, Asked::Approval(asked)) => paint::say(format!(
                 "waits for a decision: annals approve {} {}",
                 session.id(),
                 asked.approval_id
+            )),
+            (ApprovalsArg::Wait | ApprovalsArg::Deny, Asked::Input(asked)) => paint::say(format!(
+                "{}\nwaits for an answer: annals answer {} {} JSON (`annals inputs` shows what fits)",
+                asked.message,
+                session.id(),
+                asked.input_id
             )),
         }
     }

@@ -11,6 +11,7 @@ mod cli {
     mod doctor;
     mod hostile_text;
     mod mcp;
+    mod mcp_login;
     mod memory;
     mod models;
     mod output;

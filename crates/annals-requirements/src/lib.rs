@@ -44,13 +44,15 @@ pub enum Requirement {
     LibreOffice,
     Postgres,
     PgBouncer,
+    /// Where Patroni keeps who leads.
+    Etcd,
     /// The user id 0, to become an ordinary user from it.
     Root,
 }
 
 impl Requirement {
     /// All of them, those first that everything else stands on.
-    pub const ALL: [Requirement; 16] = [
+    pub const ALL: [Requirement; 17] = [
         Requirement::Bash,
         Requirement::Python,
         Requirement::Pip,
@@ -66,6 +68,7 @@ impl Requirement {
         Requirement::LibreOffice,
         Requirement::Postgres,
         Requirement::PgBouncer,
+        Requirement::Etcd,
         Requirement::Root,
     ];
 
@@ -87,6 +90,7 @@ impl Requirement {
             Requirement::LibreOffice => "libreoffice",
             Requirement::Postgres => "postgres",
             Requirement::PgBouncer => "pgbouncer",
+            Requirement::Etcd => "etcd",
             Requirement::Root => "root",
         }
     }
@@ -110,6 +114,7 @@ impl Requirement {
             Requirement::LibreOffice => &["libreoffice-writer-nogui", "libreoffice-impress-nogui"],
             Requirement::Postgres => &["postgresql"],
             Requirement::PgBouncer => &["pgbouncer"],
+            Requirement::Etcd => &["etcd-server"],
             Requirement::Root => &[],
         }
     }
@@ -134,6 +139,7 @@ impl Requirement {
             Requirement::LibreOffice => all(&["soffice"]),
             Requirement::Postgres => postgres_programs().is_some() && all(&["setpriv"]),
             Requirement::PgBouncer => Path::new(PGBOUNCER).is_file() || all(&["pgbouncer"]),
+            Requirement::Etcd => all(&["etcd"]),
             Requirement::Root => is_root(),
         }
     }

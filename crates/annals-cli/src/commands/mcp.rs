@@ -1,15 +1,18 @@
 //! `annals mcp`: servers whose tools the agent may use, and what of them was accepted.
 
+mod login;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annals::mcp::config::{Entry, Transport};
+use annals::mcp::config::{Entry, OauthEntry, Transport};
 use annals::mcp::connection::Connection;
 use annals::mcp::file::ServerFile;
 use annals::mcp::resources::{Content, PromptArgument};
 use annals::mcp::serve::{AnnalsServer, stdio};
-use annals::mcp::{Definition, Difference, Pins, RemoteServer, ServerConfig, Servers, name};
+use annals::mcp::set::AcceptError;
+use annals::mcp::{Definition, Difference, Pins, RemoteServer, ServerConfig, ServerError, Servers, name};
 use annals::runtime::{Attachment, RunError};
 use serde_json::{Value, json};
 
@@ -36,6 +39,8 @@ pub(crate) async fn run(command: McpCommand, config: Config) -> Result<Ended, Fa
         McpCommand::Read(args) => read(args, &config).await,
         McpCommand::Prompts(args) => prompts(args, &config).await,
         McpCommand::Prompt(args) => prompt(args, &config).await,
+        McpCommand::Login(args) => login::login(args, &config).await,
+        McpCommand::Logout(args) => login::logout(args, &config),
         McpCommand::Remove(args) => remove(args, &config),
         McpCommand::Serve(args) => serve(args, config).await,
     }
@@ -56,18 +61,28 @@ async fn add(args: McpAddArgs, mut config: Config) -> Result<Ended, Failure> {
     let set = server_set(&config);
     let server = find(set.servers(), namespace.as_deref().unwrap_or(&args.name))?;
     // It has to answer before it is written down: a list of servers that never worked helps nobody.
-    let accepted = set.accept(server).await.map_err(Failure::environment)?;
+    let accepted = set.accept(server).await;
+    let wants_login = match &accepted {
+        Err(AcceptError::Server(error @ ServerError::Login { .. })) => Some(error.to_string()),
+        Err(error) => return Err(Failure::environment(error)),
+        Ok(_) => None,
+    };
     let file = ServerFile::of_home(&config.home.value);
     file.insert(&args.name, &entry).map_err(Failure::environment)?;
+    if let Some(error) = wants_login {
+        paint::say(shown!("{} {}", styled(WARN, "added, not usable yet:"), error));
+        return Ok(Ended::Well);
+    }
+    let left_out = accepted.map(|accepted| accepted.left_out).unwrap_or_default();
     let pins = set
         .pins(server)
         .map_err(Failure::environment)?
         .unwrap_or_default();
     let mut text = described(server.config(), &pins);
-    if accepted.left_out > 0 {
+    if left_out > 0 {
         text.push(shown!(
             "{}\n",
-            styled(WARN, format!("{} more cannot be offered", accepted.left_out))
+            styled(WARN, format!("{left_out} more cannot be offered"))
         ));
     }
     paint::print(text)?;
@@ -85,14 +100,23 @@ fn entry(args: &McpAddArgs) -> Result<Entry, Failure> {
         env.insert(name.to_owned(), value.to_owned());
     }
     let mut command = args.command.iter().cloned();
+    let oauth = OauthEntry {
+        client_id: args.client_id.clone(),
+        client_secret: args.client_secret.clone(),
+        scopes: args.oauth_scope.clone(),
+        redirect_port: args.redirect_port,
+        hosts: Vec::new(),
+    };
     Ok(Entry {
         command: command.next(),
         args: command.collect(),
         env,
-        url: args.url.clone(),
+        url: args.url.clone().or_else(|| args.address.clone()),
         bearer: args.bearer.clone(),
+        oauth: (oauth != OauthEntry::default()).then_some(oauth),
         read: args.read.clone(),
         write: args.write.clone(),
+        hosts: args.host.clone(),
         trust: args.trust_host.then(|| "host".to_owned()),
         ..Entry::default()
     })
@@ -112,21 +136,24 @@ fn list(args: JsonArgs, config: &Config) -> Result<Ended, Failure> {
     for server in set.servers() {
         let pins = set.pins(server).map_err(Failure::environment)?;
         let accepted = pins.as_ref().map(|pins| pins.tools.len());
+        let login = server.login_state().map_err(Failure::environment)?;
         let config = server.config();
         rows.push(json!({
             "name": config.name,
             "namespace": config.namespace,
             "reached_by": reached_by(config),
             "tools": accepted,
+            "login": login.map(login::word),
         }));
         let tools = match accepted {
             Some(tools) => format!("{tools} tools"),
             None => "not looked at yet".to_owned(),
         };
         text.push(shown!(
-            "{}  {}  {}\n",
+            "{}  {}{}  {}\n",
             styled(NAME, config.name.as_str()),
             tools,
+            login::shown_state(login, &config.name),
             styled(DIM, reached_by(config))
         ));
     }
@@ -140,7 +167,14 @@ fn list(args: JsonArgs, config: &Config) -> Result<Ended, Failure> {
 fn reached_by(config: &ServerConfig) -> String {
     match &config.transport {
         Transport::Stdio(program) if program.on_host => format!("{} (on the host)", program.argv.join(" ")),
-        Transport::Stdio(program) => format!("{} (sandboxed)", program.argv.join(" ")),
+        Transport::Stdio(program) => {
+            let hosts: Vec<&str> = program.hosts.iter().collect();
+            let reaches = match hosts.is_empty() {
+                true => "no network".to_owned(),
+                false => format!("reaches {}", hosts.join(", ")),
+            };
+            format!("{} (sandboxed, {reaches})", program.argv.join(" "))
+        }
         Transport::Http(endpoint) => endpoint.url.clone(),
     }
 }
@@ -152,6 +186,7 @@ async fn inspect(args: McpInspectArgs, config: &Config) -> Result<Ended, Failure
     let pins = set.pins(server).map_err(Failure::environment)?;
     let difference = pins.as_ref().map(|pins| pins.compare(&offer.digests));
     let offered = Pins::new(connection.implementation(), offer.tools);
+    let kept_from = connection.kept_from();
     if args.json {
         let report = json!({
             "server": server.config().name,
@@ -159,6 +194,7 @@ async fn inspect(args: McpInspectArgs, config: &Config) -> Result<Ended, Failure
             "protocol": connection.protocol(),
             "tools": offered.tools,
             "left_out": offer.left_out,
+            "refused_hosts": kept_from,
             "added": difference.as_ref().map(|difference| &difference.added),
             "changed": difference.as_ref().map(|difference| &difference.changed),
             "removed": difference.as_ref().map(|difference| &difference.removed),
@@ -172,6 +208,9 @@ async fn inspect(args: McpInspectArgs, config: &Config) -> Result<Ended, Failure
             difference.as_ref(),
             &server.config().name,
         ));
+        for refusal in kept_from {
+            text.push(shown!("{} {}\n", styled(WARN, "refused"), refusal));
+        }
         paint::print(text)?;
     }
     if args.accept {
@@ -370,5 +409,7 @@ fn remove(args: McpServerArgs, config: &Config) -> Result<Ended, Failure> {
         )));
     }
     set.forget(&server.namespace).map_err(Failure::environment)?;
+    set.forget_login(&server.namespace)
+        .map_err(Failure::environment)?;
     Ok(Ended::Well)
 }

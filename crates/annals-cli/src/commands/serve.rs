@@ -54,6 +54,7 @@ fn opened(config: &Config) -> Result<Vec<Opened>, Failure> {
 pub(crate) async fn until_stopped(setup: &Setup, options: Options, place: &str) -> Result<Ended, Failure> {
     let options = Options {
         catalog: setup.catalog()?,
+        mcp_servers: Some(setup.servers.clone()),
         ..options
     };
     let server = Server::bind(setup.agent.clone(), options)

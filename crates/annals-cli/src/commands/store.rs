@@ -1,25 +1,36 @@
-//! `annals store`: the tables of a PostgreSQL store, for operators.
+//! `annals store`: the tables of a PostgreSQL store and the garbage of any, for operators.
 
+use annals::core::block::BlobDigest;
 use annals::core::redact::SafeUrl;
-use annals::postgres::{self, Address, Migrated, Partitions, Status};
+use annals::futures::TryStreamExt as _;
+use annals::postgres::{self, Address, IndexStatus, Migrated, Partitions, Status};
+use annals::store::BlockLogExt as _;
 use serde_json::json;
 
-use crate::args::{JsonArgs, StoreCommand};
+use crate::args::{JsonArgs, StoreCommand, StoreGcArgs};
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
 use crate::paint::{self, BAD, DIM, styled};
 use crate::screen_text::ScreenText;
-use crate::shown;
+use crate::{setup, shown};
 
 pub(crate) async fn run(command: StoreCommand, config: Config) -> Result<Ended, Failure> {
-    let address = address(&config.store.value)?;
+    let url = &config.store.value;
     match command {
+        StoreCommand::Gc(args) => collect(&args, &config).await,
         StoreCommand::Init(args) => {
             let partitions = Partitions::try_new(args.partitions).map_err(Failure::usage)?;
+            let address = address(url)?;
             tell(postgres::init(&address, partitions).await?, &address)
         }
-        StoreCommand::Migrate => tell(postgres::migrate(&address).await?, &address),
-        StoreCommand::Status(args) => show(&postgres::status(&address).await?, &args, &address),
+        StoreCommand::Migrate => {
+            let address = address(url)?;
+            tell(postgres::migrate(&address).await?, &address)
+        }
+        StoreCommand::Status(args) => {
+            let address = address(url)?;
+            show(&postgres::status(&address).await?, &args, &address)
+        }
     }
 }
 
@@ -53,6 +64,10 @@ fn show(status: &Status, args: &JsonArgs, address: &Address) -> Result<Ended, Fa
             "partitions": status.partitions, "conversations": status.conversations, "blocks": status.blocks,
             "bytes": status.bytes, "nodes": status.nodes, "due": status.due, "waiting": status.waiting,
             "in_place_percent": status.in_place_percent, "dangers": status.dangers,
+            "memory_search": status.index.as_ref().map(|index| json!({
+                "embedder": index.embedder, "conversations_behind": index.conversations_behind,
+                "blocks_behind": index.blocks_behind,
+            })),
         });
         paint::print_json(&format!("{json}\n"))?;
         return Ok(Ended::Well);
@@ -77,6 +92,7 @@ fn show(status: &Status, args: &JsonArgs, address: &Address) -> Result<Ended, Fa
                 .in_place_percent
                 .map_or_else(|| "-".to_owned(), |percent| format!("{percent} %")),
         ),
+        ("memory search", followed(status.index.as_ref())),
     ];
     let rows = rows
         .into_iter()
@@ -90,4 +106,58 @@ fn show(status: &Status, args: &JsonArgs, address: &Address) -> Result<Ended, Fa
         ))?;
     }
     Ok(Ended::Well)
+}
+
+/// Removes artifacts that no block names, or says how many there are.
+async fn collect(args: &StoreGcArgs, config: &Config) -> Result<Ended, Failure> {
+    let artifacts = setup::open_artifacts(&config.artifacts.value, &config.home.value)?;
+    let opened = setup::open_log(&config.store.value, setup::embedder(&config.embeddings)?).await?;
+    let swept = match (&opened.ledger, args.dry_run) {
+        (Some(ledger), true) => ledger.garbage(args.older_than).await?,
+        (Some(ledger), false) => {
+            let collected = artifacts.collect(&**ledger, args.older_than).await;
+            collected.map_err(Failure::environment)?
+        }
+        // One machine: the ages of files decide, under the lock that every put holds.
+        (None, dry_run) => {
+            let live: Vec<BlobDigest> = opened.log.all_named_blobs().try_collect().await?;
+            let age = i64::try_from(args.older_than.as_micros()).unwrap_or(i64::MAX);
+            let before = annals::runtime::World::default().now().plus_micros(-age);
+            let swept = match dry_run {
+                true => artifacts.garbage(live, before).await,
+                false => artifacts.gc(live, before).await,
+            };
+            swept.map_err(Failure::environment)?
+        }
+    };
+    if args.json {
+        let json = json!({
+            "seen": swept.seen, "removed": swept.removed, "bytes": swept.freed_bytes, "dry_run": args.dry_run,
+        });
+        paint::print_json(&format!("{json}\n"))?;
+        return Ok(Ended::Well);
+    }
+    let (seen, removed, bytes) = (
+        paint::number(swept.seen),
+        paint::number(swept.removed),
+        paint::size(swept.freed_bytes),
+    );
+    paint::print(match args.dry_run {
+        true => format!("{removed} of {seen} artifacts ({bytes}) would be removed\n"),
+        false => format!("{removed} of {seen} artifacts ({bytes}) removed\n"),
+    })?;
+    Ok(Ended::Well)
+}
+
+/// How far memory search is along the log.
+fn followed(index: Option<&IndexStatus>) -> String {
+    match index {
+        None => "none: run `annals store migrate`".to_owned(),
+        Some(index) if index.blocks_behind == 0 => "up to the log".to_owned(),
+        Some(index) => format!(
+            "{} blocks of {} conversations behind; a search adds what it needs, `annals memory reindex` all",
+            paint::number(index.blocks_behind),
+            paint::number(index.conversations_behind)
+        ),
+    }
 }

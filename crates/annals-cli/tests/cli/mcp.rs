@@ -7,6 +7,10 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::annals::Annals;
+use super::pty::Typed;
+
+#[path = "../outside/mcp_seen.rs"]
+mod mcp_seen;
 
 fn script() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../annals-mcp/tests/servers");
@@ -180,11 +184,7 @@ fn resources_and_prompts_of_a_real_server_are_listed_read_and_sent() {
 /// The binary as a server, asked by a client that others wrote; what the client saw.
 fn asked_by(client: &annals_requirements::Installed, script: &str) -> Value {
     let annals = Annals::new();
-    let report = json!({"path": "report.md", "channel": "canvas", "content": "# Report\n\nAll is well.", "kind": "file"});
-    let steps = json!({"steps": [
-        {"tool_calls": [{"tool": "react.write", "params": report}]},
-        {"text": "The report is written."},
-    ]});
+    let steps = json!({"steps": mcp_seen::report()});
     let model = format!(
         "script:{}",
         annals.file("script.json", steps.to_string()).display()
@@ -204,53 +204,13 @@ fn asked_by(client: &annals_requirements::Installed, script: &str) -> Value {
     serde_json::from_slice(&ran.stdout).unwrap()
 }
 
-fn check_answer(saw: &Value) {
-    let told = &saw["told"];
-    assert_eq!(
-        (&told["state"], &told["outcome"]),
-        (&json!("ended"), &json!("complete")),
-        "{saw}"
-    );
-    assert_eq!(told["answer"], "The report is written.", "{saw}");
-    assert!(
-        told["files"][0]["path"]
-            .as_str()
-            .unwrap()
-            .ends_with(".files/report.md"),
-        "{saw}"
-    );
-    assert_eq!(saw["read"], "# Report\n\nAll is well.", "{saw}");
-    let tools = saw["tools"].as_array().unwrap();
-    for tool in [
-        "annals_ask",
-        "annals_wait",
-        "annals_read",
-        "annals_search_memory",
-        "annals_timeline",
-        "react__write",
-    ] {
-        assert!(tools.contains(&json!(tool)), "{tool} of {tools:?}");
-    }
-}
-
 #[test]
 fn the_python_sdk_asks_waits_reads_searches_and_uses_a_tool() {
     let Some(client) = annals_requirements::installed("mcp-python") else {
         return;
     };
     let saw = asked_by(&client, "mcp_client.py");
-    check_answer(&saw);
-    assert_eq!(saw["again"]["answer"], "The report is written.", "{saw}");
-    assert_eq!(
-        saw["resource"],
-        json!(["text/markdown", "# Report\n\nAll is well."]),
-        "{saw}"
-    );
-    assert!(saw["timeline"].as_str().unwrap().contains("user.prompt"), "{saw}");
-    assert!(!saw["found"]["passages"].as_array().unwrap().is_empty(), "{saw}");
-    assert_eq!(saw["wrong"][0], true, "{saw}");
-    assert_eq!(saw["used"], json!([false, ["text", "resource_link"]]), "{saw}");
-    assert_eq!(saw["listed"], 2, "{saw}");
+    mcp_seen::check_python(&saw);
 }
 
 #[test]
@@ -259,9 +219,7 @@ fn the_typescript_sdk_asks_with_progress_and_reads() {
         return;
     };
     let saw = asked_by(&client, "mcp_client.mjs");
-    check_answer(&saw);
-    assert_eq!(saw["resource"], "# Report\n\nAll is well.", "{saw}");
-    assert!(saw["signs"].as_u64().unwrap() > 0, "{saw}");
+    mcp_seen::check_typescript(&saw);
 }
 
 /// What `codex exec` gives its model for a call of `annals_ask`.
@@ -322,5 +280,239 @@ fn codex_asks_the_agent_where_its_user_allows_it() {
     assert!(
         given.contains("approval") && !given.contains("Hello from"),
         "{given}"
+    );
+}
+
+/// A home in which no call needs an approval.
+fn trusting() -> Annals {
+    let annals = Annals::new();
+    std::fs::write(annals.in_home("policy.toml"), "default = \"allow-all\"\n").unwrap();
+    annals
+}
+
+fn effects(annals: &Annals) -> String {
+    std::fs::read_to_string(annals.path().join("home/mcp/servers/srv/effects")).unwrap_or_default()
+}
+
+fn works(answers: &[&str]) -> Value {
+    let work = json!({"tool_calls": [{"tool": "srv.work", "params": {}}]});
+    let steps: Vec<Value> = answers
+        .iter()
+        .flat_map(|answer| [work.clone(), json!({ "text": answer })])
+        .collect();
+    json!({ "steps": steps })
+}
+
+fn blocks(annals: &Annals, kind: &str) -> Vec<Value> {
+    let all = annals.run(&["timeline", "blocks", "c1"]).good().json_lines();
+    all.into_iter().filter(|block| block["type"] == kind).collect()
+}
+
+#[test]
+fn chat_asks_what_a_server_wants_to_know_and_goes_on_with_the_answer() {
+    let annals = trusting();
+    add(&annals, "call-acts-then-elicits").good();
+    let model = annals.script(&works(&["First.", "Second.", "Third."]));
+    let mut chat = Typed::spawn(&mut annals.command(&["chat", "--model", &model, "--conversation", "c1"]));
+    chat.sees("› ");
+    chat.types("Book.");
+    chat.sees("[MCP server `srv`] Which seat?");
+    chat.sees("required");
+    chat.types("");
+    chat.sees("`seat` is required");
+    chat.types("12B");
+    chat.sees("an empty line sends this");
+    chat.types("seat");
+    chat.sees("required");
+    chat.types("12A");
+    chat.sees("an empty line sends this");
+    chat.types("");
+    chat.sees("First.");
+    chat.sees("› ");
+    chat.types("Again.");
+    chat.sees("Which seat?");
+    chat.types("/decline");
+    chat.sees("Second.");
+    chat.sees("› ");
+    chat.types("And again.");
+    chat.sees("Which seat?");
+    chat.types("/cancel");
+    chat.sees("Third.");
+    chat.sees("› ");
+    chat.types("/quit");
+    let (code, seen) = chat.ended();
+    assert_eq!(code, 0, "{seen}");
+    assert_eq!(effects(&annals), "begun\nbooked 12A\nbegun\nbegun\n");
+    let said = blocks(&annals, "input.response");
+    let said: Vec<Value> = said
+        .iter()
+        .map(|block| serde_json::from_str(block["text"].as_str().unwrap()).unwrap())
+        .collect();
+    assert_eq!(said[0]["content"], json!({"seat": "12A"}));
+    let actions: Vec<&Value> = said.iter().map(|said| &said["action"]).collect();
+    assert_eq!(actions, [&json!("accept"), &json!("decline"), &json!("cancel")]);
+    let results = blocks(&annals, "react.tool.result");
+    let results: Vec<&str> = results
+        .iter()
+        .filter_map(|block| block["text"].as_str())
+        .collect();
+    assert_eq!(
+        results,
+        ["booked 12A", "not booked: decline", "not booked: cancel"]
+    );
+}
+
+#[test]
+fn a_form_of_a_real_server_is_filled_in_from_a_pipe_with_what_it_proposes() {
+    let Some(set) = annals_requirements::installed("mcp-node") else {
+        return;
+    };
+    let annals = trusting();
+    let script = set
+        .folder()
+        .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let node = annals_requirements::PackageSet::node();
+    annals
+        .run(&[
+            "mcp",
+            "add",
+            "srv",
+            "--read",
+            set.folder().to_str().unwrap(),
+            "--read",
+            node.folder().to_str().unwrap(),
+            "--",
+            set.program("node").to_str().unwrap(),
+            script.to_str().unwrap(),
+            "stdio",
+        ])
+        .good();
+    let model = annals.script(&json!({"steps": [
+        {"tool_calls": [{"tool": "srv.trigger_elicitation_request", "params": {}}]},
+        {"expect": ["Ada Lovelace", "It was a dark and stormy night."], "text": "Thank you."},
+    ]}));
+    // An empty line for every field that has a default or is left out, one that sends, and the rest is no prompt.
+    let typed = format!("Ask.\nAda Lovelace\n{}/quit\n", "\n".repeat(40));
+    let ran = annals
+        .run_with(&["chat", "--model", &model, "--conversation", "c1"], &typed)
+        .good();
+    assert!(ran.stdout.contains("Thank you."), "{}", ran.shown());
+    assert!(
+        ran.stderr.contains("name") && ran.stderr.contains("yes or no"),
+        "{}",
+        ran.stderr
+    );
+}
+
+/// A turn in a process of its own that has come to a question of the server's.
+fn asked_and_killed(annals: &Annals) -> Value {
+    let model = annals.script(&works(&["Done."]));
+    let args = [
+        "run",
+        "Book.",
+        "--model",
+        &model,
+        "--conversation",
+        "c1",
+        "--json",
+        "--approvals",
+        "wait",
+    ];
+    let mut child = annals
+        .command(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("\"input.request\"") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "nobody was asked");
+    }
+    // SIGKILL: nothing of the process has a chance to put anything in order.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let waiting = annals.run(&["inputs", "--json"]).good().json();
+    assert_eq!(waiting["items"].as_array().map(Vec::len), Some(1), "{waiting}");
+    waiting["items"][0]["request"].clone()
+}
+
+/// Servers of the older lifecycle keep the call open while they ask, so a kill loses it.
+#[test]
+fn a_question_of_an_older_server_survives_a_kill_and_its_call_is_repeated_only_if_a_person_said_so() {
+    for (replay, effect, code, read) in [
+        (
+            json!([]),
+            "begun\n",
+            Some("interrupted"),
+            "was lost while a person was asked",
+        ),
+        (json!(["work"]), "begun\nbegun\nbooked 12A\n", None, "booked 12A"),
+    ] {
+        let annals = trusting();
+        add(&annals, "call-acts-then-elicits").good();
+        let list = annals.in_home("mcp.json");
+        let mut servers: Value = serde_json::from_str(&std::fs::read_to_string(&list).unwrap()).unwrap();
+        servers["mcpServers"]["srv"]["replay"] = replay.clone();
+        std::fs::write(&list, servers.to_string()).unwrap();
+        let report = annals.run(&["mcp", "inspect", "srv", "--json"]).good().json();
+        assert_eq!(report["protocol"], "2025-11-25");
+        let request = asked_and_killed(&annals);
+        assert_eq!(request["message"], "[MCP server `srv`] Which seat?");
+        assert_eq!(effects(&annals), "begun\n");
+        let id = request["input_id"].as_str().unwrap();
+        let told = annals.run(&["answer", "c1", id, "{\"seat\": \"12A\"}"]).good();
+        assert!(told.stderr.contains("annals resume c1"), "{}", told.shown());
+        let again = annals.run(&["answer", "c1", id, "{\"seat\": \"12B\"}"]);
+        assert_eq!(again.code, 2, "the first answer holds: {}", again.shown());
+        let rest = annals.script(&json!({"steps": [{"text": "Done."}]}));
+        let resumed = annals.run(&["resume", "c1", "--model", &rest]).good();
+        assert!(
+            !resumed.stderr.contains("waits for"),
+            "it was answered: {}",
+            resumed.shown()
+        );
+        assert_eq!(effects(&annals), effect, "replay {replay}");
+        let results = blocks(&annals, "react.tool.result");
+        assert_eq!(results.len(), 1, "{results:?}");
+        assert_eq!(results[0]["meta"]["error"]["code"].as_str(), code, "{results:?}");
+        assert!(results[0].to_string().contains(read), "{results:?}");
+        assert_eq!(blocks(&annals, "input.response").len(), 1);
+        let left = annals.run(&["inputs", "--json"]).good().json();
+        assert_eq!(left["items"], json!([]));
+    }
+}
+
+#[test]
+fn hosts_of_a_server_are_named_listed_and_checked() {
+    let annals = Annals::new();
+    let script = script().with_file_name("reaching.py");
+    let folder = script.parent().unwrap().to_str().unwrap();
+    let add = |host: &str| {
+        let script = script.to_str().unwrap();
+        annals.run(&[
+            "mcp", "add", "net", "--read", folder, "--host", host, "--", "python3", script,
+        ])
+    };
+    let wrong = add("https://api.example.com/");
+    assert_eq!(wrong.code, 2, "{}", wrong.shown());
+    assert!(wrong.stderr.contains("`*.example.org:443`"), "{}", wrong.stderr);
+    add("*.example.org:443").good();
+    let listed = annals.run(&["mcp", "list"]).good().stdout;
+    assert!(
+        listed.contains("(sandboxed, reaches *.example.org:443)"),
+        "{listed}"
+    );
+    let way = json!({"way": "get-by-environment", "host": "other.example", "port": 80}).to_string();
+    let called = annals
+        .run(&["tool", "call", "c1", "net.reach", &way])
+        .good()
+        .stdout;
+    assert!(
+        called.contains("mcp_host_refused")
+            && called.contains("other.example:80")
+            && called.contains("[mcp.net]"),
+        "{called}"
     );
 }

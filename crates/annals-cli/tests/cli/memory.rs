@@ -271,3 +271,45 @@ fn an_interrupted_reindex_leaves_an_index_that_the_next_search_or_reindex_comple
         assert_eq!(search(), before);
     }
 }
+
+/// Makes every file below a folder a week old; gives how many there are.
+fn age(folder: &std::path::Path) -> u64 {
+    let week = std::time::Duration::from_secs(7 * 24 * 3_600);
+    let mut aged = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            aged += age(&path);
+            continue;
+        }
+        let file = std::fs::File::options().append(true).open(&path).unwrap();
+        let modified = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(modified - week).unwrap();
+        aged += 1;
+    }
+    aged
+}
+
+#[test]
+fn files_that_no_conversation_names_any_more_are_removed_once_they_are_old() {
+    let annals = remembering();
+    let collect = |more: &[&str]| {
+        let ran = annals.run(&[&["store", "gc", "--json"][..], more].concat());
+        let told = ran.good().json();
+        (told["removed"].as_u64(), told["seen"].as_u64())
+    };
+    let kept = annals.in_home("artifacts/sha256");
+    let all = age(&kept);
+    assert_eq!(collect(&[]), (Some(0), Some(all)), "conversations name them");
+    annals.run(&["conversations", "delete", "trip"]).good();
+    let (counted, seen) = collect(&["--dry-run"]);
+    assert!(counted > Some(0) && counted < seen, "{counted:?} of {seen:?}");
+    assert_eq!(
+        collect(&["--older-than", "8d"]),
+        (Some(0), Some(all)),
+        "they are young"
+    );
+    assert_eq!(collect(&[]), (counted, Some(all)));
+    assert_eq!(age(&kept), all - counted.unwrap());
+    assert_eq!(tomatoes(&annals)[0]["conversation"], "garden");
+}

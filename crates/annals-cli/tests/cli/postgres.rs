@@ -70,8 +70,8 @@ fn a_turn_whose_machine_died_goes_on_from_another_one() {
         .good()
         .json();
     assert_eq!(
-        (&status["schema"], &status["partitions"]),
-        (&json!(1), &json!(16))
+        (&status["known_schema"], &status["partitions"]),
+        (&status["schema"], &json!(16))
     );
     assert_eq!(status["dangers"], json!([]));
     let model =
@@ -89,4 +89,55 @@ fn a_turn_whose_machine_died_goes_on_from_another_one() {
     assert!(shown.stdout.contains("One, two, three"), "{}", shown.shown());
     let doctor = here.run(&words(&with(&["doctor"]))).good();
     assert!(doctor.stdout.contains("postgres://"), "{}", doctor.shown());
+}
+
+#[test]
+fn what_was_said_is_found_from_another_machine_and_what_nobody_names_is_removed() {
+    let Some(server) = PostgresServer::start(Edition::Debian, Durability::Volatile, &[]) else {
+        return;
+    };
+    let (here, elsewhere) = (Annals::new(), Annals::new());
+    let url = wait(server.database("a", None));
+    let run = |annals: &Annals, args: &[&str]| annals.run(&[&["--store", url.as_str()][..], args].concat());
+    let told = |annals: &Annals, args: &[&str]| run(annals, args).good().json();
+    run(&here, &["store", "init"]).good();
+    let model = here.script(&json!({"steps": [{"text": "One, two, three"}]}));
+    let asked = ["run", "Count to three", "--conversation", "c1", "--model", &model];
+    run(&here, &asked).good();
+
+    let behind = || told(&here, &["store", "status", "--json"])["memory_search"]["blocks_behind"].as_u64();
+    assert!(behind() > Some(0));
+    let shown = run(&here, &["store", "status"]).good();
+    assert!(
+        shown.stdout.contains("of 1 conversations behind"),
+        "{}",
+        shown.shown()
+    );
+    let found = told(&elsewhere, &["memory", "search", "one two three", "--json"]);
+    assert_eq!(found[0]["text"], "One, two, three", "{found}");
+    assert_eq!(behind(), Some(0));
+    let made = run(&elsewhere, &["memory", "reindex"]).good();
+    assert!(made.stdout.contains("blocks indexed"), "{}", made.shown());
+
+    // A week passes, and what the conversation named is named no more.
+    let kept = told(&here, &["store", "gc", "--dry-run", "--json"]);
+    assert_eq!(kept["removed"], 0, "{kept}");
+    run(&here, &["conversations", "delete", "c1"]).good();
+    execute(
+        &server,
+        "UPDATE annals.artifact SET touched = touched - 604800000000",
+    );
+    let young = run(&here, &["store", "gc", "--older-than", "5m"]);
+    assert_eq!(young.code, 2, "{}", young.shown());
+    let counted = told(&here, &["store", "gc", "--dry-run", "--json"]);
+    assert!(counted["removed"].as_u64() > Some(0), "{counted}");
+    let again = run(&here, &["store", "gc", "--older-than", "2d"]).good();
+    let removed = format!("{} of {} artifacts", counted["removed"], counted["seen"]);
+    assert!(again.stdout.starts_with(&removed), "{}", again.shown());
+    let none = told(&here, &["store", "gc", "--json"]);
+    assert_eq!(
+        (&none["seen"], &none["removed"]),
+        (&json!(0), &json!(0)),
+        "{none}"
+    );
 }

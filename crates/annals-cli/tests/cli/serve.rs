@@ -420,3 +420,94 @@ async fn steps_are_priced_by_the_catalog_of_the_home() {
     let steps = server.get("/v1/conversations/c1/steps").await;
     assert_eq!(steps["prices"]["turn_1"]["input"], 3_000, "{steps}");
 }
+
+/// The status and body of a request with this token.
+async fn answered(serving: &Serving, token: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    let address = format!("{}{path}", serving.base);
+    let request = match body {
+        Some(body) => serving.client.post(address).json(&body),
+        None => serving.client.get(address),
+    };
+    let response = request.bearer_auth(token).send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
+}
+
+/// Adds a server with resources and prompts.
+fn add_library(annals: &Annals, set: &Installed) {
+    let servers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../annals-mcp/tests/servers");
+    let servers = servers.canonicalize().unwrap();
+    let (folder, script) = (set.folder(), servers.join("library.py"));
+    annals
+        .run(&[
+            "mcp",
+            "add",
+            "library",
+            "--read",
+            folder.to_str().unwrap(),
+            "--read",
+            servers.to_str().unwrap(),
+            "--",
+            set.program("python3").to_str().unwrap(),
+            script.to_str().unwrap(),
+        ])
+        .good();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resources_and_prompts_of_mcp_servers_are_for_people_of_the_servers_own_scope() {
+    let Some(set) = annals_requirements::installed("mcp-python") else {
+        return;
+    };
+    let annals = Annals::new();
+    add_library(&annals, &set);
+    let token = annals
+        .run(&["token", "create", "--scope", "other/team/ada"])
+        .good()
+        .stdout;
+    let other = token.trim();
+    let serving = Serving::start(&annals, &json!({"steps": []}), &[]);
+    let own = serving.token.clone();
+    let at = |rest: &str| format!("/v1/mcp/servers{rest}");
+    let (_, listed) = answered(&serving, &own, &at(""), None).await;
+    assert_eq!(listed["items"], json!([{"name": "library"}]));
+    let (_, resources) = answered(&serving, &own, &at("/library/resources"), None).await;
+    assert_eq!(resources["items"][0]["name"], "Harbour notes");
+    assert_eq!(
+        resources["items"][0]["description"],
+        "What was seen at the harbour."
+    );
+    let (_, read) = answered(&serving, &own, &at("/library/resource?uri=notes://dot.png"), None).await;
+    let item = &read["items"][0];
+    assert_eq!(
+        (&item["name"], &item["size_bytes"]),
+        (&json!("dot.png"), &json!(70))
+    );
+    let (_, prompts) = answered(&serving, &own, &at("/library/prompts"), None).await;
+    assert_eq!(prompts["items"][0]["arguments"][0]["is_required"], true);
+    let chosen = json!({"name": "review", "arguments": {"language": "Rust"}});
+    let (status, prompt) = answered(&serving, &own, &at("/library/prompt"), Some(chosen.clone())).await;
+    assert_eq!(
+        (status, &prompt["text"]),
+        (200, &json!("Review this Rust code in a kind tone."))
+    );
+    let (status, problem) = answered(&serving, &own, &at("/library/resource?uri=notes://broken"), None).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (502, &json!("mcp_server")),
+        "{problem}"
+    );
+    // Another scope sees none of it, whatever it asks.
+    assert_eq!(
+        answered(&serving, other, &at(""), None).await.1["items"],
+        json!([])
+    );
+    for (path, body) in [
+        ("/library/resources", None),
+        ("/library/resource?uri=notes://dot.png", None),
+        ("/library/prompts", None),
+        ("/library/prompt", Some(chosen)),
+    ] {
+        assert_eq!(answered(&serving, other, &at(path), body).await.0, 404, "{path}");
+    }
+    assert_eq!(answered(&serving, "annals_wrong", &at(""), None).await.0, 401);
+}

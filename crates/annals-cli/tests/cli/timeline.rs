@@ -399,3 +399,33 @@ fn a_prefix_that_another_offer_broke_names_what_changed() {
         .unwrap_or_else(|| panic!("{told}"));
     assert!(line.contains("changed the system text before it"), "{line}");
 }
+
+#[test]
+fn a_prefix_that_another_layout_broke_says_so_and_later_ones_are_kept() {
+    let annals = Annals::new();
+    for (turn, layout) in [("turn_1", "chat"), ("turn_2", "timeline"), ("turn_3", "timeline")] {
+        let model = annals.script(&json!({"steps": [{"text": "Understood, and kept in mind."}]}));
+        let args = [
+            "--layout",
+            layout,
+            "run",
+            "Go",
+            "--model",
+            &model,
+            "--conversation",
+            "c1",
+            "--turn-id",
+            turn,
+        ];
+        annals.run(&args).good();
+    }
+    let reports = annals
+        .run(&["timeline", "render", "c1", "--why", "--json"])
+        .good()
+        .json();
+    let causes: Vec<&Value> = (0..3).map(|at| &reports[at]["broke"]["cause"]).collect();
+    let relaid = json!({"cause": "layout", "layout": "timeline"});
+    assert_eq!(causes, [&Value::Null, &relaid, &Value::Null], "{reports}");
+    let told = annals.run(&["timeline", "render", "c1", "--why"]).good().stdout;
+    assert!(told.contains("laid out as `timeline`"), "{told}");
+}

@@ -1,6 +1,7 @@
 //! What must hold once all faults are over, whatever happened before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -24,12 +25,6 @@ pub(crate) struct Found {
     pub(crate) healed_in: Duration,
 }
 
-/// One effect: which call, and when by the machine's clock.
-struct Effect {
-    call: String,
-    at_nanos: u128,
-}
-
 /// What a busy machine may add to three leases.
 pub(crate) const SLACK: Duration = Duration::from_secs(20);
 
@@ -45,26 +40,32 @@ pub(crate) async fn after_healing(cluster: &Cluster, client: &Client, slack: Dur
         (parts.acknowledged.clone(), parts.shown.clone())
     };
     let effects = read_ledger(cluster);
-    found.effects = effects.len();
-    let conversations: BTreeSet<&String> = acknowledged
-        .values()
-        .map(|(conversation, _)| conversation)
-        .collect();
-    found.conversations = conversations.len();
-    for conversation in conversations {
-        let blocks = client.blocks(0, conversation).await;
+    found.effects = effects.values().map(Vec::len).sum();
+    let mut turns: BTreeMap<&String, Vec<(&String, u64)>> = BTreeMap::new();
+    for (turn, (conversation, number)) in &acknowledged {
+        turns.entry(conversation).or_default().push((turn, *number));
+    }
+    found.conversations = turns.len();
+    for (conversation, turns) in turns {
+        let blocks = match client.try_blocks(0, conversation).await {
+            Ok(blocks) => blocks,
+            Err(why) => {
+                found.wrong.push(why);
+                continue;
+            }
+        };
         found.blocks += blocks.len();
         for node in 1..cluster.nodes.len() {
-            if client.blocks(node, conversation).await != blocks {
+            if client.try_blocks(node, conversation).await.as_ref() != Ok(&blocks) {
                 found
                     .wrong
                     .push(format!("nodes 0 and {node} tell {conversation} differently"));
             }
         }
         check_shown(conversation, &blocks, &shown, &mut found);
-        check_turns(conversation, &blocks, &acknowledged, &mut found);
+        check_turns(conversation, &blocks, &turns, &mut found);
         check_effects(&blocks, &effects, &mut found);
-        check_artifacts(cluster, &blocks, &mut found);
+        check_artifacts(cluster.folder.path(), &blocks, &mut found);
     }
     found
 }
@@ -74,9 +75,13 @@ async fn settle(cluster: &Cluster, slack: Duration, found: &mut Found) {
     let deadline = Instant::now() + cluster.lease * 3 + slack;
     let open = "SELECT count(*) FROM annals.inbox WHERE body IS NOT NULL";
     let due = "SELECT count(*) FROM annals.head WHERE due IS NOT NULL";
+    let held =
+        "SELECT count(*) FROM annals.head h JOIN annals.member m ON m.node = h.node WHERE h.epoch < m.epoch
+        AND h.until > extract(epoch FROM clock_timestamp()) * 1000000";
     for (what, statement) in [
         ("posts wait that nobody takes in", open),
         ("turns wait that nobody goes on with", due),
+        ("conversations are held by processes that died", held),
     ] {
         let mut left = cluster.count(statement).await;
         while left > 0 && Instant::now() < deadline {
@@ -129,18 +134,12 @@ fn check_shown(
 }
 
 /// Every acknowledged prompt is there once, and its turn has ended well.
-fn check_turns(
-    conversation: &str,
-    blocks: &[Value],
-    acknowledged: &BTreeMap<String, (String, u64)>,
-    found: &mut Found,
-) {
+fn check_turns(conversation: &str, blocks: &[Value], turns: &[(&String, u64)], found: &mut Found) {
     let of_turn = |kind: &str, turn: &str| {
         let is_so = |block: &&Value| block["type"] == kind && block["turn_id"] == turn;
         blocks.iter().filter(is_so).collect::<Vec<_>>()
     };
-    let own = acknowledged.iter().filter(|(_, (of, _))| of == conversation);
-    for (turn, (_, number)) in own {
+    for (turn, number) in turns {
         let prompts = of_turn("user.prompt", turn);
         if prompts.len() != 1 {
             found
@@ -162,8 +161,7 @@ fn check_turns(
         }
     }
     let prompts = blocks.iter().filter(|block| block["type"] == "user.prompt");
-    let strangers =
-        prompts.filter(|block| !acknowledged.contains_key(block["turn_id"].as_str().unwrap_or_default()));
+    let strangers = prompts.filter(|block| turns.iter().all(|(turn, _)| block["turn_id"] != **turn));
     // Whoever posted it gave up before it was told.
     for stranger in strangers {
         found.wrong.push(format!(
@@ -174,7 +172,7 @@ fn check_turns(
 }
 
 /// A call with a result took effect once; one that was interrupted at most once, and not after somebody else had said so.
-fn check_effects(blocks: &[Value], effects: &[Effect], found: &mut Found) {
+fn check_effects(blocks: &[Value], effects: &BTreeMap<String, Vec<u128>>, found: &mut Found) {
     let calls = blocks.iter().filter(|block| block["type"] == "react.tool.call");
     for call in calls {
         let text = call["text"].as_str().unwrap_or_default();
@@ -184,7 +182,7 @@ fn check_effects(blocks: &[Value], effects: &[Effect], found: &mut Found) {
         let results = blocks
             .iter()
             .filter(|block| block["type"] == "react.tool.result" && block["call_id"] == call["call_id"]);
-        let happened: Vec<&Effect> = effects.iter().filter(|effect| effect.call == name).collect();
+        let happened = effects.get(name).map_or(&[][..], Vec::as_slice);
         let results: Vec<&Value> = results.collect();
         let [result] = results[..] else {
             found
@@ -201,8 +199,8 @@ fn check_effects(blocks: &[Value], effects: &[Effect], found: &mut Found) {
             (true, 1) | (false, 0) => {}
             (false, 1) => {
                 let given_up = nanos(result["ts"].as_str().unwrap_or_default());
-                if happened[0].at_nanos > given_up {
-                    let late = Duration::from_nanos((happened[0].at_nanos - given_up) as u64);
+                if happened[0] > given_up {
+                    let late = Duration::from_nanos((happened[0] - given_up) as u64);
                     found
                         .wrong
                         .push(format!("call {name} began {late:?} after it had been given up"));
@@ -216,7 +214,7 @@ fn check_effects(blocks: &[Value], effects: &[Effect], found: &mut Found) {
 }
 
 /// Every file that a block names is there, and is what its name says.
-fn check_artifacts(cluster: &Cluster, blocks: &[Value], found: &mut Found) {
+fn check_artifacts(folder: &Path, blocks: &[Value], found: &mut Found) {
     for block in blocks {
         let digests = [
             &block["blob"]["digest"],
@@ -225,7 +223,7 @@ fn check_artifacts(cluster: &Cluster, blocks: &[Value], found: &mut Found) {
         ];
         for digest in digests.into_iter().filter_map(Value::as_str) {
             let digest = digest.rsplit(':').next().unwrap_or_default();
-            let place = cluster.folder.path().join("artifacts/sha256");
+            let place = folder.join("artifacts/sha256");
             found.files += 1;
             match std::fs::read(place.join(&digest[..2]).join(&digest[2..])) {
                 Ok(bytes) if hex(&Sha256::digest(&bytes)) == digest => {}
@@ -242,18 +240,197 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn read_ledger(cluster: &Cluster) -> Vec<Effect> {
+/// When each call took effect, by the machine's clock.
+fn read_ledger(cluster: &Cluster) -> BTreeMap<String, Vec<u128>> {
     let text = std::fs::read_to_string(cluster.folder.path().join("ledger")).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| line.split_once(' '));
-    let effects = lines.map(|(call, at)| Effect {
-        call: call.to_owned(),
-        at_nanos: at.trim().parse().expect("nanoseconds"),
-    });
-    effects.collect()
+    let mut effects: BTreeMap<String, Vec<u128>> = BTreeMap::new();
+    for (call, at) in text.lines().filter_map(|line| line.split_once(' ')) {
+        let at = at.trim().parse().expect("nanoseconds");
+        effects.entry(call.to_owned()).or_default().push(at);
+    }
+    effects
 }
 
 /// Nanoseconds since 1970 of an RFC 3339 time in UTC.
 fn nanos(time: &str) -> u128 {
     let time = annals::core::time::Timestamp::parse(time).expect("a block's time");
     u128::from(time.unix_micros().unsigned_abs()) * 1_000
+}
+
+/// Every check is shown what it is for, and has to say so.
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const GIVEN_UP: &str = "2026-01-01T00:00:10Z";
+
+    /// Two turns as they should be: a call that took effect, and one that was interrupted.
+    fn timeline() -> Vec<Value> {
+        let block = |seq: u64, kind: &str, turn: &str, text: &str| json!({"seq": seq, "type": kind, "turn_id": turn, "text": text, "ts": GIVEN_UP, "call_id": format!("of {turn}")});
+        let turn = |first: u64, turn: &str, result: &str| {
+            let call = format!("echo {turn}-0 $(date)");
+            [
+                block(first, "user.prompt", turn, "go"),
+                block(first + 1, "react.tool.call", turn, &call),
+                block(first + 2, "react.tool.result", turn, result),
+                block(first + 3, "react.completion", turn, r#"{"outcome": "complete"}"#),
+            ]
+        };
+        [turn(1, "a", "did a-0"), turn(5, "b", "interrupted")].concat()
+    }
+
+    fn shown(blocks: &[Value]) -> BTreeMap<(String, u64), String> {
+        let shown = (1..)
+            .zip(blocks)
+            .map(|(seq, block)| (("c".to_owned(), seq), block.to_string()));
+        shown.collect()
+    }
+
+    /// Effects by call, each so many seconds before or after the calls were given up.
+    fn effects(of: &[(&str, &[i64])]) -> BTreeMap<String, Vec<u128>> {
+        let at = |seconds: &i64| nanos(GIVEN_UP).strict_add_signed(i128::from(*seconds) * 1_000_000_000);
+        let of = of
+            .iter()
+            .map(|(call, times)| ((*call).to_owned(), times.iter().map(at).collect()));
+        of.collect()
+    }
+
+    const AS_THEY_SHOULD_BE: &[(&str, &[i64])] = &[("a-0", &[-1]), ("b-0", &[-1])];
+
+    fn of_turns(blocks: &[Value], turns: &[(&str, u64)]) -> Vec<String> {
+        let turns: Vec<(String, u64)> = turns
+            .iter()
+            .map(|(turn, number)| ((*turn).to_owned(), *number))
+            .collect();
+        let turns: Vec<(&String, u64)> = turns.iter().map(|(turn, number)| (turn, *number)).collect();
+        let mut found = Found::default();
+        check_turns("c", blocks, &turns, &mut found);
+        found.wrong
+    }
+
+    fn of_effects(blocks: &[Value], of: &[(&str, &[i64])]) -> Vec<String> {
+        let mut found = Found::default();
+        check_effects(blocks, &effects(of), &mut found);
+        found.wrong
+    }
+
+    fn of_shown(blocks: &[Value], shown: &BTreeMap<(String, u64), String>) -> Vec<String> {
+        let mut found = Found::default();
+        check_shown("c", blocks, shown, &mut found);
+        found.wrong
+    }
+
+    #[track_caller]
+    fn says(wrong: &[String], what: &str) {
+        assert!(
+            wrong.iter().any(|wrong| wrong.contains(what)),
+            "{what}: {wrong:?}"
+        );
+    }
+
+    #[test]
+    fn a_timeline_as_it_should_be_is_not_found_wrong() {
+        let blocks = timeline();
+        assert_eq!(of_shown(&blocks, &shown(&blocks)), Vec::<String>::new());
+        assert_eq!(of_turns(&blocks, &[("a", 1), ("b", 2)]), Vec::<String>::new());
+        assert_eq!(of_effects(&blocks, AS_THEY_SHOULD_BE), Vec::<String>::new());
+    }
+
+    #[test]
+    fn blocks_that_differ_from_what_was_shown_are_noticed() {
+        let blocks = timeline();
+        let mut gap = blocks.clone();
+        gap.remove(3);
+        says(&of_shown(&gap, &shown(&blocks)), "is numbered");
+        let mut other = shown(&blocks);
+        other.insert(("c".to_owned(), 2), blocks[0].to_string());
+        says(&of_shown(&blocks, &other), "was shown as");
+        says(&of_shown(&blocks[..7], &shown(&blocks)), "was shown and is gone");
+        says(&of_shown(&blocks, &shown(&blocks[..7])), "was shown to nobody");
+    }
+
+    #[test]
+    fn prompts_and_turns_that_are_lost_doubled_or_unfinished_are_noticed() {
+        let (blocks, all) = (timeline(), [("a", 1), ("b", 2)]);
+        says(&of_turns(&blocks[1..], &all), "prompt 1 is there 0 times");
+        says(
+            &of_turns(&[&blocks[..], &blocks[..1]].concat(), &all),
+            "prompt 1 is there 2 times",
+        );
+        says(&of_turns(&blocks[..7], &all), "turn 2 has 0 ends");
+        says(
+            &of_turns(&[&blocks[..], &blocks[7..]].concat(), &all),
+            "turn 2 has 2 ends",
+        );
+        says(&of_turns(&blocks, &all[..1]), "nobody was told of");
+        let mut failed = blocks.clone();
+        failed[7]["text"] = json!(r#"{"outcome": "failed"}"#);
+        says(&of_turns(&failed, &all), "turn 2 ended as");
+    }
+
+    #[test]
+    fn effects_that_are_missing_doubled_or_late_are_noticed() {
+        let blocks = timeline();
+        says(
+            &of_effects(&blocks, &[("b-0", &[-1])]),
+            "call a-0 took effect 0 times",
+        );
+        says(
+            &of_effects(&blocks, &[("a-0", &[-1, -1])]),
+            "call a-0 took effect 2 times",
+        );
+        says(
+            &of_effects(&blocks, &[("a-0", &[-1]), ("b-0", &[-2, -1])]),
+            "call b-0 took effect 2 times",
+        );
+        says(
+            &of_effects(&blocks, &[("a-0", &[-1]), ("b-0", &[1])]),
+            "call b-0 began 1s after",
+        );
+        says(
+            &of_effects(&blocks[..6], AS_THEY_SHOULD_BE),
+            "call b-0 has 0 results",
+        );
+        let twice = [&blocks[..], &blocks[2..3]].concat();
+        says(&of_effects(&twice, AS_THEY_SHOULD_BE), "call a-0 has 2 results");
+    }
+
+    #[test]
+    fn files_that_are_gone_or_changed_are_noticed() {
+        let (folder, digest) = (tempfile::tempdir().unwrap(), hex(&Sha256::digest(b"words")));
+        let blocks = [json!({"blob": {"digest": format!("sha256:{digest}")}})];
+        let place = folder.path().join("artifacts/sha256").join(&digest[..2]);
+        std::fs::create_dir_all(&place).unwrap();
+        let wrong = || {
+            let mut found = Found::default();
+            check_artifacts(folder.path(), &blocks, &mut found);
+            found.wrong
+        };
+        says(&wrong(), "is not there");
+        std::fs::write(place.join(&digest[2..]), "words").unwrap();
+        assert_eq!(wrong(), Vec::<String>::new());
+        std::fs::write(place.join(&digest[2..]), "other").unwrap();
+        says(&wrong(), "is something else");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_waits_for_ever_or_is_held_by_the_dead_is_noticed() {
+        let Some(cluster) = Cluster::start(0, Duration::from_millis(50), None).await else {
+            return;
+        };
+        let mut found = Found::default();
+        settle(&cluster, Duration::ZERO, &mut found).await;
+        assert_eq!(found.wrong, Vec::<String>::new());
+        let left = "INSERT INTO annals.inbox (conversation, id, client_key, kind, body, digest, posted, sum)
+                VALUES (1, 1, '', '', '', '', 0, 0);
+            INSERT INTO annals.member (node, epoch, ttl, until, schema) VALUES ('n', 2, 0, 0, 1);
+            INSERT INTO annals.head (conversation, scope_key, tail, due, node, epoch, until)
+                VALUES (1, 1, 0, 9e17, 'n', 1, 9e17)";
+        cluster.server.execute("a", left).await;
+        settle(&cluster, Duration::ZERO, &mut found).await;
+        says(&found.wrong, "1 posts wait");
+        says(&found.wrong, "1 turns wait");
+        says(&found.wrong, "1 conversations are held");
+    }
 }

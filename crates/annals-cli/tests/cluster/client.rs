@@ -29,7 +29,7 @@ pub(crate) struct Record {
 
 #[derive(Default)]
 pub(crate) struct Parts {
-    /// Turns that were acknowledged, with the number of their plan and their conversation.
+    /// Turns that were acknowledged, with their conversation and the number of their plan.
     pub(crate) acknowledged: BTreeMap<String, (String, u64)>,
     /// Blocks by conversation and number, as they were first shown.
     pub(crate) shown: BTreeMap<(String, u64), String>,
@@ -148,25 +148,56 @@ impl Client {
         Some(turn)
     }
 
-    /// All blocks, as a node tells them.
-    pub(crate) async fn blocks(&self, node: usize, conversation: &str) -> Vec<Value> {
+    /// All blocks, as a node tells them; what went wrong if it does not.
+    pub(crate) async fn try_blocks(&self, node: usize, conversation: &str) -> Result<Vec<Value>, String> {
         let mut blocks = Vec::new();
         loop {
             let path = format!(
                 "/v1/conversations/{conversation}/blocks?limit=500&after={}",
                 blocks.len()
             );
-            let (status, page) = self
-                .send(node, &path, None, "")
-                .await
-                .expect("a healed node answers");
-            assert_eq!(status, 200, "{page}");
+            let page = match self.send(node, &path, None, "").await {
+                Some((200, page)) => page,
+                answer => return Err(format!("node {node} does not tell {conversation}: {answer:?}")),
+            };
             let items = page["items"].as_array().cloned().unwrap_or_default();
-            match items.is_empty() {
-                true => return blocks,
-                false => blocks.extend(items),
+            match items.len() {
+                0 => return Ok(blocks),
+                _ => blocks.extend(items),
             }
         }
+    }
+
+    /// All blocks, as a node tells them.
+    pub(crate) async fn blocks(&self, node: usize, conversation: &str) -> Vec<Value> {
+        self.try_blocks(node, conversation)
+            .await
+            .expect("a healed node answers")
+    }
+
+    /// What a node answers to a request for a page or a stream, to its end; with a token or with this cookie.
+    pub(crate) async fn get_text(&self, node: usize, path: &str, cookie: Option<&str>) -> (u16, String) {
+        let request = self
+            .http
+            .get(format!("{}{path}", self.bases[node]))
+            .timeout(PATIENCE);
+        let request = match cookie {
+            Some(cookie) => request.header("cookie", cookie),
+            None => request.bearer_auth(&self.token),
+        };
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    }
+
+    /// The cookie that a browser gets from a node for this client's token.
+    pub(crate) async fn cookie(&self, node: usize) -> String {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none());
+        let address = format!("{}/?token={}", self.bases[node], self.token);
+        let response = http.build().unwrap().get(address).send().await.unwrap();
+        let cookie = response.headers()["set-cookie"].to_str().unwrap();
+        cookie.split(';').next().unwrap().to_owned()
     }
 
     /// The text of an answer, from the pieces that a node tells before the answer's block.
@@ -295,5 +326,55 @@ impl Follower {
     pub(crate) async fn saw_end_of(&mut self, turn: &str) -> bool {
         let seen = self.ended.wait_for(|ended| ended.contains(turn));
         matches!(tokio::time::timeout(PATIENCE, seen).await, Ok(Ok(_)))
+    }
+}
+
+/// What a follower is told is judged at once.
+mod tests {
+    use axum::Router;
+    use axum::routing::get;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_block_that_comes_twice_too_early_or_changed_is_noticed() {
+        // Fails when another test of this process was first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let event = |seq: u64, text: &str| {
+            let block = json!({"seq": seq, "type": "assistant.completion", "text": text});
+            format!("event: block\nid: {seq}\ndata: {block}\n\n")
+        };
+        let told = [event(1, "a"), event(3, "c"), event(3, "c"), event(3, "d")].concat();
+        let told = move || {
+            let told = told.clone();
+            async move { told }
+        };
+        let router = Router::new().route("/v1/conversations/c/events", get(told));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let served = tokio::spawn(async move { axum::serve(listener, router).await });
+        let client = Client {
+            bases: [base].into(),
+            token: String::new(),
+            http: client(),
+            silence: Duration::from_secs(10),
+            record: Arc::default(),
+        };
+        let response = client
+            .http
+            .get(format!("{}/v1/conversations/c/events", client.bases[0]))
+            .send();
+        let (told, _ended) = watch::channel(BTreeSet::new());
+        client
+            .read_stream("c", response.await.unwrap(), &mut 0, &told)
+            .await;
+        served.abort();
+        let wrong = std::mem::take(&mut client.record.parts().wrong);
+        assert!(wrong[0].contains("block 3 came after 1"), "{wrong:?}");
+        assert!(wrong[1].contains("block 3 came after 3"), "{wrong:?}");
+        assert!(
+            wrong.iter().any(|wrong| wrong.contains("was shown as")),
+            "{wrong:?}"
+        );
     }
 }

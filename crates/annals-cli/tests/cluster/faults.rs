@@ -87,7 +87,12 @@ impl Struck {
 }
 
 /// Faults strike every node, at most half of them (rounded up) at a time, until `stop`; then everything is whole again.
-pub(crate) async fn rage(cluster: &Cluster, seed: u64, stop: &CancellationToken) -> BTreeMap<Fault, usize> {
+pub(crate) async fn rage(
+    cluster: &Cluster,
+    seed: u64,
+    (least, most): (u64, u64),
+    stop: &CancellationToken,
+) -> BTreeMap<Fault, usize> {
     let struck = Arc::<Struck>::default();
     let at_once = Arc::new(Semaphore::new(cluster.nodes.len().div_ceil(2)));
     let each = cluster.nodes.iter().enumerate().map(|(at, node)| {
@@ -95,7 +100,7 @@ pub(crate) async fn rage(cluster: &Cluster, seed: u64, stop: &CancellationToken)
         let (lease, mut chance) = (cluster.lease, Chance::new(seed, 1_000 + at as u64));
         tokio::spawn(async move {
             loop {
-                let pause = Duration::from_millis(chance.between(200, 2_000));
+                let pause = Duration::from_millis(chance.between(least, most));
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = tokio::time::sleep(pause) => {}

@@ -1,7 +1,7 @@
 //! A model whose answer follows from its prompt alone, so that every node and every attempt gets the same one.
 //!
 //! A prompt says what its turn does: `[[plan 17 effect write pace=20]]` makes a call that must not happen twice, then one
-//! that writes a file, then answers, with so many milliseconds between two pieces.
+//! that writes a file, then answers, with so many milliseconds between two pieces. `find=NAME` reads a file of that name.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -103,6 +103,10 @@ async fn answer(State(ledger): State<PathBuf>, Json(request): Json<Value>) -> Re
             let arguments = json!({"path": format!("f{number}.md"), "channel": "canvas",
                 "content": format!("Words of {number}"), "kind": "file"});
             vec![call(offered("write"), &arguments)]
+        }
+        Some(find) if find.starts_with("find=") => {
+            let line = format!("find . -name {} -exec cat {{}} +", &find[5..]);
+            vec![call(offered("run_shell_command"), &json!({"command": line}))]
         }
         Some(effect) => {
             let takes = effect.strip_prefix("effect=").unwrap_or("0.02");

@@ -22,30 +22,37 @@ struct Run {
     nodes: usize,
     /// Conversations that have turns at the same time.
     at_once: u64,
+    /// Clients that follow them, at least two each.
+    followers: u64,
+    lease: Duration,
+    /// Milliseconds between two faults of a node, at least and at most.
+    pause: (u64, u64),
     mutant: Option<Mutant>,
 }
 
-const LEASE: Duration = Duration::from_secs(2);
+/// A conversation ends after this many turns: what a turn costs grows with those before it.
+const TURNS_EACH: usize = 8;
 
 /// A statement that lacks a condition: a text of it, and what it is replaced by.
 type Mutant = (&'static str, &'static str);
 
 impl Run {
     async fn perform(&self) -> Option<Found> {
-        let cluster = Cluster::start(self.nodes, LEASE, self.mutant).await?;
+        let cluster = Cluster::start(self.nodes, self.lease, self.mutant).await?;
         let client = Client::of(&cluster);
         let (stop, next) = (CancellationToken::new(), Arc::new(AtomicU64::new(1)));
         let began = Instant::now();
         let drivers = (0..self.at_once).map(|of| {
             let (client, next, chance) = (client.clone(), next.clone(), Chance::new(self.seed, of));
-            tokio::spawn(drive(client, next, self.turns, chance))
+            let followers = (self.followers / self.at_once).max(2);
+            tokio::spawn(drive(client, next, self.turns, followers, chance))
         });
         let drivers: Vec<_> = drivers.collect();
         let load = async {
             futures::future::join_all(drivers).await;
             stop.cancel();
         };
-        let (struck, ()) = tokio::join!(faults::rage(&cluster, self.seed, &stop), load);
+        let (struck, ()) = tokio::join!(faults::rage(&cluster, self.seed, self.pause, &stop), load);
         let took = began.elapsed();
         // What is sure to be found wrong need not be waited for.
         let slack = match self.mutant {
@@ -63,48 +70,48 @@ impl Run {
             (parts.reconnected, parts.deltas)
         };
         eprintln!(
-            "seed {}: {} turns in {took:.1?}, faults {struck:?}, {swallowed} answers swallowed, {reconnected} reconnections, \
+            "seed {}: {} turns in {took:.1?}, {} followers, faults {struck:?}, {swallowed} answers swallowed, {reconnected} reconnections, \
              {deltas} deltas, {found:?}",
-            self.seed, self.turns
+            self.seed,
+            self.turns,
+            self.followers.max(self.at_once * 2)
         );
         found.wrong.truncate(20);
         Some(found)
     }
 }
 
-/// Posts turns to a conversation one after the other, each to any node, and follows them over any nodes.
-async fn drive(client: Client, next: Arc<AtomicU64>, turns: u64, mut chance: Chance) {
-    let Some(conversation) = client.new_conversation(&mut chance).await else {
-        return;
-    };
-    let mut followers: Vec<_> = (0..2)
-        .map(|of| client.follow(&conversation, Chance::new(chance.next(), of)))
-        .collect();
+/// Posts turns to one conversation after the other, each to any node, and follows them over any nodes.
+async fn drive(client: Client, next: Arc<AtomicU64>, turns: u64, followers: u64, mut chance: Chance) {
     loop {
-        let number = next.fetch_add(1, Ordering::SeqCst);
-        if number > turns {
-            return;
-        }
-        const PLANS: [&str; 5] = [
-            "effect",
-            "write effect",
-            "effect=0.3 effect",
-            "",
-            "effect=0.1 write effect",
-        ];
-        let plan = format!(
-            "{} pace={}",
-            PLANS[chance.below(PLANS.len())],
-            chance.between(0, 40)
-        );
-        let Some(turn) = client.prompt(&mut chance, &conversation, number, &plan).await else {
+        let Some(conversation) = client.new_conversation(&mut chance).await else {
             return;
         };
-        for follower in &mut followers {
-            if !follower.saw_end_of(&turn).await {
-                return client
-                    .record
-                    .wrong(format!("turn {number} of {conversation} does not end"));
+        let follow = |of| client.follow(&conversation, Chance::new(chance.next(), of));
+        let mut followers: Vec<_> = (0..followers).map(follow).collect();
+        for _ in 0..TURNS_EACH {
+            let number = next.fetch_add(1, Ordering::SeqCst);
+            if number > turns {
+                return;
+            }
+            const PLANS: [&str; 5] = [
+                "effect",
+                "write effect",
+                "effect=0.3 effect",
+                "",
+                "effect=0.1 write effect",
+            ];
+            let (plan, pace) = (PLANS[chance.below(PLANS.len())], chance.between(0, 40));
+            let plan = format!("{plan} pace={pace}");
+            let Some(turn) = client.prompt(&mut chance, &conversation, number, &plan).await else {
+                return;
+            };
+            for follower in &mut followers {
+                if !follower.saw_end_of(&turn).await {
+                    return client
+                        .record
+                        .wrong(format!("turn {number} of {conversation} does not end"));
+                }
             }
         }
     }
@@ -123,6 +130,9 @@ async fn nodes_that_are_killed_frozen_and_cut_off_lose_and_repeat_nothing() {
         turns: asked("ANNALS_NODE_LOSS_TURNS").unwrap_or(100),
         nodes: asked("ANNALS_NODE_LOSS_NODES").unwrap_or(3) as usize,
         at_once: asked("ANNALS_NODE_LOSS_AT_ONCE").unwrap_or(12),
+        followers: asked("ANNALS_NODE_LOSS_FOLLOWERS").unwrap_or(0),
+        lease: Duration::from_secs(asked("ANNALS_NODE_LOSS_LEASE").unwrap_or(2)),
+        pause: (200, asked("ANNALS_NODE_LOSS_PAUSE").unwrap_or(2_000)),
         mutant: None,
     };
     let Some(found) = run.perform().await else { return };
@@ -137,6 +147,9 @@ async fn mutated(mutant: Mutant) -> Option<Vec<String>> {
         turns: 16,
         nodes: 2,
         at_once: 4,
+        followers: 0,
+        lease: Duration::from_secs(2),
+        pause: (200, 2_000),
         mutant: Some(mutant),
     };
     run.perform().await.map(|found| found.wrong)

@@ -129,6 +129,8 @@ impl Node {
             &lease.as_secs().to_string(),
             "--grace",
             "10",
+            "--public-url",
+            "https://annals.example",
         ];
         Node {
             base: format!("http://{listen}"),

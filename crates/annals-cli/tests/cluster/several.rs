@@ -23,6 +23,16 @@ async fn has_block(client: &Client, node: usize, conversation: &str, kind: &str)
     }
 }
 
+/// Waits until a command has written its name.
+async fn command_begins(cluster: &Cluster, name: &str) {
+    let began = std::time::Instant::now();
+    while !std::fs::read_to_string(cluster.folder.path().join("ledger")).is_ok_and(|text| text.contains(name))
+    {
+        assert!(began.elapsed() < PATIENCE, "the command does not begin");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_of_a_killed_node_goes_on_at_another_and_followers_see_each_block_once() {
     let Some(cluster) = Cluster::start(3, Duration::from_secs(2), None).await else {
@@ -49,13 +59,7 @@ async fn a_turn_of_a_killed_node_goes_on_at_another_and_followers_see_each_block
     has_block(&client, 1, &conversation, "react.tool.result").await;
 
     // What the owner is producing reaches followers of every node. Then the owner dies while its command runs.
-    let began = std::time::Instant::now();
-    while !std::fs::read_to_string(cluster.folder.path().join("ledger"))
-        .is_ok_and(|text| text.starts_with("1-1"))
-    {
-        assert!(began.elapsed() < PATIENCE, "the command does not begin");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    command_begins(&cluster, "1-1").await;
     cluster.nodes[0].kill().await;
     for follower in &mut followers {
         assert!(
@@ -106,5 +110,72 @@ async fn what_the_owner_produces_reaches_subscribers_of_other_nodes_while_it_arr
     assert_eq!(
         text, "word0 word1 word2 word3 done 1",
         "from the other node, before the block"
+    );
+
+    // The owner holds the conversation still; what somebody says to the other node about its turn is written down there.
+    let turn = started["turn_id"].as_str().unwrap();
+    let (judgement, said) = (format!("{path}/{turn}/feedback"), json!({"reaction": "up"}));
+    for node in [1, 0, 1] {
+        let (status, answer) = client
+            .send(node, &judgement, Some(&said), "judged")
+            .await
+            .unwrap();
+        assert_eq!(status, 201, "{answer}");
+    }
+    let blocks = client.blocks(1, &conversation).await;
+    let judged = blocks.iter().filter(|block| block["type"] == "stage.feedback");
+    assert_eq!(judged.count(), 1, "{blocks:?}");
+
+    // A client of the OpenAI-compatible API that follows at another node is told pieces, too.
+    let asked = json!({"model": "annals", "input": "[[plan 2 pace=1000]]", "background": true});
+    let (status, begun) = client
+        .send(0, "/v1/responses", Some(&asked), "respond")
+        .await
+        .unwrap();
+    assert_eq!(status, 200, "{begun}");
+    let path = format!("/v1/responses/{}?stream=true", begun["id"].as_str().unwrap());
+    let (status, events) = client.get_text(1, &path, None).await;
+    assert_eq!(status, 200, "{events}");
+    let pieces = events.matches("event: response.output_text.delta").count();
+    assert!(pieces > 2, "{pieces} pieces: {events}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_and_cookies_of_one_node_are_those_of_the_next() {
+    let Some(cluster) = Cluster::start(2, Duration::from_secs(2), None).await else {
+        return;
+    };
+    let client = Client::of(&cluster);
+    let cookie = client.cookie(0).await;
+    let (status, page) = client.get_text(1, "/v1/conversations", Some(&cookie)).await;
+    assert_eq!(status, 200, "{page}");
+
+    let mut chance = Chance::new(1, 1);
+    let conversation = client.new_conversation(&mut chance).await.unwrap();
+    let path = format!("/v1/conversations/{conversation}/turns");
+    let mut follower = client.follow(&conversation, Chance::new(2, 1));
+
+    // The first turn writes a file and loses its machine; on the next one it finds the file, and so does the turn after it.
+    for (node, key, plan) in [
+        (0, "go-1", "[[plan 1 write effect=2 find=f1.md]]"),
+        (1, "go-2", "[[plan 2 find=f1.md]]"),
+    ] {
+        let body = json!({"prompt": plan});
+        let (status, started) = client.send(node, &path, Some(&body), key).await.unwrap();
+        assert_eq!(status, 202, "{started}");
+        if node == 0 {
+            command_begins(&cluster, "1-1").await;
+            cluster.nodes[0].kill().await;
+        }
+        assert!(follower.saw_end_of(started["turn_id"].as_str().unwrap()).await);
+    }
+    let blocks = client.blocks(1, &conversation).await;
+    let results = blocks.iter().filter(|block| block["type"] == "react.tool.result");
+    let texts: Vec<&str> = results.filter_map(|block| block["text"].as_str()).collect();
+    let found = texts.iter().filter(|text| text.contains("Words of 1"));
+    assert_eq!(
+        found.count(),
+        3,
+        "written, found in its turn, found in the next: {texts:#?}"
     );
 }

@@ -194,6 +194,8 @@ def writes_ask_with_their_difference(world: World):
 
 # A server whose tool asks for the seat; the one of the tests of MCP itself.
 BOOKING = pathlib.Path(__file__).parents[3] / "annals-mcp/tests/servers/booking.py"
+# One with resources and prompts.
+LIBRARY = BOOKING.with_name("library.py")
 
 
 def a_server_s_question_is_answered(world: World):
@@ -230,4 +232,66 @@ def a_server_s_question_is_answered(world: World):
     tab.close()
 
 
-ALL = [a_server_s_question_is_answered, fork_edit_search_compare_move, rules_ask_deny_and_allow, writes_ask_with_their_difference]
+def a_server_s_resources_and_prompts_are_used(world: World):
+    """What MCP servers have for people is a dialog where one writes: a resource becomes an attachment, a prompt with its
+    arguments becomes the message, and what fails is said there. Without servers there is no button."""
+    packages = pathlib.Path(os.environ["ANNALS_PAGE_MCP"])
+    home = world.home()
+    for name, script in (("library", LIBRARY), ("booking", BOOKING)):
+        add = [world.annals, "--home", str(home), "mcp", "add", name, "--read", str(packages), "--read", str(script.parent), "--", str(packages / "bin/python"), str(script)]
+        subprocess.run(add, check=True, capture_output=True)
+    server = world.serve(Provider("It is about boats.", "Reviewed."), home)
+    tab = world.tab(server, axe=world.axe)
+    tab.new()
+    tab.page.get_by_role("button", name="From a server").click()
+    dialog = tab.page.get_by_role("dialog", name="From a server")
+    dialog.get_by_role("combobox", name="Server").select_option("library")
+    resources = dialog.get_by_role("list", name="Resources")
+    expect(resources.get_by_role("listitem")).to_have_count(3)
+    expect(resources).to_contain_text("What was seen at the harbour.")
+    assert "\u202e" not in resources.inner_text()
+    tab.shot("servers")
+    tab.axe("resources and prompts", "dialog.servers")
+    dialog.get_by_role("button", name="Attach broken").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Error reading resource")
+    dialog.get_by_role("searchbox", name="Filter").press_sequentially("harb")
+    expect(resources.get_by_role("listitem")).to_have_count(1)
+    dialog.get_by_role("button", name="Attach Harbour notes").click()
+    expect(dialog).to_be_hidden()
+    expect(tab.page.get_by_role("list", name="Attachments")).to_contain_text("harbour.md")
+    expect(tab.page.get_by_role("textbox", name="Message")).to_be_focused()
+    tab.send("What is it about?")
+    expect(tab.page.locator("article[data-type='assistant.completion']")).to_contain_text("It is about boats.")
+    tab.tab("Files")
+    panel = tab.page.get_by_role("tabpanel")
+    panel.get_by_role("button", name="harbour.md").click()
+    expect(panel.locator(".prose")).to_contain_text("The boats lay still.")
+    # A prompt goes behind what is written already, and is sent by the person only.
+    tab.page.get_by_role("textbox", name="Message").fill("Please:")
+    tab.page.get_by_role("button", name="From a server").click()
+    dialog.get_by_role("searchbox", name="Filter").fill("")
+    dialog.get_by_role("button", name="Use review").click()
+    dialog.get_by_role("button", name="Insert").click()
+    expect(dialog).to_be_visible()
+    dialog.get_by_label("language").fill("Rust")
+    tab.shot("server-prompt")
+    tab.axe("a prompt's arguments", "dialog.servers")
+    dialog.get_by_role("button", name="Insert").click()
+    expect(tab.page.get_by_role("textbox", name="Message")).to_have_value("Please:\n\nReview this Rust code in a kind tone.")
+    tab.shot("inserted")
+    tab.page.get_by_role("button", name="Send").click()
+    expect(tab.page.locator("article[data-type='assistant.completion']").last).to_contain_text("Reviewed.")
+    # A server without any of it says so.
+    tab.page.get_by_role("button", name="From a server").click()
+    dialog.get_by_role("combobox", name="Server").select_option("booking")
+    expect(dialog).to_contain_text("It lists none.")
+    tab.page.keyboard.press("Escape")
+    tab.close()
+    bare = world.tab(world.serve({"steps": []}))
+    bare.new()
+    expect(bare.page.get_by_role("button", name="Attach")).to_be_visible()
+    expect(bare.page.get_by_role("button", name="From a server")).to_have_count(0)
+    bare.close()
+
+
+ALL = [a_server_s_resources_and_prompts_are_used, a_server_s_question_is_answered, fork_edit_search_compare_move, rules_ask_deny_and_allow, writes_ask_with_their_difference]

@@ -10,18 +10,19 @@ use crate::paint;
 use crate::setup::Setup;
 
 pub(crate) async fn run(setup: &Setup) -> Result<Ended, Failure> {
-    let recall = setup.recall()?;
+    let recall = setup.recall();
     let bar = bar();
     let mut last = Progress::default();
+    let mut seen = |progress| {
+        show(&bar, progress);
+        last = progress;
+        true
+    };
     let made = tokio::select! {
         // Asked first, so that the signal is listened for before there is anything to stop.
         biased;
         Ok(()) = tokio::signal::ctrl_c() => None,
-        made = recall.reindex(|progress| {
-            show(&bar, progress);
-            last = progress;
-            true
-        }) => Some(made),
+        made = recall.reindex(&mut seen) => Some(made),
     };
     bar.finish_and_clear();
     // What was under way is dropped, an answer of an endpoint among it; what was written is whole.

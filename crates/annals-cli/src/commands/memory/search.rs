@@ -1,7 +1,6 @@
 //! `annals memory search`: passages with their paths, the best first.
 
 use annals::core::limits::MEMSEARCH_MAX_HITS;
-use annals::store::Recall as _;
 use annals::store::recall::{Hit, Query, Target, Within};
 use serde_json::{Value, json};
 
@@ -32,7 +31,7 @@ pub(crate) async fn run(args: SearchArgs, setup: &Setup) -> Result<Ended, Failur
         by: annals::store::recall::rank::SearchMode::Hybrid,
         now: agent.world().now(),
     };
-    let found = setup.recall()?.search(query.days(args.days)).await?;
+    let found = setup.recall().search(query.days(args.days)).await?;
     if let Some(shortfall) = &found.shortfall {
         paint::say(shortfall);
     }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use annals::core::block::payload::HideReason;
-use annals::core::view::View;
 use annals::core::view::why::{self, BreakCause, PrefixBreak, RequestReport};
+use annals::core::view::{Layout, View};
 use annals::model::{Cost, Price, Usage};
 use serde::Serialize;
 
@@ -157,6 +157,13 @@ fn cause(broke: &PrefixBreak) -> String {
                 .chain(tools)
                 .collect();
             format!("block {seq} changed {} before it", changed.join(" and "))
+        }
+        Some(BreakCause::Layout { layout }) => {
+            let name = match layout {
+                Layout::Chat => "chat",
+                Layout::Timeline => "timeline",
+            };
+            format!("the request was laid out as `{name}`, the one before it was not")
         }
         _ => "no block says why".to_owned(),
     }
