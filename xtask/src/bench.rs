@@ -21,7 +21,7 @@ use anyhow::{Context as _, bail, ensure};
 use crate::Usage;
 use crate::flags::Flags;
 use crate::process;
-use crate::repository::{cargo, target};
+use crate::repository::{cargo, programs, target};
 use peers::Peers;
 use run::Run;
 use workload::{Effort, System};
@@ -134,7 +134,7 @@ fn ours() -> anyhow::Result<System> {
     eprintln!("building the workloads of Annals, optimised");
     let arguments = ["build", "--release", "-p", "annals-workload", "-p", "annals-cli"];
     let command = cargo(&[&arguments[..], &["--message-format=json-render-diagnostics"]].concat());
-    let built = crate_benches::programs(command, "bin")?;
+    let built = programs(command, "bin")?;
     let program = |wanted: &str| {
         let found = built.iter().find(|(name, _)| name == wanted);
         found

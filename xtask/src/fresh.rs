@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use annals_requirements::{is_root, program};
 use anyhow::{Context as _, ensure};
 
+use crate::debian::{self, PRIVATE_MOUNTS};
 use crate::flags::Flags;
 use crate::process::{self, Echo};
 use crate::repository::{root, target};
@@ -20,9 +20,7 @@ use crate::stage::Stages;
 const LIMIT: Duration = Duration::from_secs(2 * 3_600);
 const ENTER: &str = include_str!("fresh/enter.sh");
 /// What the README says is needed besides Rust, and certificates for the registry.
-const PACKAGES: &str = "--include=gcc,libc6-dev,ca-certificates";
-/// For `unshare`: what is mounted from here on is gone with the command.
-const PRIVATE_MOUNTS: [&str; 3] = ["--mount", "--propagation", "private"];
+const PACKAGES: &str = "gcc,libc6-dev,ca-certificates";
 const USERS: [User; 2] = [
     User { name: "root", id: 0 },
     User {
@@ -52,20 +50,14 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         .filter(|user| only.as_deref().is_none_or(|only| only == user.name))
         .collect();
     ensure!(!users.is_empty(), "`--as` is `root` or `builder`");
-    ensure!(
-        is_root(),
-        "a Debian root is made and entered as root: run `sudo -E cargo xtask fresh`"
-    );
-    for (tool, package) in [
-        ("mmdebstrap", "mmdebstrap"),
-        ("git", "git"),
-        ("unshare", "util-linux"),
-    ] {
-        ensure!(
-            program(tool).is_some(),
-            "`{tool}` is missing: apt-get install {package}"
-        );
-    }
+    debian::need(
+        "fresh",
+        &[
+            ("mmdebstrap", "mmdebstrap"),
+            ("git", "git"),
+            ("unshare", "util-linux"),
+        ],
+    )?;
     process::catch_interrupts();
     let machine = Machine::create(keeps)?;
     let mut stages = Stages::new(1 + users.len() * (1 + commands.len()));
@@ -113,19 +105,7 @@ impl Machine {
     }
 
     fn bootstrap(&self) -> anyhow::Result<()> {
-        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-        let suite = release
-            .lines()
-            .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
-            .context("`/etc/os-release` names no Debian release: this task needs Debian")?;
-        // mmdebstrap mounts too, and does not get to clean up when it is interrupted.
-        let mut command = Command::new("unshare");
-        command
-            .args(PRIVATE_MOUNTS)
-            .args(["mmdebstrap", "--variant=minbase", PACKAGES, suite])
-            .arg(&self.folder)
-            .args(apt_sources());
-        process::succeed(command, LIMIT)?;
+        debian::bootstrap(&self.folder, PACKAGES, LIMIT)?;
         for (file, line) in [
             ("passwd", "builder:x:1000:1000::/build/builder:/bin/sh\n"),
             ("group", "builder:x:1000:\n"),
@@ -196,20 +176,6 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let mut command = Command::new("cp");
     command.args(["-a", "--reflink=auto"]).args([from, to]);
     process::succeed(command, LIMIT)
-}
-
-/// The files in which this machine names its package sources.
-fn apt_sources() -> Vec<PathBuf> {
-    let folder = Path::new("/etc/apt/sources.list.d");
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let listed = entries.map(|entry| entry.path()).filter(|file| {
-        let extension = file.extension().and_then(|extension| extension.to_str());
-        matches!(extension, Some("list" | "sources"))
-    });
-    let mut sources: Vec<PathBuf> = listed.collect();
-    sources.sort();
-    sources.extend(Some(PathBuf::from("/etc/apt/sources.list")).filter(|file| file.is_file()));
-    sources
 }
 
 /// The folder of the toolchain in use, whichever way it was installed.

@@ -10,11 +10,15 @@
 )]
 
 mod bench;
+mod cgroup2;
 mod corners;
 mod crash;
+mod debian;
 mod docs;
+mod failover;
 mod flags;
 mod fresh;
+mod growth;
 mod hostile;
 mod node_loss;
 mod process;
@@ -49,9 +53,17 @@ cargo xtask <task>
   bench --check-budgets             count instructions of the core's hot paths (valgrind) against bench/budgets.toml
   bench --accept-budgets            make the counts the new budgets
   crash [--kills N] [--seed S]      kill a writing store N times (default 1000); nothing acknowledged may be lost
-  node-loss [--seed S] [--turns N] [--nodes K] [--at-once C]
+  node-loss [--seed S] [--turns N] [--nodes K] [--at-once C] [--followers F] [--lease S] [--pause MS]
                                     N turns (default 10000) on K nodes (5) that are killed, frozen, cut off from PostgreSQL and
                                     restarted; nothing acknowledged may be lost, nothing may happen twice
+                                      --at-once C     conversations that have turns at the same time (32)
+                                      --followers F   clients that follow them, at least two each
+                                      --lease S       seconds after which a silent node is dead (2); more on a busy machine
+                                      --pause MS      between two faults of a node, at most (10000)
+  failover                          kill the leader of three PostgreSQL servers under Patroni, with a quorum (nothing may be lost)
+                                    and without (what is lost has to be told)
+  growth [--blocks N]               what an append, a claim and a poll cost in an empty log on PostgreSQL and in one of N blocks
+                                    (default ten million, which take 6 GB)
   hostile                           a thousand hostile files in a row through one process; says what they left behind
   docs [dependencies] [tools] [pictures]
                                     write docs/dependencies.md, docs/tools.md and the pictures of the demo and the page
@@ -64,6 +76,8 @@ cargo xtask <task>
                                       --target DIR   begin with a copy of this build instead of nothing
                                       --command LINE run this instead of the README's commands
                                       --keep         leave the root there
+  cgroup2                           the memory bound of an ordinary user with a delegated cgroup of version 2, in an emulated
+                                    machine that has no other version; needs root, mmdebstrap, cpio and qemu-system-x86
   help                              this text
 
 exit codes: 0 done, 1 a check failed, 2 wrong usage, 130 interrupted
@@ -104,12 +118,15 @@ fn run(task: &str, arguments: &[String]) -> anyhow::Result<()> {
         "bench" => bench::run(arguments),
         "crash" => crash::run(arguments),
         "node-loss" => node_loss::run(arguments),
+        "failover" => failover::run(arguments),
+        "growth" => growth::run(arguments),
         "hostile" => hostile::run(arguments),
         "docs" => docs::run(arguments),
         "features" => corners::check(),
         "tidy" => tidy::run(arguments),
         "setup" => setup::run(arguments),
         "fresh" => fresh::run(arguments),
+        "cgroup2" => cgroup2::run(arguments),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -8,7 +8,7 @@ use crate::stage;
 /// Runs so many turns on so many nodes; ends with an error when something acknowledged is lost, or happens twice.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut flags = Flags::new(arguments);
-    let mut command = cargo(&["test", "-p", "annals-cli", "--test", "cluster", "--"]);
+    let mut command = cargo(&["test", "--workspace", "--test", "cluster", "--"]);
     command.args(["--nocapture", "--exact"]);
     command.arg("cluster::node_loss::nodes_that_are_killed_frozen_and_cut_off_lose_and_repeat_nothing");
     for (flag, variable, usual) in [
@@ -16,6 +16,9 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         ("--turns", "ANNALS_NODE_LOSS_TURNS", 10_000),
         ("--nodes", "ANNALS_NODE_LOSS_NODES", 5),
         ("--at-once", "ANNALS_NODE_LOSS_AT_ONCE", 32),
+        ("--followers", "ANNALS_NODE_LOSS_FOLLOWERS", 0),
+        ("--lease", "ANNALS_NODE_LOSS_LEASE", 2),
+        ("--pause", "ANNALS_NODE_LOSS_PAUSE", 10_000),
     ] {
         command.env(variable, flags.number(flag, usual)?.to_string());
     }

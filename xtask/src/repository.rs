@@ -2,8 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+
+use crate::process::{self, Echo};
+
+const BUILD_LIMIT: Duration = Duration::from_secs(3_600);
 
 /// One crate below `crates/`.
 pub(crate) struct Crate {
@@ -72,9 +78,45 @@ pub(crate) fn target() -> anyhow::Result<PathBuf> {
     let said = cargo(&["metadata", "--format-version", "1", "--no-deps"])
         .output()
         .context("cannot start cargo")?;
-    let metadata: serde_json::Value = serde_json::from_slice(&said.stdout)?;
+    let metadata: Value = serde_json::from_slice(&said.stdout)?;
     let folder = metadata["target_directory"].as_str();
     folder
         .map(PathBuf::from)
         .context("cargo does not say where it builds")
+}
+
+/// Runs a cargo command that says what it built, and gives the programs of this kind.
+pub(crate) fn programs(command: Command, kind: &str) -> anyhow::Result<Vec<(String, PathBuf)>> {
+    let line = crate::stage::shown(&command);
+    let ended = process::run(command, BUILD_LIMIT, Echo::OutputKept)?;
+    if !ended.ended_well() {
+        bail!("`{line}` failed, see above");
+    }
+    let mut programs = Vec::new();
+    for message in ended.output.iter().filter(|line| line.starts_with('{')) {
+        let message = serde_json::from_str(message).context("cargo said something that is no JSON")?;
+        programs.extend(artifact(&message, kind));
+    }
+    Ok(programs)
+}
+
+fn artifact(message: &Value, kind: &str) -> Option<(String, PathBuf)> {
+    let target = message.get("target")?;
+    let is_kind = target.get("kind")?.as_array()?.iter().any(|found| found == kind);
+    let program = message.get("executable")?.as_str()?;
+    let name = target.get("name")?.as_str()?;
+    is_kind.then(|| (name.to_owned(), PathBuf::from(program)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_what_cargo_says() {
+        let line = r#"{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"core"},"executable":"/t/core-1"}"#;
+        let json = &serde_json::from_str(line).unwrap();
+        assert_eq!(artifact(json, "bench"), Some(("core".into(), "/t/core-1".into())));
+        assert_eq!(artifact(json, "bin"), None);
+    }
 }

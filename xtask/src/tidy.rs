@@ -35,6 +35,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     let tree = Tree::read()?;
     let mut wrong = Vec::new();
     wrong.extend(machine_paths(&tree));
+    wrong.extend(unmerged(&tree));
     wrong.extend(missing_headers(&tree));
     wrong.extend(map::check(&tree));
     wrong.extend(places::check(&tree));
@@ -66,6 +67,23 @@ fn machine_paths(tree: &Tree) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Files in which git has left both sides of a merge.
+fn unmerged(tree: &Tree) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in &tree.files {
+        let marker = file.text.lines().position(is_marker);
+        wrong.extend(marker.map(|at| format!("{}:{}: is not merged: choose a side", file.name, at + 1)));
+    }
+    wrong
+}
+
+fn is_marker(line: &str) -> bool {
+    ["<<<<<<<", ">>>>>>>"].iter().any(|marker| {
+        line.strip_prefix(marker)
+            .is_some_and(|rest| rest.starts_with(' '))
+    })
 }
 
 fn missing_headers(tree: &Tree) -> Vec<String> {
@@ -134,6 +152,12 @@ mod tests {
         ] {
             assert_eq!(machine_path(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn what_git_leaves_of_a_merge_is_found() {
+        assert!(is_marker("<<<<<<< HEAD") && is_marker(">>>>>>> branch"));
+        assert!(!is_marker("=======") && !is_marker("x <<<<<<< y") && !is_marker("<<<<<<<<"));
     }
 
     #[test]

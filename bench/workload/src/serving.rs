@@ -26,6 +26,8 @@ const ROUNDS: usize = 2;
 const CLIENTS: usize = 64;
 /// Turns that are in flight where many are.
 const IN_FLIGHT: u32 = 1_000;
+/// A conversation is made and subscribed to this long before its turn: what is measured is the turn.
+const AHEAD: Duration = Duration::from_millis(500);
 /// Turns by which the highest rate is found.
 const CALIBRATING: usize = 1_000;
 
@@ -128,25 +130,19 @@ impl Served {
         Ok(self.client.get(address).send().await?.error_for_status()?)
     }
 
+    /// A new conversation and a subscriber of it.
+    async fn watched(&self) -> anyhow::Result<Watched<'_>> {
+        let conversation = self.conversation().await?;
+        Ok(Watched {
+            events: self.events(&conversation).await?,
+            conversation,
+            served: self,
+        })
+    }
+
     /// One turn of a new conversation, watched to its end.
     async fn turn(&self) -> anyhow::Result<()> {
-        let conversation = self.conversation().await?;
-        let mut events = self.events(&conversation).await?;
-        let address = format!("{}/v1/conversations/{conversation}/turns", self.base);
-        let started = self
-            .client
-            .post(address)
-            .json(&json!({"prompt": prompt(0)}))
-            .send();
-        started.await?.error_for_status()?;
-        let mut seen = Vec::new();
-        while let Some(piece) = events.chunk().await? {
-            seen.extend_from_slice(&piece);
-            if seen.windows(16).any(|window| window == b"react.completion") {
-                return Ok(());
-            }
-        }
-        anyhow::bail!("the stream ended before the turn")
+        self.watched().await?.turn().await
     }
 
     /// Processor time and resident memory of the server so far.
@@ -166,6 +162,32 @@ impl Served {
             .and_then(|pages| pages.parse().ok())
             .context("statm has pages")?;
         Ok((ticks * 10_000_000, pages * 4_096))
+    }
+}
+
+/// A conversation that somebody watches.
+struct Watched<'s> {
+    served: &'s Served,
+    conversation: String,
+    events: Response,
+}
+
+impl Watched<'_> {
+    /// Posts a prompt and waits for the end of its turn.
+    async fn turn(mut self) -> anyhow::Result<()> {
+        let base = &self.served.base;
+        let address = format!("{base}/v1/conversations/{}/turns", self.conversation);
+        let started = self.served.client.post(address);
+        let started = started.json(&json!({"prompt": prompt(0)})).send();
+        started.await?.error_for_status()?;
+        let mut seen = Vec::new();
+        while let Some(piece) = self.events.chunk().await? {
+            seen.extend_from_slice(&piece);
+            if seen.windows(16).any(|window| window == b"react.completion") {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("the stream ended before the turn")
     }
 }
 
@@ -221,20 +243,23 @@ pub(crate) async fn in_flight(n: usize, directory: &Path) -> anyhow::Result<Figu
     served.turn().await?;
     let (began, (cpu_before, _)) = (Instant::now(), served.spent()?);
     let mut turns = JoinSet::new();
+    let preparing = (rate * AHEAD.as_secs_f64()) as usize;
     let (mut took, mut most) = (Vec::with_capacity(n), 0);
     for number in 0..n as u32 {
         // When it should start, not when it could: a server that falls behind does not slow its clients down.
-        let due = began + Duration::from_secs_f64(f64::from(number) / rate);
-        tokio::time::sleep_until(due.into()).await;
+        let due = began + AHEAD + Duration::from_secs_f64(f64::from(number) / rate);
+        tokio::time::sleep_until((due - AHEAD).into()).await;
         let served = served.clone();
         turns.spawn(async move {
-            served.turn().await?;
+            let watched = served.watched().await?;
+            tokio::time::sleep_until(due.into()).await;
+            watched.turn().await?;
             anyhow::Ok(due.elapsed().saturating_sub(delay))
         });
         while let Some(ended) = turns.try_join_next() {
             took.push(ended??);
         }
-        most = most.max(turns.len());
+        most = most.max(turns.len().saturating_sub(preparing));
     }
     while let Some(ended) = turns.join_next().await {
         took.push(ended??);

@@ -11,9 +11,8 @@ use std::time::Duration;
 use annals_requirements::{Requirement, met, program};
 use anyhow::{Context as _, bail};
 
-use super::crate_benches::programs;
 use crate::process::{self, Echo};
-use crate::repository::{cargo, root};
+use crate::repository::{cargo, programs, root};
 
 const FILE: &str = "bench/budgets.toml";
 const PACKAGE: &str = "annals-core-paths";

@@ -7,16 +7,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use serde_json::Value;
 
 use super::run::Figure;
 use crate::process::{self, Echo};
-use crate::repository::{cargo, crates};
+use crate::repository::{cargo, crates, programs};
 use crate::stage::seconds;
 
 const QUICK: &str = "ANNALS_BENCH_QUICK";
 const FIGURES: &str = "ANNALS_BENCH_FIGURES";
-const BUILD_LIMIT: Duration = Duration::from_secs(3_600);
 const RUN_LIMIT: Duration = Duration::from_secs(900);
 
 /// A benchmark of a crate.
@@ -108,40 +106,9 @@ fn build(benches: &[Bench]) -> anyhow::Result<Vec<(String, PathBuf)>> {
     programs(cargo(&arguments), "bench")
 }
 
-/// Runs a cargo command that says what it built, and gives the programs of this kind.
-pub(crate) fn programs(command: Command, kind: &str) -> anyhow::Result<Vec<(String, PathBuf)>> {
-    let line = crate::stage::shown(&command);
-    let ended = process::run(command, BUILD_LIMIT, Echo::OutputKept)?;
-    if !ended.ended_well() {
-        bail!("`{line}` failed, see above");
-    }
-    let mut programs = Vec::new();
-    for message in ended.output.iter().filter(|line| line.starts_with('{')) {
-        let message = serde_json::from_str(message).context("cargo said something that is no JSON")?;
-        programs.extend(artifact(&message, kind));
-    }
-    Ok(programs)
-}
-
-fn artifact(message: &Value, kind: &str) -> Option<(String, PathBuf)> {
-    let target = message.get("target")?;
-    let is_kind = target.get("kind")?.as_array()?.iter().any(|found| found == kind);
-    let program = message.get("executable")?.as_str()?;
-    let name = target.get("name")?.as_str()?;
-    is_kind.then(|| (name.to_owned(), PathBuf::from(program)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn programs_are_found_in_what_cargo_says() {
-        let line = r#"{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"core"},"executable":"/t/core-1"}"#;
-        let json = &serde_json::from_str(line).unwrap();
-        assert_eq!(artifact(json, "bench"), Some(("core".into(), "/t/core-1".into())));
-        assert_eq!(artifact(json, "bin"), None);
-    }
 
     #[test]
     fn every_crate_with_benches_is_found_by_name() {
