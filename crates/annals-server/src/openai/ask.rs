@@ -143,18 +143,16 @@ impl Face {
             .map_err(ApiError::from)
     }
 
-    /// An answer to an earlier request, from its first piece on.
+    /// An answer to an earlier request, from its first piece on. Its turn has been posted; one that has not begun yet comes
+    /// after every block there is.
     pub(crate) async fn follow(&self, part: Part, origin: String) -> Result<Started, ApiError> {
         let timeline = self.agent.timeline(&part.conversation).await?;
-        let before = timeline
-            .turn(&part.turn)
-            .map(|turn| turn.first_seq().get() - 1)
-            .ok_or_else(|| ApiError::missing("response"))?;
+        let before = match timeline.turn(&part.turn) {
+            Some(turn) => Seq::try_new(turn.first_seq().get() - 1).ok(),
+            None => timeline.tail(),
+        };
         let sources: Vec<SourceRow> = timeline.pool().iter().cloned().collect();
-        let subscription = self
-            .agent
-            .subscribe(&part.conversation, Seq::try_new(before).ok())
-            .await?;
+        let subscription = self.agent.subscribe(&part.conversation, before).await?;
         let follow = Follow::new(self, &self.agent, part.clone(), origin);
         Ok(Started {
             pieces: follow.begin(subscription, sources),
@@ -172,17 +170,7 @@ impl Face {
         let Some(part) = known.as_deref().and_then(|id| Part::parse(id).ok()) else {
             return Ok(None);
         };
-        // Posted, and perhaps not begun: then it is waited for from the end.
-        if let Ok(started) = self.follow(part.clone(), ask.origin.clone()).await {
-            return Ok(Some(started));
-        }
-        let follow = Follow::new(self, &self.agent, part.clone(), ask.origin.clone());
-        let subscription = self.subscription(&self.agent, &part.conversation).await?;
-        Ok(Some(Started {
-            pieces: follow.begin(subscription, Vec::new()),
-            part,
-            is_stand_alone: false,
-        }))
+        self.follow(part, ask.origin.clone()).await.map(Some)
     }
 
     pub(crate) async fn remember(&self, ask: &Ask, part: &Part) -> Result<(), ApiError> {

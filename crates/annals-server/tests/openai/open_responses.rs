@@ -4,7 +4,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::common::Running;
+use crate::common::{Gate, Running, options};
 
 /// Every required field with whether it fits.
 fn misfits(response: &Value) -> Vec<&'static str> {
@@ -90,6 +90,29 @@ async fn a_basic_response_is_complete() {
     assert_eq!(response["usage"]["total_tokens"], 8);
     assert_eq!(response["usage"]["input_tokens_details"]["cached_tokens"], 0);
     assert_eq!(response["usage"]["output_tokens_details"]["reasoning_tokens"], 0);
+}
+
+#[tokio::test]
+async fn a_response_that_has_not_begun_is_followed_from_its_first_piece() {
+    let gate = Gate::default();
+    let steps = json!([
+        {"text": "First.", "tool_calls": [{"tool": "wait", "params": {}}]},
+        says("First done"),
+        says("Second done"),
+    ]);
+    let server = Running::with(steps, options(), |builder| builder.tool(gate.tool())).await;
+    let conversation = server.new_conversation().await;
+    let ask = |input: &str| json!({"model": "annals", "input": input, "background": true, "conversation": conversation});
+    server.post_json("/v1/responses", &ask("one")).await;
+    gate.begun.notified().await;
+    let queued = server.post_json("/v1/responses", &ask("two")).await;
+    let path = format!("/v1/responses/{}", queued["id"].as_str().unwrap());
+    assert_eq!(server.get_json(&path).await["status"], "queued");
+    let followed = server.get(&format!("{path}?stream=true")).await;
+    assert_eq!(followed.status(), 200);
+    gate.go.notify_one();
+    let text = followed.text().await.unwrap();
+    assert!(text.contains("Second done") && !text.contains("First"), "{text}");
 }
 
 /// The events of a streamed response; their numbers rise.
