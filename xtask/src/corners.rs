@@ -1,4 +1,5 @@
-//! The corners of the library's features: none, each alone, all. A feature that only builds beside another is not additive.
+//! The corners of the library's features: none, all, and mixtures in which each feature stands without each other one. A feature
+//! that only builds beside another is not additive.
 
 use crate::repository::{cargo, root, target};
 use crate::stage::status;
@@ -18,18 +19,61 @@ fn features() -> anyhow::Result<Vec<String>> {
     Ok(names.collect())
 }
 
+/// Sets of features such that for any two there is a set with the first and without the second. Each feature is given its own
+/// choice of half the sets (Sperner's theorem: no choice contains another), so the number of sets grows with the logarithm of the
+/// number of features, and each is a whole `cargo check`.
+fn mixtures(features: &[String]) -> Vec<Vec<&str>> {
+    let choices = |sets: u32| (0..1_u32 << sets).filter(move |choice| choice.count_ones() == sets / 2);
+    let sets = (2..)
+        .find(|sets| choices(*sets).count() >= features.len())
+        .unwrap_or(2);
+    let member = |set: u32| {
+        let chosen = features
+            .iter()
+            .zip(choices(sets))
+            .filter(move |(_, choice)| choice & 1 << set != 0);
+        chosen.map(|(feature, _)| feature.as_str()).collect()
+    };
+    (0..sets).map(member).collect()
+}
+
 /// Type-checks every corner, and runs the program outside the workspace that has the fewest features.
 pub(crate) fn check() -> anyhow::Result<()> {
     let library = ["check", "--package", "annals", "--lib", "--quiet"];
     let corner = |more: &[&str]| status(cargo(&[library.as_slice(), more].concat()));
     corner(&["--no-default-features"])?;
-    for feature in features()? {
-        println!("feature `{feature}` alone");
-        corner(&["--no-default-features", "--features", &feature])?;
+    for mixture in mixtures(&features()?) {
+        let mixture = mixture.join(",");
+        println!("features {mixture}");
+        corner(&["--no-default-features", "--features", &mixture])?;
     }
     corner(&["--all-features"])?;
     let manifest = root().join("examples/minimal/Cargo.toml");
     let mut minimal = cargo(&["run", "--quiet", "--locked", "--manifest-path"]);
     minimal.arg(manifest).env("CARGO_TARGET_DIR", target()?);
     status(minimal)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_feature_stands_without_every_other_one_somewhere() {
+        for count in 2..24 {
+            let features: Vec<String> = (0..count).map(|number| format!("f{number}")).collect();
+            let mixtures = super::mixtures(&features);
+            for (first, second) in features
+                .iter()
+                .flat_map(|first| features.iter().map(move |second| (first, second)))
+            {
+                let apart =
+                    |mixture: &Vec<&str>| mixture.contains(&&**first) && !mixture.contains(&&**second);
+                assert!(
+                    first == second || mixtures.iter().any(apart),
+                    "{count}: {first} without {second}"
+                );
+            }
+        }
+        let features: Vec<String> = super::features().unwrap();
+        assert!(super::mixtures(&features).len() < features.len() / 2);
+    }
 }
