@@ -92,7 +92,7 @@ impl HostSandbox {
     async fn code(&self, op: CodeRun, cancel: &CancellationToken) -> Result<CodeResult, Failure> {
         let program = self.programs.get(&op.language).ok_or_else(|| {
             let message = format!(
-                "no {} interpreter (`{}`) was found on this machine",
+                "no {} interpreter (`{}`) that starts was found on this machine",
                 op.language,
                 op.language.program()
             );

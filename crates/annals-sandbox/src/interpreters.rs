@@ -1,7 +1,7 @@
 //! Which interpreters this machine has, and which directories each needs to run.
 //!
 //! An interpreter found through `PATH` may be a shim of a version tool, and may live outside `/usr`. It is asked
-//! for its real place once per process; only that place appears inside sandboxes.
+//! for its real place once per process, when a sandbox first needs it; only that place appears inside sandboxes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,12 @@ pub struct Interpreter {
 pub fn find(language: Language) -> Option<&'static Interpreter> {
     static FOUND: [OnceLock<Option<Interpreter>>; 3] = [const { OnceLock::new() }; 3];
     FOUND[language as usize].get_or_init(|| ask(language)).as_ref()
+}
+
+/// Whether the search path has a program for `language`. Says so without starting it: a shim of a version tool takes a third of a
+/// second to answer, which a process that runs no code should not spend. One that turns out not to start is told by the sandbox.
+pub fn is_on_path(language: Language) -> bool {
+    on_path(language.program()).is_some()
 }
 
 /// All interpreters of this machine.

@@ -1,6 +1,7 @@
 //! `run` and `resume`.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -22,6 +23,37 @@ fn the_answer_alone_is_on_standard_output_and_the_new_conversation_on_standard_e
         conversation [CONV]
         ");
     });
+}
+
+#[test]
+fn an_interpreter_is_started_by_the_first_code_and_not_before() {
+    let annals = Annals::new();
+    let programs = annals.path().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let python = programs.join("python3");
+    let started = annals.path().join("started");
+    std::fs::write(
+        &python,
+        format!("#!/bin/sh\necho started >> {}\nexit 1\n", started.display()),
+    )
+    .unwrap();
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let run = |step: serde_json::Value| {
+        let model = annals.script(&json!({"steps": [step, {"text": "Done."}]}));
+        let mut command = annals.command(&["run", "Go on.", "--json", "--model", &model]);
+        Ran::of(command.env("PATH", &path).output().unwrap())
+            .good()
+            .stdout
+    };
+    run(json!({"text": "Nothing to run."}));
+    assert!(!started.exists());
+    let params = json!({"code": "print(1)", "prog_name": "one",
+        "contract": [{"filename": "one.txt", "description": "a number"}]});
+    let code = json!({"tool": "exec_tools.execute_code_python", "params": params});
+    let said = run(json!({"text": "Counting.", "tool_calls": [code]}));
+    assert!(said.contains("that starts was found on this machine"), "{said}");
+    assert!(started.exists());
 }
 
 #[test]

@@ -24,11 +24,11 @@ pub use tool::ExecuteCode;
 
 use crate::tool::Tool;
 
-/// The exec tools whose interpreter this machine has.
+/// The exec tools whose interpreter is on the search path of this machine.
 pub fn all() -> Vec<Arc<dyn Tool>> {
     let found = Language::ALL
         .into_iter()
-        .filter(|language| interpreters::find(*language).is_some());
+        .filter(|language| interpreters::is_on_path(*language));
     found
         .map(|language| Arc::new(of(language)) as Arc<dyn Tool>)
         .collect()
