@@ -36,8 +36,9 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     )?;
     stages.stage("features", "cargo xtask features", corners::check)?;
+    let threads = test_threads().to_string();
     let tests = match program("cargo-nextest") {
-        Some(_) => cargo(&["nextest", "run", "--workspace"]),
+        Some(_) => cargo(&["nextest", "run", "--workspace", "--test-threads", &threads]),
         None => cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"]),
     };
     stages.command("tests", listing(tests))?;
@@ -54,6 +55,12 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     }
     println!("all stages passed");
     Ok(())
+}
+
+/// Half as many tests again as there are cores: many of them wait for a lease, a browser or a disk.
+fn test_threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores + cores.div_ceil(2)
 }
 
 /// The port as a stranger implements it: a package outside the workspace must pass the suite. It shares the target
