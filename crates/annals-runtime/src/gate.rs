@@ -10,7 +10,6 @@ use annals_core::turn::outcome::{GateNote, Notice, Outcome};
 use annals_core::turn::recovery;
 use annals_policy::Policy;
 use annals_tools::dispatch::Dispatched;
-use annals_tools::validate::Violation;
 use annals_tools::{Access, Effect, Tool, ToolCx, dispatch, reference, validate};
 use serde_json::{Map, Value};
 
@@ -203,7 +202,10 @@ impl Drive<'_> {
         let params = match (&call.unreadable, fresh) {
             (Some(raw), _) => validate::read(raw),
             (None, Some(params)) => Ok(params),
-            (None, None) => self.whole_params(id, &call).await?,
+            (None, None) => match validate::read(&call.params) {
+                Ok(params) => Ok(self.whole(id, &call, params).await?),
+                refused => refused,
+            },
         };
         let Dispatched {
             tool,
@@ -261,15 +263,12 @@ impl Drive<'_> {
     }
 
     /// The arguments of a call that another process wrote down, with what its block shows cut put back.
-    async fn whole_params(
+    async fn whole(
         &self,
         id: &CallId,
         call: &LoggedCall,
-    ) -> Result<Result<Map<String, Value>, Violation>, RunError> {
-        let mut params = match validate::read(&call.params) {
-            Ok(params) => params,
-            Err(violation) => return Ok(Err(violation)),
-        };
+        mut params: Map<String, Value>,
+    ) -> Result<Map<String, Value>, RunError> {
         for cut in &call.cut {
             let code = self.writer.journal.read(|timeline| code_of(timeline, id));
             let whole = match code {
@@ -282,7 +281,7 @@ impl Drive<'_> {
             };
             params.insert(cut.name.clone(), Value::String(whole));
         }
-        Ok(Ok(params))
+        Ok(params)
     }
 }
 
