@@ -5,7 +5,7 @@ use crate::repository::{cargo, root, target};
 use crate::stage::status;
 
 /// The features of the façade, in the order of its manifest.
-fn features() -> anyhow::Result<Vec<String>> {
+pub(crate) fn features() -> anyhow::Result<Vec<String>> {
     let manifest = std::fs::read_to_string(root().join("crates/annals/Cargo.toml"))?;
     let names = manifest
         .lines()

@@ -4,7 +4,7 @@ use crate::flags::Flags;
 use crate::repository::cargo;
 use crate::stage;
 
-/// Fills a log with so many blocks; takes some gigabytes of disk and minutes.
+/// Fills a log with blocks; takes some gigabytes of disk and minutes.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut flags = Flags::new(arguments);
     let blocks = flags.number("--blocks", 10_000_000)?.to_string();

@@ -4,6 +4,7 @@
 //! read text, not syntax: what they cannot see is for reviewers, and what they complain about wrongly has a list with a
 //! reason beside them (`places.txt`, `unread.txt`).
 
+mod features;
 mod map;
 mod places;
 mod questions;
@@ -11,6 +12,7 @@ mod shared_build;
 mod source;
 mod traced;
 mod unread;
+mod unsafe_code;
 
 use anyhow::bail;
 
@@ -42,6 +44,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     wrong.extend(questions::check(&tree));
     wrong.extend(traced::check(&tree));
     wrong.extend(unread::check(&tree));
+    wrong.extend(unsafe_code::check(&tree));
+    wrong.extend(features::check(&tree)?);
     wrong.extend(shared_build::check()?);
     wrong.extend(dependencies::check()?);
     let long = tree

@@ -108,7 +108,7 @@ fn without_logins(filter: EnvFilter) -> EnvFilter {
 fn start_tracing(verbose: u8) {
     let filter = match (EnvFilter::try_from_env("ANNALS_LOG"), verbose) {
         (Ok(filter), _) => without_logins(filter),
-        // What a server of others does wrong is said by whoever asked it.
+        // What a server of others does wrong is told in the result of the call that asked it.
         (Err(_), 0) => "warn,rmcp=off".into(),
         (Err(_), 1) => without_logins("info".into()),
         (Err(_), _) => without_logins("debug".into()),

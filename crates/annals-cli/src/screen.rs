@@ -8,11 +8,11 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use annals::core::block::payload::Notice;
 use annals::core::block::{Block, BlockKind, SafeDigest};
 use annals::core::ids::{CallId, Sid};
 use annals::runtime::{Delta, DeltaChannel, Listen, Update};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::citations::{self, Source};
@@ -291,9 +291,7 @@ impl View {
             ));
         }
         if meta.is_digest
-            && let Some(digest) = block
-                .text()
-                .and_then(|text| serde_json::from_str::<SafeDigest>(text).ok())
+            && let Ok(digest) = block.payload::<SafeDigest>()
             && digest.error.is_none()
         {
             self.file(&digest);
@@ -313,22 +311,12 @@ impl View {
     }
 
     fn notice(&mut self, block: &Block) {
-        let notice: Value = block
-            .text()
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default();
-        let field = |name: &str| {
-            notice
-                .get(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
+        let said = match block.payload::<Notice>() {
+            Ok(notice) => format!("{}: {}", notice.code, paint::gist(&notice.message, 120)),
+            Err(malformed) => malformed.to_string(),
         };
         self.end_text();
-        self.line(styled(
-            WARN,
-            format!("  ! {}: {}", field("code"), paint::gist(&field("message"), 120)),
-        ));
+        self.line(styled(WARN, format!("  ! {said}")));
     }
 
     fn line(&mut self, text: impl Into<ScreenText>) {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use annals::core::block::{BlockJson, BlockKind};
+use annals::core::block::BlockJson;
 use annals::core::ids::Sid;
 use annals::core::redact::SafeUrl;
 use annals::core::turn::{TurnEnd, TurnReport};
@@ -260,12 +260,5 @@ fn explain(setup: &Setup, reason: &str) -> String {
 
 /// How the last turn says that it ended.
 pub(crate) fn last_report(session: &Session) -> Option<TurnReport> {
-    session.timeline(|timeline| {
-        let turn = timeline.current_turn()?;
-        let blocks = timeline.turn_blocks(turn).iter().rev();
-        let completion = blocks
-            .into_iter()
-            .find(|block| block.kind == BlockKind::ReactCompletion)?;
-        serde_json::from_str(completion.text()?).ok()
-    })
+    session.timeline(|timeline| timeline.report(timeline.current_turn()?))
 }

@@ -18,22 +18,13 @@ pub enum ContentError {
     NoHelper(#[from] OpenError),
     /// It needed too much memory.
     #[error("it needed more than {} MB of memory: make it smaller or simpler", limit_bytes >> 20)]
-    Memory {
-        /// The bound.
-        limit_bytes: u64,
-    },
+    Memory { limit_bytes: u64 },
     /// It took too long.
     #[error("it took longer than {} s: make it smaller or simpler", limit.as_secs_f64())]
-    Deadline {
-        /// The bound.
-        limit: Duration,
-    },
+    Deadline { limit: Duration },
     /// It used the processor too long.
     #[error("it used more than {} s of processor time: make it smaller or simpler", limit.as_secs_f64())]
-    Cpu {
-        /// The bound.
-        limit: Duration,
-    },
+    Cpu { limit: Duration },
     /// It nests too deeply.
     #[error("it nests deeper than a stack of {} MB holds: make it flatter", limit_bytes >> 20)]
     Nesting {
@@ -42,16 +33,12 @@ pub enum ContentError {
     },
     /// The result is too large.
     #[error("the result has more than {limit_bytes} bytes: ask for less")]
-    Output {
-        /// The bound.
-        limit_bytes: u64,
-    },
+    Output { limit_bytes: u64 },
     /// Too much was handed in.
     #[error("it has {bytes} bytes, more than the {limit_bytes} that are read")]
     Input {
         /// What it has.
         bytes: u64,
-        /// The bound.
         limit_bytes: u64,
     },
     /// All helpers were busy until the deadline.
@@ -72,10 +59,7 @@ pub enum ContentError {
     Render(annals_render::RenderError),
     /// The program was built without the reader.
     #[error("this program was built without the feature `{feature}`, which reads it")]
-    NotBuilt {
-        /// The feature.
-        feature: &'static str,
-    },
+    NotBuilt { feature: &'static str },
 }
 
 impl ContentError {

@@ -8,6 +8,11 @@
 //! reuses and replaces helpers, [`wire`] is what the two sides say to each other, [`helper`] is the other side. [`page`]
 //! and [`pdf`] are readers that run there.
 
+#![allow(
+    missing_docs,
+    reason = "a name that needs no comment is better than a comment"
+)]
+
 pub mod error;
 pub mod limits;
 

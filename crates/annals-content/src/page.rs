@@ -31,7 +31,6 @@ const FURNITURE: &str = "header, footer, aside, [role='banner'], [role='contenti
 pub struct Page {
     /// Its title; empty when it has none.
     pub title: String,
-    /// Its text.
     pub markdown: String,
     /// How many bytes of it were read, when it goes on after them.
     pub cut_after_bytes: Option<usize>,

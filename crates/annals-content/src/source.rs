@@ -65,7 +65,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The bytes in order. Whoever was promised a number of them counts.
+    /// The bytes in order. A caller that was promised a number of them counts.
     pub fn pieces(self) -> BoxStream<'a, io::Result<Piece<'a>>> {
         match self {
             Source::Bytes(bytes) => stream::once(async move { Ok(Cow::Borrowed(bytes)) }).boxed(),

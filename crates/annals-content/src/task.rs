@@ -115,7 +115,6 @@ pub(crate) enum Answer {
 pub enum Form {
     /// Pages.
     Pdf,
-    /// A picture.
     Png,
     /// A text document.
     Docx,
@@ -155,7 +154,6 @@ impl Form {
 #[cfg(feature = "documents")]
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// The text.
     pub content: String,
     /// All but the text.
     pub head: DocumentHead,
@@ -173,7 +171,6 @@ pub struct DocumentHead {
     pub sources: Vec<annals_render::Source>,
     /// Who lays out HTML.
     pub engine: annals_render::Engine,
-    /// The paper.
     pub page: annals_render::PageOptions,
 }
 

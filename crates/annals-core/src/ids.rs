@@ -437,7 +437,7 @@ impl Scope {
         })
     }
 
-    /// The tenant: whoever pays.
+    /// The tenant: who pays.
     pub fn tenant(&self) -> &str {
         &self.tenant
     }

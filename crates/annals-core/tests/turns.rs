@@ -46,6 +46,31 @@ fn nothing_happens_before_a_prompt_or_after_the_end() {
 }
 
 #[test]
+fn a_block_whose_text_has_not_the_form_of_its_type_is_named_and_means_nothing() {
+    let mut scene = Scene::asked("go");
+    let kinds = [
+        BlockKind::TimelineHide,
+        BlockKind::Notice,
+        BlockKind::Plan,
+        BlockKind::ReactCompletion,
+    ];
+    for kind in kinds.clone() {
+        scene.push(
+            NewBlock::new(kind, &scene.turn, LogicalPath::turn_header(&scene.turn))
+                .text("application/json", "{\"half\": "),
+        );
+    }
+    let malformed = scene.timeline.malformed();
+    let named: Vec<&str> = malformed.iter().map(|error| error.kind.as_str()).collect();
+    assert_eq!(named, kinds.each_ref().map(BlockKind::tag));
+    let turn = scene.timeline.current_turn().unwrap();
+    assert_eq!(turn.end, Some(TurnEnd::Failed));
+    assert_eq!(scene.timeline.report(turn), None);
+    let again = View::fold(scene.timeline.blocks().iter().cloned()).unwrap();
+    assert_eq!(again.malformed().len(), kinds.len());
+}
+
+#[test]
 fn open_calls_come_first_in_the_models_order() {
     let mut scene = Scene::asked("go");
     scene.says(

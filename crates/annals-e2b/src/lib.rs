@@ -4,6 +4,8 @@
 //! one, whose calls are Connect over HTTP/1.1 with JSON (`connect`). Only what all implementers have is used; what is done
 //! with it is in [`annals_remote`].
 
+#![forbid(unsafe_code)]
+
 mod connect;
 mod wire;
 

@@ -10,7 +10,7 @@ use crate::vector::Vector;
 ///    identities must never be compared.
 /// 2. All vectors have the same length.
 /// 3. One that needs nobody answers [`at_once`](Self::at_once), in microseconds; one that asks a server does not, and
-///    whoever needs vectors inside a transaction leaves them for later.
+///    code that needs vectors inside a transaction leaves them for later.
 #[async_trait]
 pub trait Embedder: Send + Sync {
     /// Which embedder, in words that are kept beside its vectors.

@@ -1,6 +1,6 @@
 //! Files beneath a directory handle that untrusted programs write to as well.
 //!
-//! Whoever shares the directory may leave anything in it: symlinks to the outside, FIFOs that nobody feeds, files
+//! Programs that share the directory may leave anything in it: symlinks to the outside, FIFOs that nobody feeds, files
 //! swapped between two looks, folders without end. So no path is resolved in user space: the kernel does it, beneath
 //! one handle and with magic links refused ([`Root`]). Only regular files are read, and never more of one than the
 //! caller asked for ([`read_at_most`]). What is written appears whole or not at all ([`Draft`]). A walk is bounded and

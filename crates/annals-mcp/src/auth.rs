@@ -60,6 +60,7 @@ impl NoToken {
 
 /// What is known of the login at a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LoginState {
     /// There is one; it is renewed as long as the server allows.
     LoggedIn,
@@ -67,6 +68,17 @@ pub enum LoginState {
     Expired,
     /// The server wants one, or refuses the one that there was.
     Needed,
+}
+
+impl LoginState {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoginState::LoggedIn => "logged_in",
+            LoginState::Expired => "expired",
+            LoginState::Needed => "needed",
+        }
+    }
 }
 
 /// Finds tokens for the requests to one server.
@@ -300,7 +312,7 @@ fn is_over(tokens: &Tokens, seconds: u64) -> bool {
         .is_some_and(|expires_at| expires_at < now.saturating_add(seconds))
 }
 
-/// What went wrong, in the words of whoever knows most.
+/// What went wrong, in the words of the innermost cause.
 fn said(error: &AuthError, http: &GuardedHttp) -> String {
     let error = text::one_line(&error.to_string(), 500);
     match http.failure() {

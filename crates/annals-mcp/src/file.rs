@@ -1,13 +1,13 @@
 //! The file of a home that lists servers in the common form, `mcp.json`: what `annals mcp add` writes, and where a list
 //! from another program can be put as it is.
 
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, Entry, Servers};
+use crate::private_file;
 
 const SERVERS: &str = "mcpServers";
 
@@ -77,41 +77,13 @@ impl ServerFile {
             Some(servers) => change(servers),
             None => return Err(self.wrong(ConfigError::Json("it is not an object".to_owned()))),
         }
-        self.write(&file).map_err(|error| self.io(error))
-    }
-
-    /// Whole or not at all, and for nobody else to read: environments carry tokens.
-    fn write(&self, file: &Value) -> io::Result<()> {
-        if let Some(folder) = self.0.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let draft = self.0.with_extension(format!("json.{}", std::process::id()));
-        let mut options = std::fs::OpenOptions::new();
-        let mut out = options
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(&draft)?;
-        out.write_all(&serde_json::to_vec_pretty(file).map_err(io::Error::other)?)?;
-        out.write_all(b"\n")?;
-        out.sync_all()?;
-        std::fs::rename(draft, &self.0)
+        private_file::write_json(&self.0, &file).map_err(|error| self.io(error))
     }
 
     fn text(&self) -> Result<Option<String>, FileError> {
-        match std::fs::read_to_string(&self.0) {
-            Ok(text) => Ok(Some(text)),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(self.io(error)),
-        }
+        let bytes = private_file::read(&self.0).map_err(|error| self.io(error))?;
+        let text = bytes.map(String::from_utf8).transpose();
+        text.map_err(|error| self.io(io::Error::other(error)))
     }
 
     fn io(&self, error: io::Error) -> FileError {

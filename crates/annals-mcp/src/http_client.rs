@@ -112,7 +112,7 @@ impl BoundedHttp {
         is_about_scopes.then(|| auth::scopes_wanted(&challenge, &self.url))
     }
 
-    /// Notes why there is no token, for whoever asked: on the way there only words are kept.
+    /// Notes why there is no token: on the way to the caller only an error's text is kept.
     fn shut(&self, none: NoToken) -> Failure {
         let why = match &none {
             NoToken::Login(needed) => needed.reason.clone(),

@@ -31,6 +31,7 @@ pub mod many;
 pub mod name;
 mod parked;
 pub mod pins;
+mod private_file;
 mod proxy;
 mod question;
 pub mod resources;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Definition, Digest};
+use crate::private_file;
 
 /// The accepted definitions of one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -90,27 +91,19 @@ impl PinFolder {
 
     /// The pins of a server; none if nothing of it was accepted yet.
     pub fn read(&self, namespace: &str) -> io::Result<Option<Pins>> {
-        match std::fs::read(self.file(namespace)) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        let bytes = private_file::read(&self.file(namespace))?;
+        let pins = bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose();
+        pins.map_err(io::Error::other)
     }
 
     /// Replaces the pins of a server, whole or not at all.
     pub fn write(&self, namespace: &str, pins: &Pins) -> io::Result<()> {
-        std::fs::create_dir_all(&self.0)?;
-        let draft = self.0.join(format!(".{namespace}.{}", std::process::id()));
-        std::fs::write(&draft, serde_json::to_vec_pretty(pins).map_err(io::Error::other)?)?;
-        std::fs::rename(draft, self.file(namespace))
+        private_file::write_json(&self.file(namespace), pins)
     }
 
     /// Forgets the pins of a server.
     pub fn remove(&self, namespace: &str) -> io::Result<()> {
-        match std::fs::remove_file(self.file(namespace)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        private_file::remove(&self.file(namespace)).map(drop)
     }
 }
 

@@ -101,7 +101,7 @@ impl Assembler {
         }
     }
 
-    /// What was said so far, for whoever keeps partial answers.
+    /// What was said so far, for callers that keep partial answers.
     pub fn text(&self) -> &str {
         &self.text
     }

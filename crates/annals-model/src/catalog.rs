@@ -228,7 +228,7 @@ impl Known {
         Known { price, ..self }
     }
 
-    /// With another price for prompts of more than so many tokens, in percent of the ordinary one.
+    /// With another price for prompts above a number of tokens, in percent of the ordinary one.
     fn long(self, over_tokens: u64, prompt_percent: u64, output_percent: u64) -> Self {
         let price = self.price.map(|price| Price {
             long: Some(LongPrice {

@@ -96,7 +96,7 @@ pub struct Price {
     pub long: Option<LongPrice>,
 }
 
-/// Prices of a request whose prompt has more than so many tokens, all of them.
+/// Prices of all tokens of a request whose prompt is longer than a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LongPrice {
     /// The longest prompt at the ordinary price.

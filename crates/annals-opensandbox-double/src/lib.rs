@@ -5,6 +5,11 @@
 //! that detach stay, files persist between commands, and deleting a sandbox kills all of it. [`Double`] is the server,
 //! [`faults`] the switchboard by which a test disturbs single requests of either service.
 
+#![allow(
+    missing_docs,
+    reason = "a name that needs no comment is better than a comment"
+)]
+
 pub mod faults;
 
 mod body;

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 pub(crate) enum Harm {
     /// It is reset before any of them.
     Reset,
-    /// It closes behind so many of them.
+    /// It closes after this number of bytes.
     Cut(usize),
     /// The head says that the body is longer by this than it is, and the connection closes behind it.
     Longer(usize),
@@ -46,7 +46,6 @@ impl Tamper {
     }
 }
 
-/// A connection.
 pub(crate) struct Line {
     stream: TcpStream,
     tamper: Tamper,

@@ -154,7 +154,6 @@ impl Double {
         format!("http://{}", self.server.sandbox_address)
     }
 
-    /// The switchboard.
     pub fn faults(&self) -> &Faults {
         &self.server.faults
     }

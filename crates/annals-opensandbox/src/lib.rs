@@ -3,6 +3,8 @@
 //! Start at [`backend`]. `lifecycle` is the client of the server that makes sandboxes, `execd` of the
 //! service inside one; what is done with both is in [`annals_remote`].
 
+#![forbid(unsafe_code)]
+
 mod frames;
 mod wire;
 

@@ -70,6 +70,10 @@ impl Backend for RemoteBackend {
         self.dialect.name
     }
 
+    fn isolates(&self) -> bool {
+        true
+    }
+
     /// Of its sandboxes the server bounds what it is asked to.
     fn bounds(&self, limits: &Limits) -> Vec<Bound> {
         let asked = self.control.resources(limits).into_iter();

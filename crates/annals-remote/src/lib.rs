@@ -8,6 +8,8 @@
 //! Inside runs a script (`guest.sh`), so that commands keep their bytes, exit codes and process trees, which no wire does
 //! by itself. The script also makes a call happen once, however often a broken connection has it sent.
 
+#![forbid(unsafe_code)]
+
 pub mod http;
 pub mod multipart;
 

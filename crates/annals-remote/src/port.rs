@@ -109,6 +109,7 @@ pub struct Command {
 
 /// What a command does.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CommandEvent {
     /// It runs, under this name.
     Begun(String),

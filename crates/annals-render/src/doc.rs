@@ -11,7 +11,6 @@ pub struct Document {
     pub title: Option<String>,
     /// The title to print above the body.
     pub heading: Option<String>,
-    /// The body.
     pub blocks: Vec<Block>,
     /// Footnote bodies; [`Inline::FootnoteRef`] points into this list.
     pub footnotes: Vec<Vec<Block>>,
@@ -48,7 +47,6 @@ pub enum Block {
     Heading {
         /// 1 is the largest.
         level: u8,
-        /// Its words.
         inlines: Vec<Inline>,
     },
     /// Running text.
@@ -77,7 +75,6 @@ pub enum Block {
     },
     /// A box with a look of its own (HTML only).
     Group {
-        /// The look.
         style: Style,
         /// What stands in it.
         blocks: Vec<Block>,
@@ -117,7 +114,6 @@ impl AlertKind {
         Self::Caution,
     ];
 
-    /// The label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Note => "Note",
@@ -163,14 +159,12 @@ impl AlertKind {
     }
 }
 
-/// A list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct List {
     /// The first number of an ordered list; `None` for bullets.
     pub start: Option<u64>,
     /// Items without space between them.
     pub tight: bool,
-    /// The items.
     pub items: Vec<ListItem>,
 }
 
@@ -179,7 +173,6 @@ pub struct List {
 pub struct ListItem {
     /// The state of its checkbox, when it has one.
     pub checked: Option<bool>,
-    /// Its content.
     pub blocks: Vec<Block>,
 }
 
@@ -212,7 +205,6 @@ pub type Row = Vec<Cell>;
 /// One cell of a [`Table`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// Its content.
     pub blocks: Vec<Block>,
     /// Columns it covers, at least 1.
     pub colspan: usize,
@@ -372,7 +364,6 @@ pub enum Inline {
     },
     /// A link to an absolute address, or to `#nowhere` (then printed as text).
     Link {
-        /// The address.
         url: String,
         /// What the reader clicks on.
         inlines: Vec<Inline>,
@@ -386,12 +377,7 @@ pub enum Inline {
     /// Index into [`Document::footnotes`].
     FootnoteRef(usize),
     /// Text with a look of its own (HTML only).
-    Span {
-        /// The look.
-        style: Style,
-        /// The text.
-        inlines: Vec<Inline>,
-    },
+    Span { style: Style, inlines: Vec<Inline> },
 }
 
 /// The words of `inlines` without any markup.

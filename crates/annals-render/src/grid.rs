@@ -29,10 +29,8 @@ pub(crate) enum Slot<'a> {
     },
 }
 
-/// The rectangle.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Grid<'a> {
-    /// Its width.
     pub(crate) columns: usize,
     /// How many of its rows are the head.
     pub(crate) head_rows: usize,

@@ -7,6 +7,11 @@
 //! **Invariants.** Text is never interpreted as Typst. Nothing is fetched and no script runs in the embedded
 //! engine. The crate opens no file of the caller: pictures come through [`Assets`].
 
+#![allow(
+    missing_docs,
+    reason = "a name that needs no comment is better than a comment"
+)]
+
 mod renderer;
 mod request;
 

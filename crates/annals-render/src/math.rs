@@ -20,7 +20,6 @@ pub(crate) enum Node {
     Text(String),
     /// A name set upright, such as `sin`.
     Operator {
-        /// The name.
         name: String,
         /// Where its scripts go.
         scripts: Scripts,
@@ -33,7 +32,6 @@ pub(crate) enum Node {
     Binomial(Box<Node>, Box<Node>),
     /// A root; without a degree it is the square root.
     Root {
-        /// The degree.
         degree: Option<Box<Node>>,
         /// What stands under it.
         body: Box<Node>,
@@ -51,14 +49,12 @@ pub(crate) enum Node {
     Accent {
         /// A combining character.
         mark: char,
-        /// The part.
         body: Box<Node>,
     },
     /// A line or brace along a part.
     Span {
         /// Which.
         kind: SpanKind,
-        /// The part.
         body: Box<Node>,
     },
     /// Brackets as high as what they enclose; none on a side where nothing is shown.
@@ -74,14 +70,12 @@ pub(crate) enum Node {
     Grid {
         /// What it looks like.
         kind: GridKind,
-        /// The cells.
         rows: Vec<Vec<Node>>,
     },
     /// A part in another alphabet.
     Styled {
         /// Which.
         style: MathStyle,
-        /// The part.
         body: Box<Node>,
     },
     /// White space, in hundredths of the type size.
@@ -121,7 +115,6 @@ pub(crate) enum GridKind {
     Aligned,
 }
 
-/// Alphabets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MathStyle {
     /// Upright.

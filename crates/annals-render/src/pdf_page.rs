@@ -15,7 +15,6 @@ use typst_assets::pdf as fonts;
 const SIDE_MAX_PX: f32 = 4096.0;
 const WIDTH_MIN_PX: f32 = 16.0;
 
-/// A page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PdfPage {
     /// The picture, as PNG.
@@ -41,14 +40,10 @@ pub enum PdfPageError {
     },
     /// The page has no area.
     #[error("page {number} has no size")]
-    NoSize {
-        /// The page.
-        number: usize,
-    },
+    NoSize { number: usize },
     /// The picture cannot be written.
     #[error("page {number} cannot be written as a picture: {reason}")]
     Picture {
-        /// The page.
         number: usize,
         /// What the encoder said.
         reason: String,

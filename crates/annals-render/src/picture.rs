@@ -72,7 +72,6 @@ impl Kind {
 /// A picture that can be shown.
 #[derive(Debug, Clone)]
 pub(crate) struct Picture {
-    /// The file.
     pub(crate) bytes: Bytes,
     /// What it is.
     pub(crate) kind: Kind,

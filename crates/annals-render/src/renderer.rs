@@ -15,7 +15,7 @@ use crate::request::{
     Engine, Format, PageOptions, PngView, RenderError, Rendered, Request, UsedEngine, Warning,
 };
 use crate::typst::code::Pages;
-use crate::typst::{self, world::Desk};
+use crate::typst::{self, world::DocumentWorld};
 use crate::visit::{self, Leaf};
 use crate::{docx, highlight, html, markdown, ooxml, pptx, prose};
 
@@ -86,7 +86,6 @@ impl Renderer {
         self
     }
 
-    /// A PDF.
     pub fn pdf(&self, request: &Request<'_>) -> Result<Rendered, RenderError> {
         let mut prepared = self.prepare(request)?;
         let browser = |chromium: &Chromium, html: &str, job| chromium.pdf(html, request.page, job);
@@ -326,8 +325,8 @@ impl Shared {
             prepared.page,
             pages,
         );
-        let desk = Desk::new(code, choice.store, prepared.pictures.list());
-        let mut document = typst::layout(&desk, self.limits.pages)?;
+        let world = DocumentWorld::new(code, choice.store, prepared.pictures.list());
+        let mut document = typst::layout(&world, self.limits.pages)?;
         document.info_mut().title = prepared.document.title.as_deref().map(Into::into);
         if !choice.missing.is_empty() {
             prepared.warnings.push(Warning::MissingGlyphs {

@@ -13,7 +13,6 @@ use crate::doc::Source;
 /// One document to render.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// The text.
     pub content: &'a str,
     /// What language the text is written in.
     pub format: Format,
@@ -25,7 +24,6 @@ pub struct Request<'a> {
     pub sources: &'a [Source],
     /// Who lays out HTML.
     pub engine: Engine,
-    /// The paper.
     pub page: PageOptions,
 }
 
@@ -103,7 +101,6 @@ impl Assets for std::collections::HashMap<String, Vec<u8>> {
 /// The paper and the picture taken of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PageOptions {
-    /// Its size.
     pub paper: Paper,
     /// Which side is up.
     pub orientation: Orientation,
@@ -180,7 +177,6 @@ pub enum PngView {
 /// A finished file.
 #[derive(Debug, Clone)]
 pub struct Rendered {
-    /// The file.
     pub bytes: Vec<u8>,
     /// Its media type.
     pub mime: &'static str,
@@ -219,7 +215,6 @@ pub enum Warning {
     UnreadableImage {
         /// As written.
         reference: String,
-        /// Why.
         reason: String,
     },
     /// A drawing points to other pictures, which are not opened.
@@ -235,15 +230,9 @@ pub enum Warning {
         chars: Vec<char>,
     },
     /// `[[S:n]]` names a source that was not given; it prints as a plain `[n]`.
-    UnknownSource {
-        /// The id.
-        sid: u32,
-    },
+    UnknownSource { sid: u32 },
     /// Chromium was wanted but could not be used.
-    EmbeddedInstead {
-        /// Why.
-        reason: String,
-    },
+    EmbeddedInstead { reason: String },
     /// A PNG would have been too large and was made at a lower resolution.
     LowerResolution {
         /// The resolution it has.
@@ -362,14 +351,8 @@ pub enum RenderError {
     },
     /// Chromium was asked for by name and cannot be used.
     #[error("chromium cannot be used: {reason}")]
-    Chromium {
-        /// Why.
-        reason: String,
-    },
+    Chromium { reason: String },
     /// The office file could not be put together.
     #[error("cannot write the package: {reason}")]
-    Package {
-        /// Why.
-        reason: String,
-    },
+    Package { reason: String },
 }

@@ -23,10 +23,7 @@ pub const TREE_MAX_BYTES: usize = 400_000;
 #[non_exhaustive]
 pub enum TreeRequest {
     /// Markdown: a list of trees.
-    Markdown {
-        /// The text.
-        text: String,
-    },
+    Markdown { text: String },
     /// Markdown that is still being written: a list of trees, without what may yet change its form.
     Arriving {
         /// The text so far.
@@ -34,23 +31,18 @@ pub enum TreeRequest {
     },
     /// Code: one tree with the tag `pre`.
     Code {
-        /// The text.
         text: String,
         /// Its language, or the extension of its file.
         language: String,
     },
     /// Rows of separated values: `{columns, rows, total}`.
     Table {
-        /// The text.
         text: String,
         /// What stands between two values.
         separator: char,
     },
     /// JSON: a table like that of separated values if it is a list of plain objects, else one tree with the tag `pre`.
-    Json {
-        /// The text.
-        text: String,
-    },
+    Json { text: String },
     /// Two texts: `{hunks, added, removed}`.
     Difference {
         /// The earlier one.
@@ -60,7 +52,6 @@ pub enum TreeRequest {
     },
 }
 
-/// The tree.
 pub fn draw(request: &TreeRequest) -> Value {
     match request {
         TreeRequest::Markdown { text } => {

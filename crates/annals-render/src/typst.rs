@@ -22,7 +22,7 @@ use crate::limits::{MAX_PNG_PIXELS, MAX_PNG_SIDE};
 use crate::picture::Picture;
 use crate::request::{PngView, RenderError, Warning};
 pub(crate) use encode::Pixels;
-use world::Desk;
+use world::DocumentWorld;
 
 /// Calls after which an unused layout result is forgotten.
 const EVICT_AFTER_CALLS: usize = 4;
@@ -36,8 +36,8 @@ pub(crate) fn forget_unused() {
 }
 
 /// Lays the pages out. A panic of the engine is an error of this document, not of the process.
-pub(crate) fn layout(desk: &Desk<'_>, page_limit: usize) -> Result<PagedDocument, RenderError> {
-    let result = catch_unwind(AssertUnwindSafe(|| typst::compile::<PagedDocument>(desk)));
+pub(crate) fn layout(world: &DocumentWorld<'_>, page_limit: usize) -> Result<PagedDocument, RenderError> {
+    let result = catch_unwind(AssertUnwindSafe(|| typst::compile::<PagedDocument>(world)));
     let compiled = result.map_err(|_| RenderError::Layout {
         reason: "it panicked".to_owned(),
     })?;
@@ -86,8 +86,8 @@ pub(crate) fn rasterise(picture: &Picture, fonts: &Fonts) -> Result<Vec<u8>, Ren
         code::literal(&world::picture_path(0)),
         code::literal(picture.kind.name())
     );
-    let desk = Desk::new(code, fonts.all(), std::slice::from_ref(picture));
-    let document = layout(&desk, 1)?;
+    let world = DocumentWorld::new(code, fonts.all(), std::slice::from_ref(picture));
+    let document = layout(&world, 1)?;
     png(
         &document,
         PngView::Page(1),

@@ -17,10 +17,8 @@ pub(crate) enum Leaf<'a> {
     Listing {
         /// The language they are in.
         lang: Option<&'a str>,
-        /// The lines.
         text: &'a str,
     },
-    /// A picture.
     Image(&'a Image),
     /// Cited source ids.
     Cite(&'a [u32]),

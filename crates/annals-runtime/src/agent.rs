@@ -83,9 +83,7 @@ impl AgentParts {
 
     /// Whether what tools run is kept in a sandbox.
     pub(crate) fn is_isolated(&self) -> bool {
-        self.sandbox
-            .as_ref()
-            .is_none_or(|backend| backend.name() != "trusted-host")
+        self.sandbox.as_ref().is_none_or(|backend| backend.isolates())
     }
 
     /// The agent as it is during a turn on these terms: with what the turn's client performs among its tools.

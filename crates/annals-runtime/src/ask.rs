@@ -304,11 +304,11 @@ impl Drive<'_> {
         let name = tool
             .map_or(raw.tool.as_str(), |tool| tool.spec().name().as_str())
             .to_owned();
-        let params = match raw.arguments.trim() {
-            "" => Some(Map::new()),
-            text => serde_json::from_str(text).ok(),
+        let args = match raw.arguments.trim() {
+            "" => Some(Value::Object(Map::new())),
+            text => serde_json::from_str(text).ok().filter(Value::is_object),
         };
-        let Some(params) = params else {
+        let Some(args) = args else {
             let unreadable = Some(raw.arguments.clone());
             return NewCall {
                 id,
@@ -318,11 +318,13 @@ impl Drive<'_> {
                 cut: None,
             };
         };
-        let params: Map<String, Value> = params;
-        let args = Value::Object(params.clone());
         let cut = match tool {
             Some(tool) => self.agent.kept_cut(&**tool, &self.turn, &id, &args).await,
             None => None,
+        };
+        let params = match args {
+            Value::Object(params) => params,
+            _ => Map::new(),
         };
         NewCall {
             id,

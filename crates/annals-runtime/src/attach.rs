@@ -36,7 +36,7 @@ enum Held {
     Stored(Blob),
 }
 
-/// A file up to this is read when it is named; whoever changes it later changes nothing.
+/// A file up to this is read when it is named; a later change of it has no effect.
 const READ_AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// Why a file cannot be attached. Nothing was changed.

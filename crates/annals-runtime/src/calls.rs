@@ -108,7 +108,7 @@ impl Drive<'_> {
         self.ask_client(of_client).await
     }
 
-    /// Writes down what the client is to perform: all of it at once and after everything else, so that whoever sees one
+    /// Writes down what the client is to perform: all of it at once and after everything else, so that a client that sees one
     /// of the calls sees all of them, and the turn rests.
     async fn ask_client(&mut self, calls: Vec<OfClient>) -> Result<(), RunError> {
         if calls.is_empty() {

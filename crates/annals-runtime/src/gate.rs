@@ -126,8 +126,7 @@ impl Ready {
 
     /// With other arguments than the model's, checked like them.
     fn edited(mut self, args: Map<String, Value>) -> Result<Self, String> {
-        let raw = Value::Object(args).to_string();
-        let checked = validate::check(self.tool.spec(), &raw).map_err(|violation| {
+        let checked = validate::check(self.tool.spec(), args).map_err(|violation| {
             format!(
                 "changed the arguments, and they do not fit: {}",
                 violation.message
@@ -200,17 +199,20 @@ impl Drive<'_> {
             Ok(tool) => tool,
             Err(refused) => return Ok(State::Refused(refused)),
         };
-        let raw = match (call.unreadable.clone(), fresh) {
-            (Some(raw), _) => raw,
-            (None, Some(params)) => Value::Object(params).to_string(),
-            (None, None) => self.whole_params(id, &call).await?,
+        let params = match (&call.unreadable, fresh) {
+            (Some(raw), _) => validate::read(raw),
+            (None, Some(params)) => Ok(params),
+            (None, None) => match validate::read(&call.params) {
+                Ok(params) => Ok(self.whole(id, &call, params).await?),
+                refused => refused,
+            },
         };
         let Dispatched {
             tool,
             args,
             notices,
             passed,
-        } = match dispatch::follow(&tool, &raw) {
+        } = match params.and_then(|params| dispatch::follow(&tool, params)) {
             Ok(dispatched) => dispatched,
             Err(violation) => return Ok(State::Refused(violation.outcome())),
         };
@@ -261,10 +263,12 @@ impl Drive<'_> {
     }
 
     /// The arguments of a call that another process wrote down, with what its block shows cut put back.
-    async fn whole_params(&self, id: &CallId, call: &LoggedCall) -> Result<String, RunError> {
-        let Ok(mut params) = serde_json::from_str::<Map<String, Value>>(&call.params) else {
-            return Ok(call.params.clone());
-        };
+    async fn whole(
+        &self,
+        id: &CallId,
+        call: &LoggedCall,
+        mut params: Map<String, Value>,
+    ) -> Result<Map<String, Value>, RunError> {
         for cut in &call.cut {
             let code = self.writer.journal.read(|timeline| code_of(timeline, id));
             let whole = match code {
@@ -277,7 +281,7 @@ impl Drive<'_> {
             };
             params.insert(cut.name.clone(), Value::String(whole));
         }
-        Ok(Value::Object(params).to_string())
+        Ok(params)
     }
 }
 

@@ -53,6 +53,7 @@ fn as_json<S: Serializer>(block: &Arc<Block>, serializer: S) -> Result<S::Ok, S:
 
 /// What a process that does not own a conversation is told by the one that does.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Relayed {
     /// Something between blocks.
     Update(Update),

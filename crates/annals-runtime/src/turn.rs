@@ -92,11 +92,7 @@ impl Ended {
     pub(crate) fn of(timeline: &Timeline, id: &TurnId) -> Option<Self> {
         let turn = timeline.turn(id)?;
         let blocks = timeline.turn_blocks(turn);
-        let report = blocks
-            .iter()
-            .rev()
-            .find(|block| block.kind == BlockKind::ReactCompletion && block.turn == *id)
-            .and_then(|block| serde_json::from_str(block.text()?).ok())?;
+        let report = timeline.report(turn)?;
         let answer = blocks.iter().rev().find(|block| {
             matches!(
                 block.kind,

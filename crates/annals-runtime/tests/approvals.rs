@@ -15,8 +15,9 @@ use annals_runtime::{
     Agent, AgentBuilder, ApprovalDecision, Ask, CancellationToken, ConversationHandle, Decision, HookCx,
     Hooks, PolicyFiles, RunError, Session, TurnRequest, Update, Verdict,
 };
+use annals_sandbox::{Backend, OpenError, Opening, Sandbox};
 use annals_store::{ArtifactStore, ManualClock, MemoryLog};
-use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
+use annals_tools::{DynamicTool, Effect, Reach, Tool, ToolSpec};
 use common::{Heard, shape, texts, types};
 use serde_json::{Map, Value, json};
 
@@ -654,6 +655,41 @@ async fn a_result_keeps_which_rules_decided() {
         shown.contains("no-post") && !shown.contains("look-freely"),
         "{shown}"
     );
+}
+
+/// A backend that a host brings, under a name that nobody here knows.
+struct HostsOwn {
+    isolates: bool,
+}
+
+#[async_trait::async_trait]
+impl Backend for HostsOwn {
+    fn name(&self) -> &str {
+        "hosts-own"
+    }
+
+    fn isolates(&self) -> bool {
+        self.isolates
+    }
+
+    async fn open(&self, _: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
+        unreachable!("rules are asked before anything is opened")
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_nothing_isolates_counts_as_reaching_everything() {
+    for isolates in [true, false] {
+        let spec = ToolSpec::builder("run").reaches([Reach::Exec]).build().unwrap();
+        let run = DynamicTool::with_spec(spec, |_, _| async { Ok(json!("ran")) });
+        let agent = World::new()
+            .process_with(json!([]), Asks::default(), |builder| {
+                builder.tool(run).sandbox(Arc::new(HostsOwn { isolates }))
+            })
+            .await;
+        let judged = agent.judge("run", &json!({})).await.unwrap();
+        assert_eq!(judged.call.effects.contains(&Reach::External), !isolates);
+    }
 }
 
 /// A model that cannot call tools writes its calls as text; everything else is the same.

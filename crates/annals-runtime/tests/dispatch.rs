@@ -19,22 +19,22 @@ use common::{Bench, shape, texts, turn};
 use serde_json::{Value, json};
 
 /// Passes calls on to the tool that `tool` names, as `mcp.call` does.
-struct Desk {
+struct Forwarder {
     spec: ToolSpec,
     tools: Vec<Arc<dyn Tool>>,
 }
 
-impl Desk {
+impl Forwarder {
     fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
         let schema = json!({
             "type": "object",
             "properties": {"tool": {"type": "string"}, "arguments": {"type": "object"}},
             "required": ["tool", "arguments"],
         });
-        let spec = ToolSpec::builder("desk.call")
+        let spec = ToolSpec::builder("forwarder.call")
             .parameters(schema)
             .effect(Effect::None);
-        Desk {
+        Forwarder {
             spec: spec.build().unwrap(),
             tools,
         }
@@ -42,7 +42,7 @@ impl Desk {
 }
 
 #[async_trait::async_trait]
-impl Tool for Desk {
+impl Tool for Forwarder {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -91,20 +91,20 @@ fn delete(runs: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
     }))
 }
 
-/// The same call straight, and by way of the desk.
+/// The same call straight, and by way of the forwarder.
 fn both_ways() -> [Value; 2] {
     let params = json!({"repo": "r"});
     [
         json!({"id": "d1", "tool": "github.delete", "params": params}),
-        json!({"id": "d1", "tool": "desk.call", "params": {"tool": "github.delete", "arguments": params}}),
+        json!({"id": "d1", "tool": "forwarder.call", "params": {"tool": "github.delete", "arguments": params}}),
     ]
 }
 
 async fn agent(bench: &Bench, call: &Value, rules: &'static str, runs: &Arc<AtomicUsize>) -> Agent {
     let steps = json!({"steps": [{"tool_calls": [call]}, {"text": "done"}]});
     let builder = bench.builder(steps).policy(Rules(rules));
-    let tools: Vec<Arc<dyn Tool>> = match call["tool"] == "desk.call" {
-        true => vec![Arc::new(Desk::new(vec![delete(runs)]))],
+    let tools: Vec<Arc<dyn Tool>> = match call["tool"] == "forwarder.call" {
+        true => vec![Arc::new(Forwarder::new(vec![delete(runs)]))],
         false => vec![delete(runs)],
     };
     builder.tools(tools).build().await.unwrap()
@@ -140,7 +140,7 @@ async fn an_allow_suffices_by_both_ways_where_all_else_is_denied() {
 
 #[tokio::test]
 async fn a_rule_about_the_tool_that_passes_on_holds_too() {
-    let rules = "default = \"allow-all\"\n[[rule]]\ntool = \"desk.call\"\ndecide = \"deny\"\n";
+    let rules = "default = \"allow-all\"\n[[rule]]\ntool = \"forwarder.call\"\ndecide = \"deny\"\n";
     let (session, runs) = ran(&both_ways()[1], rules).await;
     assert_eq!(runs, 0, "{}", shape(&session));
 }
@@ -201,10 +201,10 @@ async fn a_check_of_the_rules_says_the_same_by_every_name() {
     let rules =
         "default = \"allow-all\"\n[[rule]]\nname = \"keep\"\ntool = \"github.delete\"\ndecide = \"deny\"\n";
     let bench = Bench::new();
-    let [straight, desk] = both_ways();
-    let agent = agent(&bench, &desk, rules, &Arc::default()).await;
+    let [straight, forwarded] = both_ways();
+    let agent = agent(&bench, &forwarded, rules, &Arc::default()).await;
     for (tool, params) in [
-        ("desk.call", &desk["params"]),
+        ("forwarder.call", &forwarded["params"]),
         ("github.delete", &straight["params"]),
         ("github__delete", &straight["params"]),
     ] {
@@ -235,10 +235,10 @@ async fn hooks_see_the_tool_that_runs() {
     let runs = Arc::default();
     let bench = Bench::new();
     let steps = json!({"steps": [{"tool_calls": [both_ways()[1]]}, {"text": "done"}]});
-    let desk: Arc<dyn Tool> = Arc::new(Desk::new(vec![delete(&runs)]));
+    let forwarder: Arc<dyn Tool> = Arc::new(Forwarder::new(vec![delete(&runs)]));
     let agent = bench
         .builder(steps)
-        .tools([desk])
+        .tools([forwarder])
         .hooks(Refuses)
         .build()
         .await

@@ -9,7 +9,7 @@ use crate::Bucket;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Whether a write that must not replace anything is refused when something is there. Artifacts do not need it, since
-    /// equal keys have equal bytes; whoever shares the bucket may.
+    /// equal keys have equal bytes; other writers of the bucket may.
     pub refuses_to_replace: bool,
 }
 

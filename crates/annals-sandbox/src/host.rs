@@ -269,7 +269,7 @@ impl Sandbox for HostSandbox {
 
 impl Drop for HostSandbox {
     fn drop(&mut self) {
-        // Whoever serves programs inside holds a clone.
+        // The task that serves programs inside holds a clone.
         self.closed.cancel();
     }
 }

@@ -70,6 +70,10 @@ impl Backend for Local {
         "local"
     }
 
+    fn isolates(&self) -> bool {
+        true
+    }
+
     fn bounds(&self, limits: &Limits) -> Vec<Bound> {
         limits.bounds()
     }

@@ -84,6 +84,10 @@ pub trait Backend: Send + Sync {
         limits.bounds_of_operations()
     }
 
+    /// Whether programs inside are kept away from this machine, by isolation layers or because they run on another one.
+    /// The rules of a policy are told so before anything is opened: without isolation, a command may do anything.
+    fn isolates(&self) -> bool;
+
     /// Opens a sandbox; it lives until closed or dropped.
     async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError>;
 }

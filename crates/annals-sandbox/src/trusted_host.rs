@@ -26,6 +26,10 @@ impl Backend for TrustedHost {
         "trusted-host"
     }
 
+    fn isolates(&self) -> bool {
+        false
+    }
+
     async fn open(&self, opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
         let isolated = Isolated {
             layers: BTreeSet::new(),

@@ -203,7 +203,7 @@ fn everything_dies_when_annals_is_killed() {
 
 #[tokio::test]
 async fn a_command_gets_no_descriptor_but_the_three_streams() {
-    // Both are left open for children by whoever embeds Annals.
+    // Both are left open for children by the program that embeds Annals.
     let leaked = fs::File::open("/etc/hostname").unwrap();
     rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
     let directory = tempfile::tempdir().unwrap();

@@ -340,7 +340,7 @@ async fn of_token(app: &App, token: &str) -> Result<Option<Caller>, Problem> {
     of_hash(app, hash).await
 }
 
-/// The caller of a token that the store knows. The server's own scopes are opened by none, whoever put one there.
+/// The caller of a token that the store knows. The server's own scopes are opened by none, even one that was put there by hand.
 async fn of_hash(app: &App, hash: [u8; 32]) -> Result<Option<Caller>, Problem> {
     let found = app.token(&hash).await?.filter(|token| !is_reserved(&token.scope));
     Ok(found.map(|token| Caller {

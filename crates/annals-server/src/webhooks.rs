@@ -59,6 +59,7 @@ pub struct Webhook {
 
 /// What a receiver can be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WebhookEvent {
     /// `turn.ended`.
     TurnEnded,

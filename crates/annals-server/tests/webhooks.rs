@@ -68,7 +68,7 @@ impl Receiver {
         address.to_string()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until `count` requests have come.
     async fn until(&self, count: usize) -> Vec<Received> {
         for _ in 0..6_000 {
             let received = self.received.lock().unwrap().clone();

@@ -48,7 +48,7 @@ pub(crate) fn make_private_file(path: &Path) -> io::Result<()> {
 }
 
 /// Takes the rights of others away from a file or folder of ours, which an earlier version may have made with them. Where
-/// that is not allowed, whoever may set them has decided so.
+/// that is not allowed, the owner of the directory has decided so.
 pub(crate) fn make_private(path: &Path) {
     const OTHERS: u32 = 0o077;
     if let Ok(meta) = fs::metadata(path)

@@ -128,7 +128,7 @@ impl PatroniSet {
         self.members.iter().position(|member| member.is("/leader"))
     }
 
-    /// Where a database of the set is, whoever leads.
+    /// The address of a database of the set, whichever server leads.
     pub fn url(&self, database: &str) -> String {
         let hosts: Vec<String> = self
             .members

@@ -74,7 +74,6 @@ impl FaultProxy {
         }
     }
 
-    /// Its port.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -10,7 +10,6 @@ use tempfile::TempDir;
 
 /// The key that the servers know.
 pub const S3_KEY_ID: &str = "annals";
-/// Its secret.
 pub const S3_SECRET: &str = "annals-secret";
 
 const BUCKET: &str = "bucket";
@@ -91,7 +90,6 @@ impl S3Server {
         server
     }
 
-    /// Its port.
     pub fn port(&self) -> u16 {
         self.port
     }

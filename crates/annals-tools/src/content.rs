@@ -129,7 +129,7 @@ pub async fn whole(
     }
 }
 
-/// The same as a stream, without a bound: for whoever passes the bytes on.
+/// The same as a stream, without a bound, for callers that pass the bytes on.
 pub async fn open(
     cx: &ConversationCx,
     path: &LogicalPath,

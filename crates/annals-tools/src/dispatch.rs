@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use annals_core::turn::outcome::Notice;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::tool::Tool;
 use crate::validate::{self, Violation};
@@ -27,9 +27,9 @@ pub struct Dispatched {
     pub passed: Vec<(Arc<dyn Tool>, Value)>,
 }
 
-/// Checks raw arguments for this tool, and for each that it passes the call on to.
-pub fn follow(tool: &Arc<dyn Tool>, raw: &str) -> Result<Dispatched, Violation> {
-    let checked = validate::check(tool.spec(), raw)?;
+/// Checks arguments for this tool, and for each that it passes the call on to.
+pub fn follow(tool: &Arc<dyn Tool>, args: Map<String, Value>) -> Result<Dispatched, Violation> {
+    let checked = validate::check(tool.spec(), args)?;
     let mut found = Dispatched {
         tool: tool.clone(),
         args: checked.args,
@@ -40,7 +40,7 @@ pub fn follow(tool: &Arc<dyn Tool>, raw: &str) -> Result<Dispatched, Violation> 
         let Some((tool, args)) = found.tool.passes_on(&found.args) else {
             return Ok(found);
         };
-        let checked = validate::check(tool.spec(), &args.to_string())?;
+        let checked = validate::check(tool.spec(), validate::object(args)?)?;
         found.notices.extend(checked.notices);
         let by = std::mem::replace(&mut found.tool, tool);
         found
@@ -70,10 +70,10 @@ mod tests {
     use crate::{DynamicTool, ToolCx, ToolSpec};
 
     /// Passes every call on to the tool of its list that `to` names, and to itself if there is none.
-    struct Desk(ToolSpec, Vec<Arc<dyn Tool>>);
+    struct Forwarder(ToolSpec, Vec<Arc<dyn Tool>>);
 
     #[async_trait::async_trait]
-    impl Tool for Desk {
+    impl Tool for Forwarder {
         fn spec(&self) -> &ToolSpec {
             &self.0
         }
@@ -81,8 +81,8 @@ mod tests {
         fn passes_on(&self, args: &Value) -> Option<(Arc<dyn Tool>, Value)> {
             let to = args.get("to")?.as_str()?;
             let tool = self.1.iter().find(|tool| tool.spec().name().as_str() == to);
-            let desk = || Arc::new(desk(Vec::new())) as Arc<dyn Tool>;
-            Some((tool.cloned().unwrap_or_else(desk), args.get("args")?.clone()))
+            let itself = || Arc::new(forwarder(Vec::new())) as Arc<dyn Tool>;
+            Some((tool.cloned().unwrap_or_else(itself), args.get("args")?.clone()))
         }
 
         async fn run(&self, _: &ToolCx, _: Value) -> Outcome {
@@ -90,10 +90,10 @@ mod tests {
         }
     }
 
-    fn desk(tools: Vec<Arc<dyn Tool>>) -> Desk {
+    fn forwarder(tools: Vec<Arc<dyn Tool>>) -> Forwarder {
         let schema = json!({"type": "object", "properties": {"to": {}, "args": {}}});
-        Desk(
-            ToolSpec::builder("desk").parameters(schema).build().unwrap(),
+        Forwarder(
+            ToolSpec::builder("forwarder").parameters(schema).build().unwrap(),
             tools,
         )
     }
@@ -103,17 +103,21 @@ mod tests {
         Arc::new(DynamicTool::new("add", "Adds.", schema, |_, _| async { Ok(json!(1)) }).unwrap())
     }
 
+    fn follow_json(tool: &Arc<dyn Tool>, args: Value) -> Result<Dispatched, Violation> {
+        follow(tool, validate::object(args)?)
+    }
+
     #[test]
     fn a_call_ends_at_the_tool_that_runs_it_with_arguments_that_fit_that_one() {
-        let desk: Arc<dyn Tool> = Arc::new(desk(vec![add()]));
-        let found = follow(&desk, r#"{"to": "add", "args": {"x": 1, "y": 2}}"#).unwrap();
+        let forwarder: Arc<dyn Tool> = Arc::new(forwarder(vec![add()]));
+        let found = follow_json(&forwarder, json!({"to": "add", "args": {"x": 1, "y": 2}})).unwrap();
         assert_eq!(
             (found.tool.spec().name().as_str(), &found.args),
             ("add", &json!({"x": 1}))
         );
         assert_eq!(found.notices.len(), 1, "`y` was dropped");
         assert_eq!(found.passed.len(), 1);
-        let refused = follow(&desk, r#"{"to": "add", "args": {"x": "one"}}"#)
+        let refused = follow_json(&forwarder, json!({"to": "add", "args": {"x": "one"}}))
             .err()
             .unwrap();
         assert_eq!(refused.code, annals_core::code::Code::ToolSignatureRed);
@@ -121,13 +125,13 @@ mod tests {
 
     #[test]
     fn a_call_that_goes_in_circles_is_refused() {
-        let desk: Arc<dyn Tool> = Arc::new(desk(Vec::new()));
+        let forwarder: Arc<dyn Tool> = Arc::new(forwarder(Vec::new()));
         let mut args = json!({});
         for _ in 0..10 {
             args = json!({"to": "nobody", "args": args});
         }
-        let refused = follow(&desk, &args.to_string()).err().unwrap();
+        let refused = follow_json(&forwarder, args.clone()).err().unwrap();
         assert!(refused.message.contains("passed on"), "{}", refused.message);
-        assert_eq!(way(&desk, &args).len(), PASSES_MAX + 1);
+        assert_eq!(way(&forwarder, &args).len(), PASSES_MAX + 1);
     }
 }

@@ -1,9 +1,9 @@
-//! Where `sk:` paths lead: skills by name. The runtime brings the shelf; tools only ask.
+//! Where `sk:` paths lead: skills by name. The runtime brings them; tools only ask.
 
 use annals_core::ids::SkillName;
 use annals_core::skill::Skill;
 
-/// A shelf of skills.
+/// Skills by name.
 ///
 /// Rules: `get` answers from memory (it is called inside a turn); the same name gives the same skill as long as
 /// nobody changes the files; `names` is sorted.

@@ -1,7 +1,7 @@
 //! Arguments as the model sent them, made into what a tool may rely on.
 //!
-//! One place reads raw arguments: parses, bounds, drops what the tool does not know, and checks the rest against
-//! the schema. What it refuses or changes, it says in words the model can act on. It must not run anything.
+//! [`read`] parses a text, once; [`check`] bounds what came of it, drops what the tool does not know, and compares the
+//! rest with the schema. What they refuse or change, they say in words the model can act on. Nothing runs here.
 
 use annals_core::code::Code;
 use annals_core::turn::outcome::{Notice, Outcome};
@@ -85,9 +85,13 @@ impl Violation {
     }
 }
 
-/// Reads raw arguments for this tool. The empty text means `{}`.
-pub fn check(spec: &ToolSpec, raw: &str) -> Result<Checked, Violation> {
-    let mut args = parse(raw)?;
+/// Checks arguments for this tool.
+pub fn check(spec: &ToolSpec, mut args: Map<String, Value>) -> Result<Checked, Violation> {
+    if args.values().any(|value| exceeds_depth(value, DEPTH_MAX - 1)) {
+        return Err(Violation::unreadable(format!(
+            "the arguments nest deeper than {DEPTH_MAX} levels: send a flatter object"
+        )));
+    }
     let mut notices = Vec::new();
     notices.extend(drop_unknown(spec, &mut args));
     notices.extend(order_notice(spec, &args));
@@ -106,20 +110,21 @@ pub fn misfit(schema: &Value, value: &Value) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-fn parse(raw: &str) -> Result<Map<String, Value>, Violation> {
+/// Arguments as a model wrote them. The empty text means `{}`.
+pub fn read(raw: &str) -> Result<Map<String, Value>, Violation> {
     if raw.trim().is_empty() {
         return Ok(Map::new());
     }
-    let value: Value = serde_json::from_str(raw).map_err(|error| {
+    let value = serde_json::from_str(raw).map_err(|error| {
         Violation::unreadable(format!(
             "the arguments are not JSON ({error}): send one JSON object"
         ))
     })?;
-    if exceeds_depth(&value, DEPTH_MAX) {
-        return Err(Violation::unreadable(format!(
-            "the arguments nest deeper than {DEPTH_MAX} levels: send a flatter object"
-        )));
-    }
+    object(value)
+}
+
+/// Arguments by name.
+pub(crate) fn object(value: Value) -> Result<Map<String, Value>, Violation> {
     match value {
         Value::Object(args) => Ok(args),
         // Some models send no arguments as `null`.
@@ -292,8 +297,12 @@ mod tests {
             .unwrap()
     }
 
+    fn check_raw(spec: &ToolSpec, raw: &str) -> Result<Checked, Violation> {
+        read(raw).and_then(|args| check(spec, args))
+    }
+
     fn refused(raw: &str) -> (String, String) {
-        let violation = check(&spec(), raw).unwrap_err();
+        let violation = check_raw(&spec(), raw).unwrap_err();
         (
             format!("{} {}", violation.code, violation.path),
             violation.message,
@@ -302,7 +311,7 @@ mod tests {
 
     #[test]
     fn arguments_that_are_no_object_are_refused_with_what_to_send() {
-        let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+        let deep = format!("{{\"path\":{}{}}}", "[".repeat(100), "]".repeat(100));
         let deeper = format!("{{\"path\":{}1{}}}", "[".repeat(1_000), "]".repeat(1_000));
         for (raw, said) in [
             ("{not json", "not JSON"),
@@ -324,7 +333,7 @@ mod tests {
         let none = ToolSpec::builder("now").build().unwrap();
         for raw in ["", " \n", "{}", "null"] {
             assert_eq!(
-                check(&none, raw).unwrap(),
+                check_raw(&none, raw).unwrap(),
                 Checked {
                     args: json!({}),
                     notices: vec![]
@@ -370,7 +379,7 @@ mod tests {
 
     #[test]
     fn unknown_parameters_are_dropped_with_a_notice() {
-        let checked = check(&spec(), r#"{"path": "a", "colour": "red"}"#).unwrap();
+        let checked = check_raw(&spec(), r#"{"path": "a", "colour": "red"}"#).unwrap();
         assert_eq!(checked.args, json!({"path": "a"}));
         assert_eq!(checked.notices.len(), 1);
         assert_eq!(
@@ -382,7 +391,7 @@ mod tests {
 
     #[test]
     fn another_order_gets_a_notice_and_keeps_the_order_it_came_in() {
-        let checked = check(&spec(), r#"{"mode": "new", "path": "a"}"#).unwrap();
+        let checked = check_raw(&spec(), r#"{"mode": "new", "path": "a"}"#).unwrap();
         assert_eq!(
             serde_json::to_string(&checked.args).unwrap(),
             r#"{"mode":"new","path":"a"}"#
@@ -390,7 +399,7 @@ mod tests {
         assert_eq!(checked.notices[0].code, "protocol_violation.param_order");
         assert_eq!(checked.notices[0].facts["expected"], json!(["path", "mode"]));
         assert!(
-            check(&spec(), r#"{"path": "a", "mode": "new"}"#)
+            check_raw(&spec(), r#"{"path": "a", "mode": "new"}"#)
                 .unwrap()
                 .notices
                 .is_empty()
@@ -399,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_programs_own_tools_take_their_parameters_in_any_order() {
-        let checked = check(&of_family(Family::Plain), r#"{"mode": "new", "path": "a"}"#).unwrap();
+        let checked = check_raw(&of_family(Family::Plain), r#"{"mode": "new", "path": "a"}"#).unwrap();
         assert_eq!(checked.notices, vec![]);
     }
 
@@ -409,7 +418,7 @@ mod tests {
             .parameters(json!({"type": "object", "properties": {"x": {}}, "additionalProperties": true}))
             .build()
             .unwrap();
-        let checked = check(&open, r#"{"y": 1, "x": 2}"#).unwrap();
+        let checked = check_raw(&open, r#"{"y": 1, "x": 2}"#).unwrap();
         assert_eq!((checked.args, checked.notices), (json!({"y": 1, "x": 2}), vec![]));
     }
 }

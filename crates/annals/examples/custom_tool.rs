@@ -2,7 +2,7 @@
 //!
 //! Put `OpenAi::new("…")?` or `Anthropic::new("…")?` there for a real one.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to the person who runs it")]
 
 use annals::prelude::*;
 

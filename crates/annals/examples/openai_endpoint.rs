@@ -1,6 +1,6 @@
 //! Any OpenAI-compatible server. Here a tiny one in this process that always says the same.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to the person who runs it")]
 
 use annals::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -1,7 +1,7 @@
 //! A stage of one's own: it notes what the person is interested in when a turn begins, refuses one tool, and
 //! suggests what to ask next when the turn ends. What it contributes is on the timeline like everything else.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to the person who runs it")]
 
 use annals::prelude::*;
 

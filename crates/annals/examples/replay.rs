@@ -1,6 +1,6 @@
 //! A turn replayed from its log: the script is made from the blocks, and the same things happen again.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to the person who runs it")]
 
 use annals::model::ScriptCall;
 use annals::prelude::*;

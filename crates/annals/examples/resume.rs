@@ -1,6 +1,6 @@
 //! A conversation gone on with by another process: nothing is kept but the folder, and everything is there.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to the person who runs it")]
 
 use annals::prelude::*;
 

@@ -1,6 +1,6 @@
 //! What the model writes, as it writes it. A listener may as well send each piece to a web socket.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to the person who runs it")]
 
 use std::io::Write as _;
 

@@ -40,6 +40,8 @@ pub(crate) fn check() -> anyhow::Result<Vec<String>> {
         let missing = direct(&manifest).into_iter().filter(|name| !is_explained(name));
         wrong.extend(missing.map(|name| format!("docs/deps/{}.md: no word about `{name}`", krate.name)));
     }
+    let bare = notes.iter().filter(|(_, text)| !text.starts_with("# "));
+    wrong.extend(bare.map(|(file, _)| format!("docs/deps/{file}.md: begins without a heading")));
     if std::fs::read_to_string(root().join(PAGE)).ok() != Some(page()?) {
         wrong.push(format!(
             "{PAGE}: is not made from `docs/deps`: `cargo xtask docs`"

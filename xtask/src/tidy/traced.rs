@@ -1,23 +1,55 @@
-//! Tests that documents name as `FILE.rs::NAME`: each must be there, and must be a test.
+//! What documents name: files of the repository, which must be there, and tests (`FILE.rs::NAME`), which must be tests.
 
 use super::source::Tree;
 
-/// Names of tests that lead nowhere.
+/// The folders whose files documents name by their whole path.
+const FOLDERS: [&str; 7] = [
+    "crates/",
+    "xtask/",
+    "bench/",
+    "docs/",
+    "examples/",
+    "fixtures/",
+    "deploy/",
+];
+
+/// What tells of changes names what was there at the time.
+const HISTORY: &str = "CHANGELOG.md";
+
+/// Names that lead nowhere.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
-    let documents = tree.files.iter().filter(|file| file.name.ends_with(".md"));
+    let documents = tree.files.iter();
+    let documents = documents.filter(|file| file.name.ends_with(".md") && file.name != HISTORY);
     documents
         .flat_map(|document| {
-            let named = document.text.split('`').skip(1).step_by(2).filter_map(test);
-            named.filter_map(move |(file, name)| {
-                let complaint = match tree.get(file) {
-                    None => format!("there is no file `{file}`"),
-                    Some(text) if !has_test(text, name) => format!("`{file}` has no test `{name}`"),
-                    Some(_) => return None,
-                };
-                Some(format!("{}: {complaint}", document.name))
-            })
+            let spans = document.text.split('`').skip(1).step_by(2);
+            let complaints =
+                spans.filter_map(|span| missing_test(tree, span).or_else(|| missing(tree, span)));
+            complaints.map(|complaint| format!("{}: {complaint}", document.name))
         })
         .collect()
+}
+
+fn missing_test(tree: &Tree, span: &str) -> Option<String> {
+    let (file, name) = test(span)?;
+    match tree.get(file) {
+        None => Some(format!("there is no file `{file}`")),
+        Some(text) if !has_test(text, name) => Some(format!("`{file}` has no test `{name}`")),
+        Some(_) => None,
+    }
+}
+
+/// A file or a folder that is not there. A span with a gap in it (`crates/<name>/src`) names none.
+fn missing(tree: &Tree, span: &str) -> Option<String> {
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let is_named = FOLDERS.iter().any(|folder| span.starts_with(folder)) && span.chars().all(is_path);
+    if !is_named {
+        return None;
+    }
+    let folder = format!("{}/", span.trim_end_matches('/'));
+    let is_there = |name: &str| name == span || name.starts_with(&folder);
+    let is_missing = !tree.files.iter().any(|file| is_there(&file.name));
+    is_missing.then(|| format!("there is no file `{span}`"))
 }
 
 /// The file and the name, if a span of code is of this form.
@@ -56,15 +88,18 @@ mod tests {
         let tree = Tree {
             files: vec![
                 file("a/tests/b.rs", tests),
+                file("bench/a/b.rs", ""),
+                file("CHANGELOG.md", "`bench/gone.rs`"),
                 file(
                     "docs/x.md",
-                    "`a/tests/b.rs::one`, `a/tests/b.rs::two`, `a/tests/b.rs::helper`, `a/tests/b.rs::gone`, `a/c.rs::one`, `Vec::new`",
+                    "`bench/a`, `bench/a/b.rs`, `bench/<name>.rs`, `bench/c.rs` and `a/tests/b.rs::one`, `a/tests/b.rs::two`, `a/tests/b.rs::helper`, `a/tests/b.rs::gone`, `a/c.rs::one`, `Vec::new`",
                 ),
             ],
         };
         assert_eq!(
             check(&tree),
             [
+                "docs/x.md: there is no file `bench/c.rs`",
                 "docs/x.md: `a/tests/b.rs` has no test `helper`",
                 "docs/x.md: `a/tests/b.rs` has no test `gone`",
                 "docs/x.md: there is no file `a/c.rs`",

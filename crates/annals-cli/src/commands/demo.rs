@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use annals::core::block::BlockKind;
 use annals::core::ids::TurnId;
 use annals::core::timeline::Timeline;
-use annals::core::turn::{TurnReport, TurnUsage};
+use annals::core::turn::TurnUsage;
 use annals::model::ScriptModel;
 use annals::runtime::{Attachment, World};
 use annals::sandbox::{Language, facts::Facts, interpreters};
@@ -199,11 +198,7 @@ fn next_steps(home: &Path, id: &str) -> ScreenText {
 
 /// What all turns spent.
 fn usage(timeline: &Timeline) -> TurnUsage {
-    let completions = timeline
-        .blocks()
-        .iter()
-        .filter(|block| block.kind == BlockKind::ReactCompletion);
-    let reports = completions.filter_map(|block| serde_json::from_str::<TurnReport>(block.text()?).ok());
+    let reports = timeline.turns().iter().filter_map(|turn| timeline.report(turn));
     let mut usage = TurnUsage::default();
     reports.for_each(|report| usage.add(report.usage));
     usage

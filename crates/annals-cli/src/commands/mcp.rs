@@ -12,7 +12,9 @@ use annals::mcp::file::ServerFile;
 use annals::mcp::resources::{Content, PromptArgument};
 use annals::mcp::serve::{AnnalsServer, stdio};
 use annals::mcp::set::AcceptError;
-use annals::mcp::{Definition, Difference, Pins, RemoteServer, ServerConfig, ServerError, Servers, name};
+use annals::mcp::{
+    Definition, Difference, LoginState, Pins, RemoteServer, ServerConfig, ServerError, Servers, name,
+};
 use annals::runtime::{Attachment, RunError};
 use serde_json::{Value, json};
 
@@ -143,7 +145,7 @@ fn list(args: JsonArgs, config: &Config) -> Result<Ended, Failure> {
             "namespace": config.namespace,
             "reached_by": reached_by(config),
             "tools": accepted,
-            "login": login.map(login::word),
+            "login": login.map(LoginState::as_str),
         }));
         let tools = match accepted {
             Some(tools) => format!("{tools} tools"),

@@ -13,7 +13,7 @@ pub(crate) async fn run(args: ResumeArgs, config: Config) -> Result<Ended, Failu
     let id = conversation_id(&args.conversation)?;
     let setup = Setup::open(config, Needs::Model).await?;
     let session = setup.agent.open(&id).await?;
-    // Its turn was begun on terms of its own: whoever resumes it either answers or waits.
+    // Its turn was begun on terms of its own: a process that resumes it either answers or waits.
     let approvals = match approval::by_default(args.json) {
         ApprovalsArg::Deny => ApprovalsArg::Wait,
         approvals => approvals,

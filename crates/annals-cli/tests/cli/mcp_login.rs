@@ -2,42 +2,29 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
+use annals_testbed::ScriptServer;
 use serde_json::{Value, json};
 
 use super::annals::{Annals, Ran};
 
 /// A server with its authorization server.
 struct Guarded {
-    child: Child,
+    _servers: ScriptServer,
     url: String,
-}
-
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Guarded {
     fn new(mechanism: &str) -> Self {
-        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../annals-mcp/tests/servers/oauth.py");
-        let mut child = Command::new("python3")
-            .arg(script)
-            .arg(mechanism)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let port = line.split_whitespace().next().unwrap();
-        let url = format!("http://127.0.0.1:{port}/mcp");
-        Guarded { child, url }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../annals-mcp/tests/servers/oauth.py");
+        let servers = ScriptServer::start(Command::new("python3").arg(script).arg(mechanism));
+        let url = format!("http://127.0.0.1:{}/mcp", servers.ports()[0]);
+        Guarded {
+            _servers: servers,
+            url,
+        }
     }
 }
 

@@ -24,7 +24,6 @@ pub struct Mechanism {
     pub reader: Reader,
     /// What it is after.
     pub aim: Aim,
-    /// The file.
     pub make: fn() -> Vec<u8>,
 }
 

@@ -1,7 +1,7 @@
 //! Paths: how the model, people and tools name what is on the timeline.
 //!
 //! A path is parsed once into a type and canonical from then on: equal things have equal text. It is a locator,
-//! not an authority: whoever resolves it brings the caller's scope. Nothing here touches a file system.
+//! not an authority: the code that resolves it brings the caller's scope. Nothing here touches a file system.
 //!
 //! Start with [`LogicalPath`]; `docs/format/paths.md` gives the grammar and examples.
 

@@ -16,7 +16,7 @@ use crate::limits;
 ///
 /// It is not empty and not absolute; no part is empty, `.` or `..`; it has no backslash, NUL or control
 /// character; a part has at most 255 bytes, the whole at most 1,024; it does not end like a line range.
-/// Equality is by bytes: no case folding, no Unicode normalisation. Whoever opens it still goes through a
+/// Equality is by bytes: no case folding, no Unicode normalisation. Opening it still goes through a
 /// directory handle that symlinks cannot leave.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(Arc<str>);

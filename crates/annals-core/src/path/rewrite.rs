@@ -10,14 +10,14 @@ use crate::ids::{TurnId, shown};
 
 /// A file of the current turn that a tool may write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct WriteTarget {
     /// The path below the current turn's `files`.
     pub rel: RelPath,
     /// What the model wrote, if that names another place and the model must be told.
     pub rewritten_from: Option<String>,
 }
 
-impl Target {
+impl WriteTarget {
     /// The logical path of the file in `current`.
     pub fn logical(&self, current: &TurnId) -> LogicalPath {
         LogicalPath::file(current, &self.rel)
@@ -29,7 +29,7 @@ impl Target {
 /// Takes a plain relative path, one below `files/`, a physical path or an `fi:` path. `files/` never nests and
 /// `./` means nothing. The current turn's own files give no notice; another turn's namespace, and attachments
 /// of any turn (they are the user's), are rewritten. Unsafe paths and paths of other families are refused.
-pub fn target(input: &str, current: &TurnId) -> Result<Target, PathError> {
+pub fn target(input: &str, current: &TurnId) -> Result<WriteTarget, PathError> {
     let mut moved = false;
     let plain = if is_logical(input) {
         let path = LogicalPath::parse(input)?;
@@ -59,7 +59,7 @@ pub fn target(input: &str, current: &TurnId) -> Result<Target, PathError> {
             break;
         }
     }
-    Ok(Target {
+    Ok(WriteTarget {
         rel: RelPath::parse(rest)?,
         rewritten_from: moved.then(|| input.to_owned()),
     })
@@ -93,11 +93,11 @@ mod tests {
     fn shape(input: &str) -> String {
         let current = TurnId::parse("turn_999").unwrap();
         match target(input, &current) {
-            Ok(Target {
+            Ok(WriteTarget {
                 rel,
                 rewritten_from: None,
             }) => rel.to_string(),
-            Ok(Target {
+            Ok(WriteTarget {
                 rel,
                 rewritten_from: Some(from),
             }) => {
@@ -190,7 +190,7 @@ mod tests {
                 let logical = first.logical(&current);
                 prop_assert!(logical.as_str().starts_with("fi:turn_999.files/"));
                 for again in [first.rel.as_str(), logical.as_str(), logical.physical().unwrap().as_str()] {
-                    let expected = Target { rel: first.rel.clone(), rewritten_from: None };
+                    let expected = WriteTarget { rel: first.rel.clone(), rewritten_from: None };
                     prop_assert_eq!(target(again, &current), Ok(expected));
                 }
             }

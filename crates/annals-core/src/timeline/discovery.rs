@@ -6,33 +6,7 @@ use crate::block::{Block, SafeDigest};
 use crate::ids::Seq;
 use crate::path::LogicalPath;
 
-/// What a path names now: the latest content and the latest metadata.
-#[derive(Clone, Debug)]
-pub struct Artifact<'a> {
-    /// The path asked for.
-    pub path: LogicalPath,
-    /// The latest content block, if any.
-    pub content: Option<&'a Block>,
-    /// The latest metadata, if any.
-    pub digest: Option<SafeDigest>,
-    /// The tool that made it.
-    pub tool: Option<&'a str>,
-}
-
 impl Timeline {
-    /// The artifact a path names. Hidden, pruned or compacted away makes no difference.
-    pub fn artifact(&self, path: &LogicalPath) -> Option<Artifact<'_>> {
-        let entry = self.paths.get(&self.blocks, path)?;
-        let content = (entry.content != NONE).then(|| self.at_ix(entry.content));
-        let call = content.and_then(|block| block.meta().call.as_ref());
-        Some(Artifact {
-            path: path.clone(),
-            content,
-            digest: self.latest_digest(path),
-            tool: call.and_then(|call| self.tool_of(call)),
-        })
-    }
-
     /// The latest content block with this path.
     pub fn latest(&self, path: &LogicalPath) -> Option<&Block> {
         let entry = self.paths.get(&self.blocks, path)?;
@@ -43,7 +17,7 @@ impl Timeline {
     pub fn latest_digest(&self, path: &LogicalPath) -> Option<SafeDigest> {
         let entry = self.paths.get(&self.blocks, path)?;
         if entry.digest != NONE {
-            return serde_json::from_str(self.at_ix(entry.digest).text()?).ok();
+            return self.at_ix(entry.digest).payload().ok();
         }
         self.at_ix(Some(entry.content).filter(|&ix| ix != NONE)?)
             .meta()

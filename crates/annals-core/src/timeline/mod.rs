@@ -14,13 +14,12 @@ mod turns;
 
 pub use crate::block::payload::{CallText, HideReason, HideText};
 pub use calls::CallRecord;
-pub use discovery::Artifact;
 pub use requests::{Ask, Request};
 pub use turns::{Streak, Turn};
 
 use std::sync::Arc;
 
-use crate::block::payload::{PayloadError, ToolsTable};
+use crate::block::payload::{PayloadError, ToolsTable, TurnReport};
 use crate::block::{Block, BlockKind};
 use crate::ids::{CallId, Seq, Sid, TurnId};
 use crate::plan::Plan;
@@ -214,6 +213,13 @@ impl Timeline {
         &self.blocks[turn.first as usize..self.turn_end(turn)]
     }
 
+    /// How a turn says that it ended; nothing while it runs, or when what it says cannot be read.
+    pub fn report(&self, turn: &Turn) -> Option<TurnReport> {
+        let mut blocks = self.turn_blocks(turn).iter().rev();
+        let end = blocks.find(|block| block.kind == BlockKind::ReactCompletion && block.turn == turn.id)?;
+        end.payload().ok()
+    }
+
     /// Where the blocks of a turn end.
     pub(crate) fn turn_end(&self, turn: &Turn) -> usize {
         self.turns.end_of(turn).unwrap_or(self.blocks.len())
@@ -276,6 +282,11 @@ impl Timeline {
     /// Blocks whose text has not the form of their type. They are kept and shown as text, and mean nothing else.
     pub fn malformed(&self) -> &[PayloadError] {
         &self.malformed
+    }
+
+    /// Notes a block whose text only another fold reads.
+    pub(crate) fn note_malformed(&mut self, error: PayloadError) {
+        self.malformed.push(error);
     }
 
     /// How many `timeline.hide` blocks there are; the next one's number is one more.

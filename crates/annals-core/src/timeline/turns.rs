@@ -145,7 +145,7 @@ impl Turn {
                 (self.answer, self.clarified) = (None, false);
             }
             BlockKind::TimelineHide => self.hid = true,
-            BlockKind::Notice => self.push_notice(block, calls),
+            BlockKind::Notice => self.push_notice(block, calls)?,
             BlockKind::SystemMessage if block.meta().message_kind() == Some(MessageKind::ContextLimit) => {
                 self.context_limit = Some(block.seq);
             }
@@ -154,13 +154,10 @@ impl Turn {
         Ok(())
     }
 
-    fn push_notice(&mut self, block: &Block, calls: &Calls) {
-        let notice = block.payload::<Notice>().ok();
-        let Some(code) = notice
-            .and_then(|notice| Code::of(&notice.code))
-            .filter(|code| code.is_refusal())
-        else {
-            return;
+    fn push_notice(&mut self, block: &Block, calls: &Calls) -> Result<(), PayloadError> {
+        let notice: Notice = block.payload()?;
+        let Some(code) = Code::of(&notice.code).filter(|code| code.is_refusal()) else {
+            return Ok(());
         };
         let call = block.meta().call.as_ref().and_then(|call| calls.get(call));
         let step = block
@@ -196,5 +193,6 @@ impl Turn {
         {
             self.streak = Some(streak.clone());
         }
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::slots::Slots;
 use crate::block::Block;
+use crate::block::payload::PayloadError;
 use crate::ids::Seq;
 use crate::path::LogicalPath;
 use crate::timeline::{FoldError, Timeline, ix_of};
@@ -72,6 +73,11 @@ impl View {
         }
         let again = View::new(media).with(self.blocks().iter().cloned());
         Cow::Owned(again.expect("what folded once folds again"))
+    }
+
+    /// Notes a block whose text the view could not read.
+    pub(super) fn note_malformed(&mut self, error: PayloadError) {
+        self.timeline.note_malformed(error);
     }
 
     /// The timeline alone.

@@ -1,7 +1,7 @@
 //! The messages of a prompt, oldest first, as a list whose clone shares them.
 //!
 //! A conversation of thousands of rounds is rendered once and sent again at every step, so what a prompt takes from
-//! the renderer must cost what is new, not what is old. Whoever changes a shared message gets a copy of that one.
+//! the renderer must cost what is new, not what is old. Changing a shared message copies that one.
 
 use std::fmt;
 use std::ops::Index;

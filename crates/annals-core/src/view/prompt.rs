@@ -42,7 +42,7 @@ pub struct Piece {
 pub enum PieceBody {
     /// Text.
     Text(Arc<str>),
-    /// An image or a PDF, by digest; whoever sends the prompt loads the bytes.
+    /// An image or a PDF, by digest; the sender of the prompt loads the bytes.
     Media {
         /// `image/*` or `application/pdf`.
         mime: Mime,

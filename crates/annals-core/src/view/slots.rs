@@ -131,7 +131,10 @@ impl Slots {
         push_tightly(&mut view.slots_mut().of_block, NONE);
         let block = view.blocks()[ix as usize].clone();
         match &block.kind {
-            BlockKind::TimelineHide => Slots::hide_all(view, &block, ix),
+            BlockKind::TimelineHide => match block.payload() {
+                Ok(hide) => Slots::hide_all(view, hide, ix),
+                Err(error) => view.note_malformed(error),
+            },
             BlockKind::RangeSummary if block.meta().summary.is_some() => {
                 Slots::start_at_summary(view, &block, ix);
             }
@@ -208,11 +211,7 @@ impl Slots {
         }
     }
 
-    fn hide_all(view: &mut View, block: &Block, hide_ix: Ix) {
-        let text: Option<HideText> = block.text().and_then(|text| serde_json::from_str(text).ok());
-        let Some(HideText { reason, items }) = text else {
-            return;
-        };
+    fn hide_all(view: &mut View, HideText { reason, items }: HideText, hide_ix: Ix) {
         let changed = items
             .into_iter()
             .filter_map(|item| Slots::hide(view, item, reason, hide_ix))

@@ -241,11 +241,7 @@ impl Templates<'_> {
     }
 
     fn attachment(&self) -> Vec<Part> {
-        let Some(digest) = self
-            .block
-            .text()
-            .and_then(|text| serde_json::from_str::<SafeDigest>(text).ok())
-        else {
+        let Ok(digest) = self.block.payload::<SafeDigest>() else {
             return self.with_text(Place::User, "[USER ATTACHMENT] ".into());
         };
         let name = digest
@@ -438,7 +434,7 @@ impl Templates<'_> {
             .filter(|&ix| slots.of(ix) == own)
             .map(|ix| self.view.at_ix(ix));
         told.filter(|block| block.meta().is_digest)
-            .filter_map(|block| serde_json::from_str(block.text()?).ok())
+            .filter_map(|block| block.payload().ok())
             .collect()
     }
 

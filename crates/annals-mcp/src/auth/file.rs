@@ -1,9 +1,9 @@
 //! What is kept of a login, in a file of the home that nobody else can read: tokens, the client that got them, and where the
 //! server said that logins are made.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::limits;
+use crate::{limits, private_file};
 
 /// The folder of all logins.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ impl LoginFolder {
 
     /// Forgets the login of a server; says whether there was one.
     pub fn forget(&self, namespace: &str) -> io::Result<bool> {
-        self.file(namespace).remove()
+        private_file::remove(&self.file(namespace).path())
     }
 }
 
@@ -116,65 +116,26 @@ impl LoginFile {
     }
 
     pub(crate) fn read(&self) -> io::Result<Option<Saved>> {
-        match std::fs::read(self.path()) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-                let path = self.path();
-                // Without its words, which may quote a token.
-                io::Error::other(format!(
-                    "`{}` cannot be read (line {}): remove it and log in again",
-                    path.display(),
-                    error.line()
-                ))
-            }),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        let path = self.path();
+        let bytes = private_file::read(&path)?;
+        let saved = bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose();
+        // Without its words, which may quote a token.
+        saved.map_err(|error: serde_json::Error| {
+            io::Error::other(format!(
+                "`{}` cannot be read (line {}): remove it and log in again",
+                path.display(),
+                error.line()
+            ))
+        })
     }
 
-    /// Whole or not at all.
     pub(crate) fn write(&self, saved: &Saved) -> io::Result<()> {
-        self.make_folder()?;
-        let draft = self
-            .folder
-            .join(format!(".{}.{}", self.namespace, std::process::id()));
-        // What a crash left behind may have another mode.
-        match std::fs::remove_file(&draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut out = OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&draft)?;
-        out.write_all(&serde_json::to_vec_pretty(saved).map_err(io::Error::other)?)?;
-        out.write_all(b"\n")?;
-        out.sync_all()?;
-        std::fs::rename(draft, self.path())
-    }
-
-    fn remove(&self) -> io::Result<bool> {
-        match std::fs::remove_file(self.path()) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn make_folder(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)
+        private_file::write_json(&self.path(), saved)
     }
 
     /// Waits for other processes: an authorization server may take the same refresh token twice for theft.
     pub(crate) async fn lock(&self) -> io::Result<LoginLock> {
-        self.make_folder()?;
+        private_file::make_folder(&self.folder)?;
         let path = self.folder.join(format!("{}.lock", self.namespace));
         let mut options = OpenOptions::new();
         let file = options
@@ -265,12 +226,6 @@ mod tests {
         let folder = LoginFolder::of_home(home.path());
         let file = folder.file("srv");
         assert!(file.read().unwrap().is_none() && !folder.forget("srv").unwrap());
-        // Left by a crash, for everybody to read.
-        std::fs::create_dir_all(home.path().join("mcp/logins")).unwrap();
-        let draft = home
-            .path()
-            .join(format!("mcp/logins/.srv.{}", std::process::id()));
-        std::fs::write(&draft, "").unwrap();
         file.write(&saved("secret-token")).unwrap();
         let mode = |path: &str| {
             let found = std::fs::metadata(home.path().join(path)).unwrap();

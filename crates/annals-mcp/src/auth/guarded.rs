@@ -45,7 +45,7 @@ impl GuardedHttp {
         let url = Url::parse(address).map_err(|_| "an address in it cannot be read".to_owned())?;
         keeps_to_tls(&self.server, &url)?;
         let mut opened = self.opened.clone();
-        // Whoever runs the server on this machine runs what belongs to it beside it.
+        // A server on this machine may have its authorization server beside it.
         if is_loopback(&self.server) && is_loopback(&url) {
             opened.extend(place(&url));
         }

@@ -3,7 +3,6 @@
 use annals_core::block::BlockKind;
 use annals_core::ids::{ConversationId, Seq, TurnId};
 use annals_core::timeline::Timeline;
-use annals_core::turn::TurnReport;
 use annals_runtime::Update;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
@@ -115,8 +114,7 @@ fn told(timeline: &Timeline, id: &ConversationId, turn: &TurnId, state: State) -
     let last = |kinds: &[BlockKind]| blocks.iter().rev().find(|block| kinds.contains(&block.kind));
     let answer = last(&[BlockKind::AssistantCompletion, BlockKind::StageClarification]);
     let answer = answer.and_then(|block| block.text()).unwrap_or_default();
-    let report = last(&[BlockKind::ReactCompletion]);
-    let report: Option<TurnReport> = report.and_then(|block| serde_json::from_str(block.text()?).ok());
+    let report = timeline.turn(turn).and_then(|turn| timeline.report(turn));
     let files = look::files(timeline, id, turn);
     let mut value = json!({"conversation": id, "turn": turn, "state": state.as_str()});
     if state == State::Ended {

@@ -1,4 +1,4 @@
-//! What a server asks a person: on the timeline, answered by whoever may, also after the process that asked is gone; and
+//! What a server asks a person: on the timeline, answered by anybody who may, also after the process that asked is gone; and
 //! rules of the owner's, which hold by every way to a tool.
 
 use std::path::Path;

@@ -1,13 +1,13 @@
 //! Servers that are reached by address: the official one, and one of many mechanisms.
 
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annals_mcp::{Pins, RemoteServer};
 use annals_requirements::installed;
+use annals_testbed::ScriptServer;
 use annals_tools::Tool;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
@@ -15,38 +15,26 @@ use serde_json::{Value, json};
 use super::stage::{self, Stage};
 
 /// A server of this machine, until it is dropped.
-struct Listening {
-    child: Child,
-    port: u16,
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+struct Listening(ScriptServer);
 
 impl Listening {
     fn hostile(mechanism: &str) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/hostile_http.py");
-        let mut child = Command::new("python3")
-            .arg(script)
-            .arg(mechanism)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut told = BufReader::new(child.stdout.take().unwrap());
-        told.read_line(&mut line).unwrap();
-        let port = line.trim().parse().unwrap();
-        Listening { child, port }
+        let mut command = Command::new("python3");
+        command.arg(script()).arg(mechanism).stderr(Stdio::null());
+        Listening(ScriptServer::start(&mut command))
+    }
+
+    fn port(&self) -> u16 {
+        self.0.ports()[0]
     }
 
     fn entry(&self) -> Value {
-        json!({"url": format!("http://127.0.0.1:{}/mcp", self.port)})
+        json!({"url": format!("http://127.0.0.1:{}/mcp", self.port())})
     }
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/hostile_http.py")
 }
 
 async fn accepted(server: &Arc<RemoteServer>) -> Result<Vec<Arc<dyn Tool>>, String> {
@@ -168,24 +156,15 @@ async fn a_bearer_opens_and_a_server_that_comes_back_is_used_again() {
     let tools = accepted(&server).await.unwrap();
     let outcome = stage.call(&tools, "srv.work", json!({})).await;
     assert!(outcome.error.is_none(), "{outcome:?}");
-    let port = listening.port;
+    let port = listening.port();
     drop(listening);
     let outcome = stage.call(&tools, "srv.work", json!({})).await;
     assert!(outcome.error.is_some(), "{outcome:?}");
     // Another process at the same address, which knows nothing of the session.
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/hostile_http.py");
-    let text = std::fs::read_to_string(script).unwrap();
+    let text = std::fs::read_to_string(script()).unwrap();
     let again = text.replace("(\"127.0.0.1\", 0)", &format!("(\"127.0.0.1\", {port})"));
-    let mut child = Command::new("python3")
-        .args(["-c", &again, "wants-a-token"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let _back = Listening { child, port };
+    let mut back = Command::new("python3");
+    let _back = ScriptServer::start(back.args(["-c", &again, "wants-a-token"]));
     let back = async {
         loop {
             let outcome = stage.call(&tools, "srv.work", json!({})).await;
@@ -212,15 +191,9 @@ async fn the_everything_server_over_http_gives_every_kind_of_content() {
     let script = set
         .folder()
         .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    let child = Command::new(set.program("node"))
-        .arg(script)
-        .arg("streamableHttp")
-        .env("PORT", port.to_string())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let listening = Listening { child, port };
+    let mut node = Command::new(set.program("node"));
+    node.arg(script).arg("streamableHttp").stderr(Stdio::null());
+    let listening = Listening(ScriptServer::start_on(port, node.env("PORT", port.to_string())));
     let stage = Stage::new();
     let server = Arc::new(stage.server(&listening.entry()));
     let tools = async {

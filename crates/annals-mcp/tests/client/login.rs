@@ -1,9 +1,8 @@
 //! Logins at a server that wants one, with a real authorization server beside it, and with ones that lie.
 
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,54 +10,37 @@ use annals_core::redact::Secrets;
 use annals_mcp::auth::file::LoginFolder;
 use annals_mcp::auth::login::LoginError;
 use annals_mcp::{LoginState, Pins, RemoteServer, ServerError, Servers};
+use annals_testbed::ScriptServer;
 use annals_tools::Tool;
 use serde_json::{Value, json};
 
 use super::stage::{self, Stage};
 
 /// A server and its authorization server, until they are dropped.
-struct Guarded {
-    child: Child,
-    port: u16,
-    authorization_port: u16,
-}
-
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+struct Guarded(ScriptServer);
 
 impl Guarded {
     fn new(mechanism: &str) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/oauth.py");
-        let mut child = Command::new("python3")
-            .arg(script)
-            .arg(mechanism)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut told = BufReader::new(child.stdout.take().unwrap());
-        told.read_line(&mut line).unwrap();
-        let ports: Vec<u16> = line
-            .split_whitespace()
-            .map(|port| port.parse().unwrap())
-            .collect();
-        Guarded {
-            child,
-            port: ports[0],
-            authorization_port: ports[1],
-        }
+        Guarded(ScriptServer::start(
+            Command::new("python3").arg(script).arg(mechanism),
+        ))
+    }
+
+    fn port(&self) -> u16 {
+        self.0.ports()[0]
+    }
+
+    fn authorization_port(&self) -> u16 {
+        self.0.ports()[1]
     }
 
     fn entry(&self) -> Value {
-        json!({"url": format!("http://127.0.0.1:{}/mcp", self.port)})
+        json!({"url": format!("http://127.0.0.1:{}/mcp", self.port())})
     }
 
     async fn seen(&self) -> Value {
-        let url = format!("http://127.0.0.1:{}/seen", self.authorization_port);
+        let url = format!("http://127.0.0.1:{}/seen", self.authorization_port());
         let answer = browser().get(url).send().await.unwrap();
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }

@@ -114,6 +114,7 @@ pub struct ScriptFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the words of ModelError::kind")]
+#[non_exhaustive]
 pub enum ScriptFailureKind {
     ContextLimit,
     RateLimit,

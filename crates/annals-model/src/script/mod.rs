@@ -1,6 +1,6 @@
 //! A file that plays the model.
 //!
-//! The k-th call of the process gets step k, whoever makes it. [`file`](mod@file) is the format, [`play`] turns a
+//! The k-th call of the process gets step k, whatever conversation makes it. [`file`](mod@file) is the format, [`play`] turns a
 //! step into events. A script never looks at the prompt except for a step's `expect`, and never goes to the network.
 
 pub mod file;

@@ -485,7 +485,7 @@ impl<'t> Reader<'t> {
         Some(&self.text[start..end])
     }
 
-    /// A here-document is a script when a shell reads it, and may substitute commands whoever reads it.
+    /// A here-document is a script when a shell reads it, and may substitute commands whatever program reads it.
     fn read_bodies(&mut self) {
         let is_script = self.line.commands.iter().any(super::wrapper::is_shell);
         for body in std::mem::take(&mut self.bodies) {

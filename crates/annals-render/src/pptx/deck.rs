@@ -13,9 +13,7 @@ use super::cursor::Cursor;
 use super::estimate::{code_height, cut, line_height};
 use super::table::table_atom;
 
-/// The slide.
 pub(super) const WIDTH_PT: f64 = 960.0;
-/// The slide.
 pub(super) const HEIGHT_PT: f64 = 540.0;
 pub(super) const MARGIN_PT: f64 = 48.0;
 pub(super) const BODY_TOP_PT: f64 = 106.0;

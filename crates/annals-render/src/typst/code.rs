@@ -57,7 +57,7 @@ impl Pages {
 /// Who finds the heights of a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heights {
-    /// Whoever writes the code, where it can.
+    /// The writer of the code, where it can.
     Told,
     /// Typst, all of them.
     #[cfg(test)]

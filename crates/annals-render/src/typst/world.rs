@@ -37,14 +37,13 @@ fn file_id(path: &str) -> FileId {
 }
 
 /// Everything Typst may ask for while it lays out one document.
-pub(crate) struct Desk<'a> {
+pub(crate) struct DocumentWorld<'a> {
     fonts: &'a FontStore,
     main: Source,
     pictures: &'a [Picture],
 }
 
-impl<'a> Desk<'a> {
-    /// A desk with `code` on it.
+impl<'a> DocumentWorld<'a> {
     pub(crate) fn new(code: String, fonts: &'a FontStore, pictures: &'a [Picture]) -> Self {
         Self {
             fonts,
@@ -54,7 +53,7 @@ impl<'a> Desk<'a> {
     }
 }
 
-impl World for Desk<'_> {
+impl World for DocumentWorld<'_> {
     fn library(&self) -> &LazyHash<Library> {
         &LIBRARY
     }

@@ -26,7 +26,7 @@ pub(super) fn run(supervisor: &mut Supervisor, run: RunRequest, stdio: [OwnedFd;
             None
         }
     };
-    // Before the report, so that whoever reads it knows that nothing is left.
+    // Before the report, so that its reader knows that nothing is left.
     if supervisor.request.has(Layer::Pid) {
         tree::kill_namespace()
     } else {

@@ -1,5 +1,6 @@
 //! Lifecycle: opening, closing, and targets that open on first need.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,6 +18,7 @@ cases![
     closing_ends_what_runs,
     a_later_owner_ends_the_sandboxes_of_earlier_ones,
     a_target_opens_once_for_all_who_need_it_at_once,
+    what_isolates_shows_programs_no_file_of_this_machine,
 ];
 
 async fn after_close_every_operation_says_so(backend: &dyn Backend) {
@@ -85,6 +87,19 @@ async fn a_target_opens_once_for_all_who_need_it_at_once(backend: &dyn Backend) 
     );
 }
 
+async fn what_isolates_shows_programs_no_file_of_this_machine(backend: &dyn Backend) {
+    if !backend.isolates() {
+        return;
+    }
+    let mut file = tempfile::NamedTempFile::new().expect("a file of this machine");
+    file.write_all(b"of this machine")
+        .expect("a file of this machine");
+    let fixture = Fixture::open(backend).await;
+    let reading = CommandRun::argv(["cat".to_owned(), file.path().display().to_string()]);
+    let read = fixture.command(reading).await;
+    assert!(!read.stdout.text().contains("of this machine"), "{read:?}");
+}
+
 /// Hands out one sandbox, slowly, and counts how often it was asked.
 struct Counting {
     sandbox: Arc<dyn Sandbox>,
@@ -95,6 +110,10 @@ struct Counting {
 impl Backend for Counting {
     fn name(&self) -> &str {
         "counting"
+    }
+
+    fn isolates(&self) -> bool {
+        false
     }
 
     async fn open(&self, _opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {

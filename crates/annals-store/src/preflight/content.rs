@@ -8,6 +8,7 @@ use super::archive;
 /// What can be done with an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum AttachmentKind {
     /// Readable text: shown to the model.
     Text,

@@ -1,7 +1,7 @@
 //! Finding again what was said: the port of memory search, and the parts of it that touch no disk.
 //!
 //! [`Recall`] is the contract; `SqliteRecall` (feature `sqlite`) keeps it beside the log. Here are also the rules
-//! that make an index and its answers the same whoever keeps it: what is remembered ([`remembered`]), how a text is cut
+//! that make an index and its answers the same on every backend: what is remembered ([`remembered`]), how a text is cut
 //! ([`passage`]), into which terms ([`terms`]), where a conversation's passages are ([`source`]), how words are looked up
 //! ([`lexical`]), how vectors are held ([`matrix`]), how hits are ranked ([`rank`]), and how a search goes ([`search`]).
 //! It decides nothing about turns.

@@ -158,7 +158,8 @@ fn inner(run: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Light English stemming: plurals, `-ed`, `-ing`, a last `e`. Crude, and the same for passages and queries.
+/// Light English stemming: plurals, `-ed`, `-ing`, a last `e`. Crude, and the same for passages and queries. Terms are
+/// stored, so another stemmer means another index.
 fn stem(word: &str) -> &str {
     const SHORTEST: usize = 4;
     if word.len() < SHORTEST || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
@@ -215,33 +216,13 @@ pub fn is_filler(term: &str) -> bool {
 /// Whether two terms differ by a slip of the hand: one letter more, less, other or exchanged with its neighbour; two in
 /// a long word.
 pub fn is_near(a: &str, b: &str) -> bool {
-    let allowed = match a.chars().count() {
+    let length = a.chars().count();
+    let allowed = match length {
         0..=3 => return false,
         4..=7 => 1,
         _ => 2,
     };
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    a.len().abs_diff(b.len()) <= allowed && distance(&a, &b) <= allowed
-}
-
-/// Optimal string alignment.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut before = vec![0; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    let mut row = vec![0; b.len() + 1];
-    for i in 1..=a.len() {
-        row[0] = i;
-        for j in 1..=b.len() {
-            let change = usize::from(a[i - 1] != b[j - 1]);
-            row[j] = (last[j] + 1).min(row[j - 1] + 1).min(last[j - 1] + change);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before[j - 2] + 1);
-            }
-        }
-        std::mem::swap(&mut before, &mut last);
-        std::mem::swap(&mut last, &mut row);
-    }
-    last[b.len()]
+    length.abs_diff(b.chars().count()) <= allowed && strsim::osa_distance(a, b) <= allowed
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl Database {
         &self.name
     }
 
-    /// What this error of SQLite means for whoever uses the log.
+    /// What this error of SQLite means to users of the log.
     pub(super) fn error(&self, error: rusqlite::Error) -> LogError {
         let log = self.name.to_string();
         let detail = error.to_string();
@@ -42,7 +42,7 @@ impl Database {
         }
     }
 
-    /// What this error of a file means for whoever uses the log.
+    /// What this error of a file means to users of the log.
     pub(super) fn file_error(&self, error: &std::io::Error) -> LogError {
         let log = self.name.to_string();
         match error.kind() {

@@ -193,7 +193,7 @@ pub(super) fn own_block(
 
 /// Tells `seen` the blocks of a conversation's own, by its key, after one place and up to another, that `which` picks: a
 /// condition on columns that are not long, so that other blocks' texts are not read. A damaged block is left out; the log
-/// says so to whoever reads it. Stops when told `false`.
+/// says so to the reader. Stops when told `false`.
 pub(super) fn own_blocks(
     words: &mut Words,
     tx: &Connection,

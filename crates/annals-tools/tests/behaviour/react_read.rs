@@ -243,8 +243,8 @@ async fn a_skill_becomes_active_with_its_citations_in_the_pools_numbers() {
         Some("- sid: 1\n  url: https://press.example\n  title: Pressing\n"),
     )
     .unwrap();
-    let shelf = BTreeMap::from([(skill.name.clone(), skill)]);
-    let mut stage = Stage::with(|cx, _| cx.skills = Arc::new(shelf), vec![]);
+    let skills = BTreeMap::from([(skill.name.clone(), skill)]);
+    let mut stage = Stage::with(|cx, _| cx.skills = Arc::new(skills), vec![]);
     pooled(
         &stage,
         vec![SourceRow::web("https://first.example", "First", "came first")],
@@ -277,8 +277,8 @@ async fn two_skills_of_one_call_cite_sources_of_their_own() {
         )
         .unwrap()
     };
-    let shelf = BTreeMap::from(["press", "wash"].map(|name| (skill(name).name, skill(name))));
-    let mut stage = Stage::with(|cx, _| cx.skills = Arc::new(shelf), vec![]);
+    let skills = BTreeMap::from(["press", "wash"].map(|name| (skill(name).name, skill(name))));
+    let mut stage = Stage::with(|cx, _| cx.skills = Arc::new(skills), vec![]);
     stage.call("react.read", read(&["sk:press", "sk:wash"])).await;
     assert!(stage.shown("sk:press").contains("See [[S:1]] and press."));
     assert!(stage.shown("sk:wash").contains("See [[S:2]] and wash."));

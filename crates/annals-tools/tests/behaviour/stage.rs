@@ -153,17 +153,18 @@ impl Stage {
             ..NewAnswer::default()
         };
         self.append(round::answer_blocks(&self.turn, self.calls, cx.now(), &answer));
-        let outcome = match validate::check(tool.spec(), &args.to_string()) {
-            Err(violation) => violation.outcome(),
-            Ok(checked) => match reference::resolve(&cx, checked.args).await {
-                Err(not_visible) => not_visible.outcome(),
-                Ok(args) => {
-                    let mut outcome = execute::perform(&tool, &cx, args).await;
-                    outcome.notices.splice(0..0, checked.notices);
-                    outcome
-                }
-            },
-        };
+        let outcome =
+            match validate::read(&args.to_string()).and_then(|args| validate::check(tool.spec(), args)) {
+                Err(violation) => violation.outcome(),
+                Ok(checked) => match reference::resolve(&cx, checked.args).await {
+                    Err(not_visible) => not_visible.outcome(),
+                    Ok(args) => {
+                        let mut outcome = execute::perform(&tool, &cx, args).await;
+                        outcome.notices.splice(0..0, checked.notices);
+                        outcome
+                    }
+                },
+            };
         let blocks = {
             let timeline = self.cx.timeline.read().unwrap();
             round::outcome_blocks(&timeline, &self.turn, cx.call(), outcome.clone())

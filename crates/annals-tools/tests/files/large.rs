@@ -1,4 +1,4 @@
-//! Files of any size that executed code leaves: they cost Annals nothing, whoever asks for them.
+//! Files of any size that executed code leaves: they cost Annals nothing, however they are asked for.
 
 use serde_json::json;
 

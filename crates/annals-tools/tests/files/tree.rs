@@ -18,6 +18,10 @@ impl Backend for Apart {
         "apart"
     }
 
+    fn isolates(&self) -> bool {
+        Local::new().isolates()
+    }
+
     async fn open(&self, mut opening: Opening) -> Result<Arc<dyn Sandbox>, OpenError> {
         opening.local = None;
         Local::new().open(opening).await

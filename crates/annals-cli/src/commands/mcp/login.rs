@@ -68,15 +68,6 @@ pub(super) fn logout(args: McpServerArgs, config: &Config) -> Result<Ended, Fail
     Ok(Ended::Well)
 }
 
-/// For programs.
-pub(super) fn word(state: LoginState) -> &'static str {
-    match state {
-        LoginState::LoggedIn => "logged_in",
-        LoginState::Expired => "expired",
-        LoginState::Needed => "needed",
-    }
-}
-
 /// For people; with what to do, if there is something.
 pub(super) fn shown_state(state: Option<LoginState>, server: &str) -> ScreenText {
     let wants = |what: &str| {
@@ -89,6 +80,6 @@ pub(super) fn shown_state(state: Option<LoginState>, server: &str) -> ScreenText
         None => ScreenText::default(),
         Some(LoginState::LoggedIn) => shown!("  {}", styled(GOOD, "logged in")),
         Some(LoginState::Expired) => wants("login expired"),
-        Some(LoginState::Needed) => wants("login needed"),
+        Some(_) => wants("login needed"),
     }
 }

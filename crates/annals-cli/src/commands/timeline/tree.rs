@@ -4,7 +4,7 @@ use annals::core::block::{Block, BlockKind, Body};
 use annals::core::ids::{CallId, TurnId};
 use annals::core::path::PathKind;
 use annals::core::timeline::Turn;
-use annals::core::turn::{TurnEnd, TurnReport};
+use annals::core::turn::TurnEnd;
 use annals::core::view::View;
 use serde_json::Value;
 
@@ -44,6 +44,9 @@ pub(crate) fn draw(name: &str, timeline: &View, only: Option<&TurnId>) -> Screen
     {
         draw_turn(&mut out, timeline, turn);
     }
+    for malformed in timeline.malformed().iter().filter(|_| only.is_none()) {
+        out.push(shown!("{} {}\n", styled(WARN, "!"), malformed));
+    }
     out
 }
 
@@ -54,7 +57,7 @@ fn draw_turn(out: &mut ScreenText, timeline: &View, turn: &Turn) {
         .map(|block| &**block)
         .filter(|block| block.turn == turn.id)
         .collect();
-    out.push(shown!("{} {}\n", mark(turn.end), headline(turn, &blocks)));
+    out.push(shown!("{} {}\n", mark(turn.end), headline(timeline, turn)));
     let sources = sources(timeline, &blocks);
     let branches = branches(blocks);
     let last = branches.len().saturating_sub(1);
@@ -139,16 +142,9 @@ fn mark(end: Option<TurnEnd>) -> ScreenText {
     }
 }
 
-fn headline(turn: &Turn, blocks: &[&Block]) -> ScreenText {
+fn headline(timeline: &View, turn: &Turn) -> ScreenText {
     let end = turn.end.map_or("unfinished", TurnEnd::as_str);
-    let completion = blocks
-        .iter()
-        .rev()
-        .find(|block| block.kind == BlockKind::ReactCompletion);
-    let report: Option<TurnReport> = completion
-        .and_then(|block| block.text())
-        .and_then(|text| serde_json::from_str(text).ok());
-    let facts = report.map(|report| {
+    let facts = timeline.report(turn).map(|report| {
         let usage = report.usage;
         format!(
             " · {} · {} model calls · {} tokens in, {} from cache, {} out",

@@ -305,8 +305,8 @@ fn height_pt(document: &Document, heights: Heights) -> f64 {
     let mut writer = Writer::new(document, &pictures, &choice, page, Pages::Endless);
     writer.heights = heights;
     let code = writer.write(&choice, page, Pages::Endless);
-    let desk = crate::typst::world::Desk::new(code, choice.store, &[]);
-    let pages = crate::typst::layout(&desk, 1).expect("a page");
+    let world = crate::typst::world::DocumentWorld::new(code, choice.store, &[]);
+    let pages = crate::typst::layout(&world, 1).expect("a page");
     pages.pages()[0].frame.height().to_pt()
 }
 

@@ -35,7 +35,7 @@ pub struct SqliteRecall {
     readers: Arc<Readers>,
     embedder: Arc<dyn Embedder>,
     matrices: Arc<Matrices>,
-    /// Held by whoever is making missing vectors.
+    /// Held while missing vectors are made.
     filling: Arc<tokio::sync::Mutex<()>>,
 }
 

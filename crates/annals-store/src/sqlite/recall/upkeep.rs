@@ -92,7 +92,7 @@ impl SqliteRecall {
     pub(super) fn fill_in_background(&self) {
         let recall = self.clone();
         tokio::spawn(async move {
-            // Whoever is at it already does this too. What fails is tried again by the next search.
+            // The task that holds the lock does this too. A failed batch is retried by the next search.
             if let Ok(_filling) = Arc::clone(&recall.filling).try_lock_owned() {
                 let _ = recall.fill(&mut Progress::default(), &mut |_| true).await;
             }

@@ -1,6 +1,6 @@
 //! Where search results come from: a port, and the providers behind it.
 //!
-//! Providers are configured by whoever runs Annals, never by a model, so their addresses are not walled; what they
+//! Providers are configured by the operator, never by a model, so their addresses may be private; what they
 //! return is. To add one: a file beside [`searxng`] with a type that implements [`SearchProvider`], and a line in
 //! [`WebSettings`](super::settings::WebSettings).
 

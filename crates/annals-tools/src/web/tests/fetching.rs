@@ -174,7 +174,7 @@ async fn a_huge_answer_costs_only_its_bound() {
 #[tokio::test]
 async fn what_has_no_text_is_named_and_left_where_it_is() {
     let site = Server::start(|_| {
-        // It announces a film and sends none of it: whoever waits for it waits in vain.
+        // It announces a film and sends none of it: a client that waits for it waits in vain.
         b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 5000000000\r\n\r\n".to_vec()
     })
     .await;
