@@ -14,8 +14,8 @@ use annals_model::Model;
 use annals_policy::{KnownTool, Policy};
 use annals_sandbox::{Backend, Bound, Limits, LocalTree, SandboxName, SandboxSpec, Target};
 use annals_store::{
-    ArtifactStore, BlockLogExt as _, Lease, LogError, NewConversation, Owner, Recall, Store, StoredAnswer,
-    Workspace, workspace_folder,
+    ArtifactStore, BlockLogExt as _, ConversationInfo, Lease, LogError, NewConversation, Owner, Post, Recall,
+    Store, StoredAnswer, Taken, Workspace, workspace_folder,
 };
 use annals_tools::skills::Skills;
 use annals_tools::tool::cut_of;
@@ -361,13 +361,52 @@ impl Agent {
         Some(Session::new(conversation))
     }
 
+    /// Posts, and sees to it that somebody looks: where nobody has the conversation, this process opens it in the commit of
+    /// the post.
+    pub(crate) async fn post(&self, id: &ConversationId, post: Post) -> Result<(), RunError> {
+        let (key, mut post) = (self.key(id), Some(post));
+        let (to, given) = (&key, &mut post);
+        let open = |subscribers| async move {
+            let runtime = &self.parts.runtime.parts;
+            let (life, post) = (runtime.membership.life(), given.take().ok_or(RunError::Stopped)?);
+            let log = &runtime.log;
+            let (_, taken) = log
+                .post_and_take(to, post, &life.owner, runtime.lease_ttl)
+                .await?;
+            self.taken(taken?, life, subscribers).await
+        };
+        match (self.parts.runtime.conversation(&key, open).await, post) {
+            // It was open here.
+            (Ok(conversation), Some(post)) => {
+                self.log().post(&key, post).await?;
+                conversation.mail_came().await;
+                Ok(())
+            }
+            (Ok(_), None) => Ok(()),
+            // Its owner follows the inbox.
+            (Err(RunError::Log(LogError::Held { .. })), _) => Ok(()),
+            (Err(error), _) => Err(error),
+        }
+    }
+
     /// Takes the lease and folds the conversation.
     async fn take(&self, id: &ConversationId, subscribers: Subscribers) -> Result<Conversation, RunError> {
         let runtime = &self.parts.runtime.parts;
-        let life = runtime.membership.life();
-        let (key, ttl) = (self.key(id), runtime.lease_ttl);
-        let lease = runtime.log.acquire(&key, &life.owner, ttl).await?;
-        self.opened(lease, life, subscribers).await
+        let (life, log) = (runtime.membership.life(), &runtime.log);
+        let taken = log.take(&self.key(id), &life.owner, runtime.lease_ttl).await?;
+        self.taken(taken, life, subscribers).await
+    }
+
+    /// Folds a conversation that the store gave to this process, and takes in what waits for it.
+    async fn taken(
+        &self,
+        taken: Taken,
+        life: Life,
+        subscribers: Subscribers,
+    ) -> Result<Conversation, RunError> {
+        let conversation = self.opened(taken.lease, taken.info, life, subscribers).await?;
+        conversation.take_in(taken.pending);
+        Ok(conversation)
     }
 
     /// Opens a conversation with a lease that the store gave to this process, and goes on with the turn that another left
@@ -383,7 +422,8 @@ impl Agent {
         let given = &mut claimed;
         let open = |subscribers| async move {
             let (lease, life) = given.take().ok_or(RunError::Stopped)?;
-            let conversation = self.opened(lease, life, subscribers).await?;
+            let info = self.log().get(lease.key()).await?;
+            let conversation = self.opened(lease, info, life, subscribers).await?;
             conversation.take_up_first(is_poison);
             Ok(conversation)
         };
@@ -401,13 +441,14 @@ impl Agent {
     async fn opened(
         &self,
         lease: Lease,
+        info: ConversationInfo,
         life: Life,
         subscribers: Subscribers,
     ) -> Result<Conversation, RunError> {
         let (parts, runtime) = (&self.parts, &self.parts.runtime.parts);
         let (key, id) = (lease.key().clone(), &lease.key().id);
-        let timeline = Arc::new(RwLock::new(Arc::new(self.timeline(id).await?)));
-        let imported = self.imported(id).await?;
+        let timeline = Arc::new(RwLock::new(Arc::new(self.fold(&info).await?)));
+        let imported = self.imported(info).await?;
         let dir = workspace_folder(&runtime.workspaces, &key);
         let workspace = Workspace::at(&dir).map_err(|error| RunError::Artifact(error.to_string()))?;
         let workspace = Arc::new(workspace);
@@ -436,10 +477,24 @@ impl Agent {
 
     /// Watches a conversation from the block after `after` on, whether or not it is open here.
     pub async fn subscribe(&self, id: &ConversationId, after: Option<Seq>) -> Result<Subscription, RunError> {
-        let (log, key) = (self.parts.log().clone(), self.key(id));
-        log.get(&key).await?;
+        self.subscribe_and_get(id, after)
+            .await
+            .map(|(subscription, _)| subscription)
+    }
+
+    /// The same, with what is known of the conversation at the moment at which the subscription begins.
+    pub async fn subscribe_and_get(
+        &self,
+        id: &ConversationId,
+        after: Option<Seq>,
+    ) -> Result<(Subscription, ConversationInfo), RunError> {
+        let (log, key) = (self.parts.log(), self.key(id));
         let slot = self.parts.runtime.slot(&key);
-        Ok(Subscription::new(key, log, after, slot))
+        // Subscribed before the look, so that nothing falls in between.
+        let mut subscription = Subscription::new(key, log.clone(), after, slot);
+        let info = log.get(subscription.key()).await?;
+        subscription.begin(info.tail);
+        Ok((subscription, info))
     }
 
     /// Tells the subscribers of this process what the owner of a conversation, another process, told its own. Blocks are not
@@ -455,11 +510,20 @@ impl Agent {
 
     /// Folds a conversation without opening it for writing.
     pub async fn timeline(&self, id: &ConversationId) -> Result<View, RunError> {
+        let info = self.parts.log().get(&self.key(id)).await?;
+        self.fold(&info).await
+    }
+
+    /// Folds a conversation that has come at least so far. An empty one is not read.
+    async fn fold(&self, info: &ConversationInfo) -> Result<View, RunError> {
         let fold = |source| RunError::Fold {
-            conversation: id.clone(),
+            conversation: info.key.id.clone(),
             source,
         };
-        let blocks = self.parts.log().read_all(&self.key(id)).await?;
+        let blocks = match info.tail {
+            Some(_) => self.parts.log().read_whole(&info.key, info.tail).await?,
+            None => Vec::new(),
+        };
         View::new(self.parts.model.media_rule())
             .with(blocks.into_iter().map(Arc::new))
             .map_err(fold)

@@ -9,7 +9,7 @@ use annals_core::sources::citation;
 use annals_core::turn::opening::answer_block;
 use annals_core::turn::outcome::Notice;
 use annals_core::turn::round::{self, NewAnswer, NewCall};
-use annals_core::turn::{CallModel, Offer, SentPrompt, TurnUsage, text_call};
+use annals_core::turn::{CallModel, Offer, SentPrompt, TurnEnd, TurnUsage, text_call};
 use annals_core::view::{Layout, cut};
 use annals_core::{block::BlockKind, limits};
 use annals_model::{Answer, Assembler, Event, ModelError, RawCall, Request, Usage};
@@ -30,6 +30,8 @@ use crate::terms::TurnTerms;
 pub(crate) enum Asked {
     /// The answer is on the timeline.
     Answered,
+    /// So is the end of the turn.
+    Ended(TurnEnd),
     /// The model failed for good; this is why.
     Failed(String),
     /// It was not asked: the turn ends, because of this.
@@ -70,8 +72,7 @@ impl Drive<'_> {
             Layout::Timeline => with_text_calls(answer),
         };
         let _ = guarded("after_model", self.agent.hooks.after_model(&cx, &answer)).await;
-        self.record(call, answer, &sent).await?;
-        Ok(Asked::Answered)
+        self.record(call, answer, &sent).await
     }
 
     fn was_refused_before(&self) -> bool {
@@ -175,12 +176,13 @@ impl Drive<'_> {
         call: CallModel,
         mut answer: Answer,
         sent: &SentPrompt,
-    ) -> Result<(), RunError> {
+    ) -> Result<Asked, RunError> {
         if call.offer == Offer::AnswerOnly {
             answer.calls.clear();
         }
         if !answer.calls.is_empty() {
-            return self.record_calls(call.step, answer, sent).await;
+            self.record_calls(call.step, answer, sent).await?;
+            return Ok(Asked::Answered);
         }
         let thinking = round::thinking_block(&self.turn, call.step, &thoughts(&answer));
         let text = match (answer.text.trim().is_empty(), call.offer) {
@@ -221,7 +223,16 @@ impl Drive<'_> {
         blocks.push(answered);
         blocks.extend(self.plan_blocks(&text, None, call.step));
         with_request(&mut blocks, answer.usage, sent);
-        self.writer.journal.append(blocks).await
+        // How well an answer fits a schema is judged once it is on the timeline.
+        let end = self.ends_with_answer(call.step).filter(|_| schema.is_none());
+        let is_end = match end {
+            Some(end) => self.finish_answering(&blocks, call.step, end).await?,
+            None => false,
+        };
+        match end.filter(|_| is_end) {
+            Some(end) => Ok(Asked::Ended(end)),
+            None => self.writer.journal.append(blocks).await.map(|()| Asked::Answered),
+        }
     }
 
     /// The schema that the answer of this turn must fit.
@@ -241,7 +252,7 @@ impl Drive<'_> {
         answer: &Answer,
         thinking: Option<NewBlock>,
         sent: &SentPrompt,
-    ) -> Result<(), RunError> {
+    ) -> Result<Asked, RunError> {
         let id = self.unused_id(None, &[]).0;
         let meta = Meta {
             step: Some(step),
@@ -256,7 +267,8 @@ impl Drive<'_> {
         notice.meta = meta;
         let mut blocks: Vec<NewBlock> = thinking.into_iter().chain([raw, notice]).collect();
         with_request(&mut blocks, answer.usage, sent);
-        self.writer.journal.append(blocks).await
+        self.writer.journal.append(blocks).await?;
+        Ok(Asked::Answered)
     }
 
     async fn record_calls(&mut self, step: u32, answer: Answer, sent: &SentPrompt) -> Result<(), RunError> {

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use annals_core::ids::ConversationKey;
 use annals_core::view::{Renderer, View};
-use annals_store::{InboxId, Store, Work as Remaining};
+use annals_store::{InboxId, LogError, Pending, Store, Work as Remaining};
 use annals_tools::ConversationCx;
 use annals_tools::execute::panic_text;
+use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -106,6 +107,9 @@ struct Queued {
 
 type Reply = oneshot::Sender<Result<Ended, RunError>>;
 
+/// Tells of posts to a conversation.
+type Posts = BoxStream<'static, Result<InboxId, LogError>>;
+
 struct Parked {
     agent: Arc<AgentParts>,
     listener: Arc<dyn Listen>,
@@ -157,18 +161,27 @@ impl Conversation {
         }
     }
 
-    /// Follows the inbox for as long as the conversation is open.
-    pub(crate) fn watch_inbox(self: &Arc<Self>) {
-        let (mut posted, conversation) = (self.log.posted(&self.key, None), Arc::downgrade(self));
+    /// Follows the inbox for as long as the conversation is open, and begins with what was taken in.
+    pub(crate) fn watch_inbox(self: &Arc<Self>, mut posted: Posts) {
+        let conversation = Arc::downgrade(self);
         let watch = tokio::spawn(async move {
-            while let Some(Ok(_)) = posted.next().await {
+            while let Some(Ok(row)) = posted.next().await {
                 let Some(conversation) = conversation.upgrade() else {
                     return;
                 };
-                conversation.mail_came().await;
+                if conversation.seen() < row {
+                    conversation.mail_came().await;
+                }
             }
         });
         let _ = self.watch.set(AbortOnDropHandle::new(watch));
+        let has_work = {
+            let queue = self.queue();
+            !queue.waiting.is_empty() || !queue.letters.is_empty()
+        };
+        if has_work {
+            self.start();
+        }
     }
 
     /// Somebody posted something. A running turn hears of a cancel at once, of the rest between its steps.
@@ -290,6 +303,11 @@ impl Conversation {
         Ok(std::mem::take(&mut self.queue().letters))
     }
 
+    /// Whether something came that the turn which runs has not taken in.
+    pub(crate) fn has_letters(&self) -> bool {
+        self.has_mail.load(Ordering::Acquire) || !self.queue().letters.is_empty()
+    }
+
     /// The last row of the inbox that was looked at.
     pub(crate) fn seen(&self) -> InboxId {
         self.queue().last_row.unwrap_or(InboxId::new(0))
@@ -310,6 +328,12 @@ impl Conversation {
             return Ok(());
         }
         let rows = self.log.pending(&self.key).await?;
+        self.take_in(rows);
+        Ok(())
+    }
+
+    /// Takes in rows of the inbox that were not looked at.
+    pub(crate) fn take_in(&self, rows: Vec<Pending>) {
         let mut queue = self.queue();
         for row in rows {
             if queue.last_row >= Some(row.id) {
@@ -337,7 +361,6 @@ impl Conversation {
                 _ => queue.letters.push(letter),
             }
         }
-        Ok(())
     }
 
     fn read<T>(&self, ask: impl FnOnce(&View) -> T) -> T {

@@ -9,7 +9,9 @@ use annals_core::ids::{CallId, TurnId};
 use annals_core::settings::{BudgetSettings, SpendingLimits};
 use annals_core::timeline::HideReason;
 use annals_core::turn::opening::{self, completion_block, steer_block};
-use annals_core::turn::{CallModel, Next, Offer, TurnEnd, TurnReport, TurnUsage, next, round};
+use annals_core::turn::{
+    CallModel, Next, Offer, TurnEnd, TurnReport, TurnUsage, ends_with_answer, next, round,
+};
 use annals_core::view::prune;
 use annals_policy::Policy;
 use annals_store::register::Hand;
@@ -76,6 +78,7 @@ impl Drive<'_> {
             match self.writer.journal.read(|timeline| next(timeline, &budget)) {
                 Next::CallModel(call) => match self.ask_within_bounds(call).await? {
                     Asked::Answered => {}
+                    Asked::Ended(end) => return Ok(Some(end)),
                     Asked::Ends(Reached { end, reason, .. }) => {
                         return self.finish(end, Some(reason)).await.map(Some);
                     }
@@ -337,6 +340,41 @@ impl Drive<'_> {
         Ok(Some(self.tell_end(end)))
     }
 
+    /// How the turn ends with the answer to this step; none where something may come between the two: a hook, a bound that
+    /// was reached, words that have come meanwhile.
+    pub(crate) fn ends_with_answer(&self, step: u32) -> Option<TurnEnd> {
+        let is_free = !self.agent.has_hooks && self.reached.is_none() && !self.cancel.is_cancelled();
+        if !is_free || !self.letters.is_empty() || self.conversation.has_letters() {
+            return None;
+        }
+        let budget = self.agent.frame.budget();
+        let journal = &self.writer.journal;
+        journal.read(|timeline| ends_with_answer(timeline, step, &budget))
+    }
+
+    /// Writes down these blocks, the answer to this step, and the end of the turn in one append, unless somebody has posted
+    /// something meanwhile: then nothing is written, and the answer is no.
+    pub(crate) async fn finish_answering(
+        &mut self,
+        blocks: &[NewBlock],
+        step: u32,
+        end: TurnEnd,
+    ) -> Result<bool, RunError> {
+        let report = self.report(end, None, (step, blocks));
+        let completion = completion_block(&self.turn, &report);
+        let last = blocks.iter().cloned().chain([completion]).collect();
+        let (rows, seen) = (self.taken.clone(), self.conversation.seen());
+        let journal = &mut self.writer.journal;
+        if !journal.append_unless_posted(last, rows, seen).await? {
+            self.conversation.look_again();
+            return Ok(false);
+        }
+        self.taken.clear();
+        self.close_book().await;
+        self.tell_end(end);
+        Ok(true)
+    }
+
     /// Writes down how the turn ended, whatever was posted meanwhile.
     pub(crate) async fn finish(&mut self, end: TurnEnd, reason: Option<String>) -> Result<TurnEnd, RunError> {
         let (blocks, rows) = self.closing(end, reason).await?;
@@ -365,7 +403,7 @@ impl Drive<'_> {
             drop(timeline);
             self.contribute(blocks).await?;
         }
-        let report = self.report(end, reason);
+        let report = self.report(end, reason, (0, &[]));
         let late = self.letters.drain(..).filter_map(|letter| letter.row);
         let rows = self.taken.drain(..).chain(late).collect();
         Ok((vec![completion_block(&self.turn, &report)], rows))
@@ -394,15 +432,22 @@ impl Drive<'_> {
         }
     }
 
-    fn report(&self, outcome: TurnEnd, error: Option<String>) -> TurnReport {
+    /// What the turn came to, with the blocks of this step that are about to be written.
+    fn report(
+        &self,
+        outcome: TurnEnd,
+        error: Option<String>,
+        (step, unwritten): (u32, &[NewBlock]),
+    ) -> TurnReport {
         let now = self.agent.world().now();
         self.writer.journal.read(|timeline| {
             let Some(turn) = timeline.turn(&self.turn) else {
                 return TurnReport::empty(outcome, error);
             };
             let blocks = timeline.turn_blocks(turn);
-            let usage_by_call: Vec<TurnUsage> =
-                blocks.iter().filter_map(|block| block.meta().usage()).collect();
+            let written = blocks.iter().filter_map(|block| block.meta().usage());
+            let unwritten = unwritten.iter().filter_map(|block| block.meta.usage());
+            let usage_by_call: Vec<TurnUsage> = written.chain(unwritten).collect();
             let mut usage = TurnUsage::default();
             usage_by_call.iter().for_each(|call| usage.add(*call));
             let rounds = blocks
@@ -412,7 +457,7 @@ impl Drive<'_> {
             TurnReport {
                 outcome,
                 rounds,
-                iterations: turn.steps,
+                iterations: turn.steps.max(step),
                 usage,
                 usage_by_call,
                 elapsed_ms: now.micros_since(turn.started) / 1_000,

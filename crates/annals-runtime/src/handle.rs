@@ -362,20 +362,13 @@ impl ConversationHandle {
 
     /// Posts, and sees to it that somebody looks.
     async fn send(&self, mail: &Mail, client_key: String) -> Result<(), RunError> {
-        let key = self.agent.key(&self.id);
         let post = mail.post(client_key).answering(self.answer.clone());
-        self.agent.log().post(&key, post).await?;
-        if !self.takes_up {
-            return Ok(());
-        }
-        match self.agent.open(&self.id).await {
-            Ok(session) => {
-                session.conversation.mail_came().await;
-                Ok(())
+        match self.takes_up {
+            true => self.agent.post(&self.id, post).await,
+            false => {
+                let key = self.agent.key(&self.id);
+                Ok(self.agent.log().post(&key, post).await.map(drop)?)
             }
-            // Its owner follows the inbox.
-            Err(RunError::Log(LogError::Held { .. })) => Ok(()),
-            Err(error) => Err(error),
         }
     }
 

@@ -57,6 +57,7 @@ mod policy;
 mod policy_rows;
 mod redaction;
 mod rendered;
+mod ring;
 mod scope_budget;
 mod started;
 mod step;

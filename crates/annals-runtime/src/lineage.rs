@@ -150,8 +150,7 @@ impl Agent {
     }
 
     /// Which of a conversation's blocks a stranger's file brought, to it or to one that it was made from.
-    pub(crate) async fn imported(&self, id: &ConversationId) -> Result<Imported, RunError> {
-        let info = self.parts.log().get(&self.key(id)).await?;
+    pub(crate) async fn imported(&self, info: ConversationInfo) -> Result<Imported, RunError> {
         let (mut imported, mut seen) = (Vec::new(), HashSet::new());
         let blocks = info.tail.map_or(0, Seq::get);
         let mut waiting = vec![Copied {

@@ -7,8 +7,9 @@ use annals_core::ids::{CallId, ConversationId, TurnId};
 use annals_core::limits;
 use annals_core::turn::TurnEnd;
 use serde::{Deserialize, Serialize, Serializer};
-use tokio::sync::broadcast;
 use tokio::sync::mpsc::UnboundedSender;
+
+use crate::ring::{Receiver, Ring};
 
 /// Something a listener is told.
 #[derive(Clone, Debug, Serialize)]
@@ -154,14 +155,22 @@ impl<L: Listen + ?Sized> Listen for Arc<L> {
 #[derive(Clone, Default)]
 pub(crate) struct Subscribers(Arc<Mutex<Live>>);
 
-#[derive(Default)]
 struct Live {
-    /// Its slots are made at once, so each holds no more than a pointer.
-    sender: Option<broadcast::Sender<Arc<Update>>>,
+    told: Ring<Arc<Update>>,
     /// Who is told of every block of every conversation.
     observer: Option<Arc<dyn Listen>>,
     /// The text so far of each channel of the answer that is being produced, as one delta from 0 each.
     open: Vec<Delta>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Live {
+            told: Ring::new(limits::SUBSCRIBER_QUEUE_UPDATES),
+            observer: None,
+            open: Vec::new(),
+        }
+    }
 }
 
 impl Subscribers {
@@ -171,12 +180,9 @@ impl Subscribers {
     }
 
     /// What is told from here on, as far as the receiver keeps up, and what the model had produced until here.
-    pub(crate) fn subscribe(&self) -> (broadcast::Receiver<Arc<Update>>, Vec<Delta>) {
-        let mut live = self.live();
-        let sender = live
-            .sender
-            .get_or_insert_with(|| broadcast::Sender::new(limits::SUBSCRIBER_QUEUE_UPDATES));
-        (sender.subscribe(), live.open.clone())
+    pub(crate) fn subscribe(&self) -> (Receiver<Arc<Update>>, Vec<Delta>) {
+        let live = self.live();
+        (live.told.subscribe(), live.open.clone())
     }
 
     /// What another process was producing is not continued by this one.
@@ -201,13 +207,12 @@ impl Subscribers {
             Relayed::Update(Update::Delta(delta)) => live.continued(delta).map(Update::Delta),
             Relayed::Update(update) => Some(live.note(update)),
         };
-        let Some(sender) = live.sender.as_ref().filter(|sender| sender.receiver_count() > 0) else {
+        if !live.told.has_receivers() {
             live.open = Vec::new();
             return false;
-        };
+        }
         if let Some(update) = update {
-            // Fails only when the last receiver has just gone.
-            let _ = sender.send(Arc::new(update));
+            live.told.tell(Arc::new(update));
         }
         true
     }
@@ -219,9 +224,8 @@ impl Subscribers {
         if let (Some(observer), Update::Block(_)) = (&live.observer, &update) {
             observer.on(update.clone());
         }
-        if let Some(sender) = live.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
-            // Fails only when the last receiver has just gone.
-            let _ = sender.send(Arc::new(update.clone()));
+        if live.told.has_receivers() {
+            live.told.tell(Arc::new(update.clone()));
         }
         update
     }

@@ -178,8 +178,10 @@ impl Runtime {
         }
         slot.subscribers.observed_by(self.parts.observer.get().cloned());
         slot.subscribers.begin_anew();
+        // Followed before it is taken, so that no post falls in between.
+        let posts = self.parts.log.posted_later(key);
         let conversation = Arc::new(open(slot.subscribers.clone()).await?);
-        conversation.watch_inbox();
+        conversation.watch_inbox(posts);
         *place = Arc::downgrade(&conversation);
         Ok(conversation)
     }

@@ -10,12 +10,11 @@ use annals_core::ids::{ConversationKey, Seq, TurnId};
 use annals_store::{BlockLogExt as _, LogError, Store};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Sleep;
 
 use crate::error::RunError;
 use crate::listen::{Delta, Update};
+use crate::ring::{Lagged, Receiver};
 use crate::runtime::Slot;
 
 /// Blocks read from the log at once.
@@ -44,7 +43,7 @@ pub struct Subscription {
     live: Receiver<Arc<Update>>,
     /// Tells of blocks that other processes write.
     tails: BoxStream<'static, Result<Seq, LogError>>,
-    /// Keeps the sender of `live`.
+    /// Keeps what `live` is told by.
     slot: Arc<Slot>,
 }
 
@@ -74,7 +73,7 @@ impl Subscription {
         // Subscribed before the first look into the log, so that nothing falls in between.
         let (live, open) = slot.subscribers.subscribe();
         Subscription {
-            tails: log.follow(&key, after),
+            tails: log.follow_later(&key),
             key,
             log,
             last: after,
@@ -86,6 +85,20 @@ impl Subscription {
             live,
             slot,
         }
+    }
+
+    pub(crate) fn key(&self) -> &ConversationKey {
+        &self.key
+    }
+
+    /// The conversation had come so far after the subscription was made: what is after it will be told.
+    pub(crate) fn begin(&mut self, tail: Option<Seq>) {
+        self.is_behind = tail > self.last;
+    }
+
+    /// Whether this process owns the conversation, or is about to.
+    pub fn is_open_here(&self) -> bool {
+        self.slot.is_open()
     }
 
     /// The next update; waits for it.
@@ -118,7 +131,7 @@ impl Subscription {
             self.awaited = self.awaited.take().filter(|awaited| Some(awaited.seq) > last);
             tokio::select! {
                 biased;
-                told = self.live.recv() => self.hear(told)?,
+                told = self.live.recv() => self.hear(told),
                 tail = self.tails.next() => match tail {
                     Some(tail) => self.told_of(tail?),
                     None => return Err(RunError::Stopped),
@@ -152,7 +165,7 @@ impl Subscription {
         }
     }
 
-    fn hear(&mut self, told: Result<Arc<Update>, RecvError>) -> Result<(), RunError> {
+    fn hear(&mut self, told: Result<Arc<Update>, Lagged>) {
         match told.map(Arc::unwrap_or_clone) {
             Ok(Update::Block(block)) => match block.seq.cmp(&self.expected()) {
                 Ordering::Less => {}
@@ -160,16 +173,13 @@ impl Subscription {
                 Ordering::Greater => self.is_behind = true,
             },
             Ok(update) => self.ready.push_back(update),
-            Err(RecvError::Lagged(missed)) => {
+            Err(Lagged(missed)) => {
                 self.ready.push_back(Update::Gap { missed });
                 let (live, open) = self.slot.subscribers.subscribe();
                 (self.live, self.open) = (live, Some(open));
                 self.is_behind = true;
             }
-            // The slot keeps the sender.
-            Err(RecvError::Closed) => return Err(RunError::Stopped),
         }
-        Ok(())
     }
 
     fn is_durable(&self, delta: &Delta) -> bool {

@@ -94,7 +94,8 @@ pub(crate) async fn events(
         Some(last) => after_last(last)?,
         None => query.after.filter(|after| *after > 0).map(seq).transpose()?,
     };
-    let tail = app.store().get(&agent.key(&id)).await?.tail;
+    let (subscription, info) = agent.subscribe_and_get(&id, after).await?;
+    let tail = info.tail;
     if after > tail {
         let detail = format!(
             "block {} was asked for as the last one known; conversation `{id}` ends at {}",
@@ -107,7 +108,6 @@ pub(crate) async fn events(
         true => None,
         false => Some(app.usage.stream(&caller.name, &app.limits, Instant::now())?),
     };
-    let subscription = agent.subscribe(&id, after).await?;
     // Without a block there is no turn.
     let status = match tail {
         Some(_) => agent.conversation(&id).status().await?,
@@ -118,7 +118,9 @@ pub(crate) async fn events(
         agent: agent.clone(),
         id: id.clone(),
     });
-    elsewhere.iter().for_each(Elsewhere::watch);
+    if info.holding.is_some_and(|holding| holding.by != agent.owner()) {
+        elsewhere.iter().for_each(Elsewhere::watch);
+    }
     let feed = Feed {
         waiting: vec![status_event(status.as_ref()).retry(RETRY)],
         subscription,
@@ -215,7 +217,8 @@ impl Feed {
                     None => self.waiting.push(event("settled", &Settled {})),
                     Some(elsewhere) => {
                         self.waiting.push(block_event(&block));
-                        if block.kind != BlockKind::ReactCompletion {
+                        let may_go_on = block.kind != BlockKind::ReactCompletion;
+                        if may_go_on && !self.subscription.is_open_here() {
                             elsewhere.watch();
                         }
                     }

@@ -54,7 +54,7 @@ pub use log::{
     Ancestor, Answers, Append, Asking, AskingPage, BatchId, BlockLog, BlockLogExt, Breadth, Claimed, Claims,
     ConversationInfo, Cursor, Holding, IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member,
     Members, NewConversation, Operator, Owner, Pending, Post, Posted, Role, Roles, Stale, Store,
-    StoredAnswer, Tails, Token, Tokens, Work, named_by, named_in_post, needed_blobs,
+    StoredAnswer, Tails, Taken, Token, Tokens, Work, named_by, named_in_post, needed_blobs,
 };
 pub use memory::{MemoryLog, MemoryRecall};
 pub use recall::{Progress, Recall, RecallIndex, ReindexError};

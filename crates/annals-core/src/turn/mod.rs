@@ -20,6 +20,6 @@ pub mod text_call;
 
 pub use crate::block::payload::{TurnEnd, TurnReport, TurnUsage};
 pub use budget::{Budget, WindowTooSmall};
-pub use next::{CallModel, Next, Offer, next};
+pub use next::{CallModel, Next, Offer, ends_with_answer, next};
 pub use offering::{Offering, OfferingError};
 pub use sent::SentPrompt;

@@ -3,6 +3,7 @@
 use super::budget::Budget;
 use crate::ids::CallId;
 use crate::limits;
+use crate::timeline::Turn;
 use crate::turn::TurnEnd;
 use crate::view::View;
 use crate::view::compact::{self, CompactionPlan, Force};
@@ -42,27 +43,16 @@ pub enum Offer {
 
 /// What happens next in this conversation.
 pub fn next(view: &View, budget: &Budget) -> Next {
-    let Some(turn) = view
-        .current_turn()
-        .filter(|turn| turn.end.is_none() && turn.prompt.is_some())
-    else {
+    let Some(turn) = open_turn(view) else {
         return Next::Wait;
     };
     if let Some(next) = calls(view) {
         return next;
     }
-    let stuck_at = turn
-        .streak
-        .as_ref()
-        .filter(|streak| streak.length >= limits::VIOLATIONS_IN_A_ROW_MAX)
-        .map(|streak| streak.step);
     if turn.answer.is_some() {
-        return Next::Done(match turn.steps {
-            steps if stuck_at == steps.checked_sub(1) => TurnEnd::ProtocolViolation,
-            steps if steps > budget.max_iterations => TurnEnd::MaxIterations,
-            _ => TurnEnd::Complete,
-        });
+        return Next::Done(answered_at(turn, turn.steps, budget));
     }
+    let stuck_at = stuck_at(turn);
     if turn.clarified {
         return Next::Done(TurnEnd::Clarify);
     }
@@ -87,6 +77,38 @@ pub fn next(view: &View, budget: &Budget) -> Next {
             })
         }
     }
+}
+
+/// How the turn ends with an answer that is about to be written down for this step, unless somebody says something first;
+/// none where something else is to be done before its end.
+pub fn ends_with_answer(view: &View, step: u32, budget: &Budget) -> Option<TurnEnd> {
+    let turn = open_turn(view)?;
+    match calls(view) {
+        Some(_) => None,
+        None => Some(answered_at(turn, turn.steps.max(step), budget)),
+    }
+}
+
+fn open_turn(view: &View) -> Option<&Turn> {
+    view.current_turn()
+        .filter(|turn| turn.end.is_none() && turn.prompt.is_some())
+}
+
+/// How a turn ends whose last answer is that of this step.
+fn answered_at(turn: &Turn, step: u32, budget: &Budget) -> TurnEnd {
+    match step {
+        step if stuck_at(turn) == step.checked_sub(1) => TurnEnd::ProtocolViolation,
+        step if step > budget.max_iterations => TurnEnd::MaxIterations,
+        _ => TurnEnd::Complete,
+    }
+}
+
+/// The step at which the model got the same thing wrong once too often.
+fn stuck_at(turn: &Turn) -> Option<u32> {
+    let streak = turn.streak.as_ref();
+    streak
+        .filter(|streak| streak.length >= limits::VIOLATIONS_IN_A_ROW_MAX)
+        .map(|streak| streak.step)
 }
 
 /// What is to be done about calls without a result. Those after a call that waits wait too, because results are

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use sha2::{Digest as _, Sha256};
 
-use super::{LogError, StoredAnswer, digests_in};
+use super::{BlockLog, ConversationInfo, Lease, LogError, Owner, StoredAnswer, digests_in};
 
 /// For at least this long after a post, its client key is known, also when the row has been consumed.
 pub const CLIENT_KEY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -109,6 +109,17 @@ pub struct Pending {
     pub posted: Timestamp,
 }
 
+/// A conversation that was just taken, with what its new owner begins with.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The right to write.
+    pub lease: Lease,
+    /// What is known of it apart from its blocks.
+    pub info: ConversationInfo,
+    /// What waits, the oldest first.
+    pub pending: Vec<Pending>,
+}
+
 /// The inbox of every conversation.
 ///
 /// 1. **Durable when `Ok`**, as in [`BlockLog`](super::BlockLog).
@@ -121,12 +132,32 @@ pub struct Pending {
 ///    no later one waits, so that a turn does not end past a post that was acknowledged before.
 /// 5. **A post is work**: the conversation is due at once, as [`Claims`](super::Claims) says.
 #[async_trait]
-pub trait Inbox: Send + Sync {
+pub trait Inbox: BlockLog {
     /// Posts to a conversation, whoever holds it.
     async fn post(&self, key: &ConversationKey, post: Post) -> Result<Posted, LogError>;
 
     /// What waits, the oldest first.
     async fn pending(&self, key: &ConversationKey) -> Result<Vec<Pending>, LogError>;
+
+    /// Takes the right to write as [`acquire`](BlockLog::acquire) does, and reads what the owner begins with.
+    async fn take(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Taken, LogError> {
+        let lease = self.acquire(key, owner, ttl).await?;
+        let (info, pending) = (self.get(key).await?, self.pending(key).await?);
+        Ok(Taken { lease, info, pending })
+    }
+
+    /// Posts, and then takes the right to write. The post stands whether or not that succeeds: it fails with
+    /// [`LogError::Held`] where another has the conversation. A backend that can does both in one commit.
+    async fn post_and_take(
+        &self,
+        key: &ConversationKey,
+        post: Post,
+        owner: &Owner,
+        ttl: Duration,
+    ) -> Result<(Posted, Result<Taken, LogError>), LogError> {
+        let posted = self.post(key, post).await?;
+        Ok((posted, self.take(key, owner, ttl).await))
+    }
 
     /// Tells of every row after one (`None`: of all): its item is the highest id so far, so a slow reader skips some.
     /// Ends with an error when the conversation is gone.
@@ -135,4 +166,9 @@ pub trait Inbox: Send + Sync {
         key: &ConversationKey,
         after: Option<InboxId>,
     ) -> BoxStream<'static, Result<InboxId, LogError>>;
+    /// The same for a caller that looks into the inbox after this call: what was posted before it need not be told, which
+    /// may save a look into the store.
+    fn posted_later(&self, key: &ConversationKey) -> BoxStream<'static, Result<InboxId, LogError>> {
+        self.posted(key, None)
+    }
 }

@@ -23,7 +23,7 @@ pub use asking::{Asking, AskingPage, asks_from, asks_from_back};
 pub use claims::{Claimed, Claims};
 pub use conversation::{Ancestor, ConversationInfo, Cursor, CursorError, Listing, NewConversation, Operator};
 pub use error::{LogError, Stale};
-pub use inbox::{CLIENT_KEY_KEPT, Inbox, InboxId, Pending, Post, Posted, named_in_post};
+pub use inbox::{CLIENT_KEY_KEPT, Inbox, InboxId, Pending, Post, Posted, Taken, named_in_post};
 pub use lease::{Holding, Lease, Owner, expiry};
 pub use members::{Member, Members};
 pub use tails::{Followers, Mark, Tails};
@@ -131,10 +131,17 @@ pub trait BlockLogExt: BlockLog {
         Ok(self.get(key).await?.tail)
     }
 
-    /// The whole conversation. A long one is read in two halves at once: blocks never change, so they fit together.
+    /// The whole conversation.
     async fn read_all(&self, key: &ConversationKey) -> Result<Vec<Block>, LogError> {
+        let tail = self.tail(key).await?;
+        self.read_whole(key, tail).await
+    }
+
+    /// The whole conversation, of which the caller knows that it has come at least so far. A long one is read in two
+    /// halves at once: blocks never change, so they fit together.
+    async fn read_whole(&self, key: &ConversationKey, tail: Option<Seq>) -> Result<Vec<Block>, LogError> {
         const WORTH_HALVING_BLOCKS: u64 = 5_000;
-        let tail = self.tail(key).await?.map_or(0, Seq::get);
+        let tail = tail.map_or(0, Seq::get);
         let Some(middle) = Seq::try_new(tail / 2)
             .ok()
             .filter(|_| tail >= WORTH_HALVING_BLOCKS)

@@ -18,6 +18,12 @@ pub trait Tails: Send + Sync {
     /// Tells of every tail beyond `after` (`None`: beyond the empty log), at once if there is one. A slow reader skips
     /// some. Ends with an error when the conversation is gone.
     fn follow(&self, key: &ConversationKey, after: Option<Seq>) -> BoxStream<'static, Result<Seq, LogError>>;
+
+    /// The same for a caller that looks how far the conversation has come after this call: growth before it need not be
+    /// told, which may save a look into the store.
+    fn follow_later(&self, key: &ConversationKey) -> BoxStream<'static, Result<Seq, LogError>> {
+        self.follow(key, None)
+    }
 }
 
 /// How far a conversation has come.
@@ -27,6 +33,16 @@ pub struct Mark {
     pub tail: Option<Seq>,
     /// The last post to it.
     pub posted: Option<InboxId>,
+}
+
+impl Mark {
+    /// Of a post, which says nothing of blocks.
+    pub fn of_post(row: InboxId) -> Self {
+        Mark {
+            tail: None,
+            posted: Some(row),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,6 +87,11 @@ impl Followers {
         }
     }
 
+    /// Whether nobody follows anything.
+    pub fn is_empty(&self) -> bool {
+        self.lock().values().all(|sender| sender.receiver_count() == 0)
+    }
+
     /// The conversations that somebody follows.
     pub fn keys(&self) -> Vec<ConversationKey> {
         let mut watched = self.lock();
@@ -109,6 +130,26 @@ impl Followers {
                 Err(error) => stream::once(async { Err(error) }).boxed(),
             })
             .boxed()
+    }
+
+    /// What is told from here on.
+    fn later<T: PartialOrd + Copy + Send + Sync + 'static>(
+        &self,
+        key: &ConversationKey,
+        part: fn(Mark) -> Option<T>,
+    ) -> BoxStream<'static, Result<T, LogError>> {
+        let (seen, key) = (self.watch(key), key.clone());
+        stream::unfold(Some((seen, None)), move |state| next(state, key.clone(), part)).boxed()
+    }
+
+    /// The stream of [`Tails::follow_later`].
+    pub fn later_tails(&self, key: &ConversationKey) -> BoxStream<'static, Result<Seq, LogError>> {
+        self.later(key, |mark| mark.tail)
+    }
+
+    /// The stream of [`Inbox::posted_later`](super::Inbox::posted_later).
+    pub fn later_posts(&self, key: &ConversationKey) -> BoxStream<'static, Result<InboxId, LogError>> {
+        self.later(key, |mark| mark.posted)
     }
 
     /// The stream of [`Tails::follow`]; `now` reads the present mark.

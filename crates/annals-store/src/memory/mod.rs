@@ -174,11 +174,7 @@ impl Inbox for MemoryLog {
     async fn post(&self, key: &ConversationKey, post: Post) -> Result<Posted, LogError> {
         let now = self.clock.now();
         let posted = self.state().post(key, post, now)?;
-        let mark = Mark {
-            tail: None,
-            posted: Some(posted.id()),
-        };
-        self.followers.advance(key, mark);
+        self.followers.advance(key, Mark::of_post(posted.id()));
         Ok(posted)
     }
 

@@ -48,7 +48,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::log::{
     Answers, Append, AskingPage, BlockLog, Claimed, Claims, ConversationInfo, Cursor, Followers,
     IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Mark, Member, Members, NewConversation, Owner,
-    Pending, Post, Posted, StoredAnswer, Tails, Token, TokenHash, Tokens, expiry,
+    Pending, Post, Posted, StoredAnswer, Tails, Taken, Token, TokenHash, Tokens, expiry,
 };
 
 /// How long a commit waits for another process's commit before it gives up.
@@ -180,7 +180,7 @@ impl SqliteLog {
             .embedder
             .map(|embedder| SqliteRecall::new(Arc::clone(&writer), Arc::clone(&readers), embedder));
         let followers = Arc::<Followers>::default();
-        let poll = Poll::new(path, options.vfs, Arc::clone(&followers));
+        let poll = Poll::new(path, options.vfs, Arc::clone(&followers), Arc::clone(&writer));
         Ok(SqliteLog {
             writer,
             readers,
@@ -416,6 +416,22 @@ fn fork(
     insert(tx, new, Some((owner, at)), now)
 }
 
+/// Takes the right to write, and reads what the owner begins with.
+fn take(
+    tx: &Connection,
+    key: &ConversationKey,
+    owner: &Owner,
+    ttl: Duration,
+    now: Timestamp,
+) -> Result<Taken, Fault> {
+    let lease = head::acquire(tx, key, owner, ttl, now)?;
+    Ok(Taken {
+        info: conversations::info(tx, key)?,
+        pending: inbox::pending(tx, key)?,
+        lease,
+    })
+}
+
 #[async_trait]
 impl Inbox for SqliteLog {
     async fn post(&self, key: &ConversationKey, post: Post) -> Result<Posted, LogError> {
@@ -424,11 +440,7 @@ impl Inbox for SqliteLog {
             .writer
             .write(move |work| inbox::post(work.tx, &to, &post, now))
             .await?;
-        let mark = Mark {
-            tail: None,
-            posted: Some(posted.id()),
-        };
-        self.followers.advance(key, mark);
+        self.followers.advance(key, Mark::of_post(posted.id()));
         Ok(posted)
     }
 
@@ -437,12 +449,49 @@ impl Inbox for SqliteLog {
         self.readers.read(move |_, tx| inbox::pending(tx, &key)).await
     }
 
+    async fn take(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Taken, LogError> {
+        let (key, owner, now) = (key.clone(), owner.clone(), self.clock.now());
+        self.writer
+            .write(move |work| take(work.tx, &key, &owner, ttl, now))
+            .await
+    }
+
+    async fn post_and_take(
+        &self,
+        key: &ConversationKey,
+        post: Post,
+        owner: &Owner,
+        ttl: Duration,
+    ) -> Result<(Posted, Result<Taken, LogError>), LogError> {
+        let (to, owner, now) = (key.clone(), owner.clone(), self.clock.now());
+        let (posted, taken) = self
+            .writer
+            .write(move |work| {
+                let posted = inbox::post(work.tx, &to, &post, now)?;
+                match take(work.tx, &to, &owner, ttl, now) {
+                    Ok(taken) => Ok((posted, Ok(taken))),
+                    // Who is refused has changed nothing: the post stands by itself.
+                    Err(Fault::Refused(error)) => Ok((posted, Err(error))),
+                    Err(fault) => Err(fault),
+                }
+            })
+            .await?;
+        self.followers.advance(key, Mark::of_post(posted.id()));
+        Ok((posted, taken))
+    }
+
     fn posted(
         &self,
         key: &ConversationKey,
         after: Option<InboxId>,
     ) -> BoxStream<'static, Result<InboxId, LogError>> {
         let posts = self.followers.posts(key, after, self.mark(key));
+        self.poll.start();
+        posts
+    }
+
+    fn posted_later(&self, key: &ConversationKey) -> BoxStream<'static, Result<InboxId, LogError>> {
+        let posts = self.followers.later_posts(key);
         self.poll.start();
         posts
     }
@@ -539,6 +588,12 @@ impl Tokens for SqliteLog {
 impl Tails for SqliteLog {
     fn follow(&self, key: &ConversationKey, after: Option<Seq>) -> BoxStream<'static, Result<Seq, LogError>> {
         let tails = self.followers.tails(key, after, self.mark(key));
+        self.poll.start();
+        tails
+    }
+
+    fn follow_later(&self, key: &ConversationKey) -> BoxStream<'static, Result<Seq, LogError>> {
+        let tails = self.followers.later_tails(key);
         self.poll.start();
         tails
     }

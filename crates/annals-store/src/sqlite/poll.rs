@@ -1,7 +1,9 @@
 //! Growth by other processes: SQLite tells nobody, so a thread asks while somebody follows.
 //!
 //! `PRAGMA data_version` changes with every commit of any other connection and costs one look at shared memory. Only
-//! when it has changed are the followed conversations looked at. Appends of this process are told at once.
+//! when it has changed is the writer asked what its own connection says, for which the commits of this process are no
+//! change; and only when that has changed are the followed conversations looked at, however many they are. Appends of this
+//! process are told at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +14,7 @@ use annals_core::ids::ConversationKey;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::fault::Fault;
+use super::writer::Writer;
 use super::{connect, conversations};
 use crate::log::{Followers, InboxId, LogError, Mark};
 
@@ -24,15 +27,31 @@ pub(super) struct Poll {
     path: PathBuf,
     vfs: Option<String>,
     followers: Arc<Followers>,
+    writer: Arc<Writer>,
     is_running: Arc<AtomicBool>,
 }
 
+/// How the database looked to two connections; none before the first look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Versions {
+    /// To the poll's own: every commit is a change.
+    any: Option<i64>,
+    /// To the writer's: only commits of others are.
+    others: Option<i64>,
+}
+
 impl Poll {
-    pub(super) fn new(path: &Path, vfs: Option<String>, followers: Arc<Followers>) -> Self {
+    pub(super) fn new(
+        path: &Path,
+        vfs: Option<String>,
+        followers: Arc<Followers>,
+        writer: Arc<Writer>,
+    ) -> Self {
         Poll {
             path: path.to_owned(),
             vfs,
             followers,
+            writer,
             is_running: Arc::default(),
         }
     }
@@ -43,9 +62,9 @@ impl Poll {
             return;
         }
         let (path, vfs, is_running) = (self.path.clone(), self.vfs.clone(), Arc::clone(&self.is_running));
-        let followers = Arc::downgrade(&self.followers);
+        let (followers, writer) = (Arc::downgrade(&self.followers), Arc::downgrade(&self.writer));
         let thread = std::thread::Builder::new().name("annals-poll".to_owned());
-        let begun = thread.spawn(move || watch(&path, vfs.as_deref(), &followers, &is_running));
+        let begun = thread.spawn(move || watch(&path, vfs.as_deref(), (&followers, &writer), &is_running));
         if begun.is_err() {
             // Followers still hear of this process's appends; the next one to come tries again.
             self.is_running.store(false, Ordering::SeqCst);
@@ -53,16 +72,19 @@ impl Poll {
     }
 }
 
-fn watch(path: &Path, vfs: Option<&str>, followers: &Weak<Followers>, is_running: &AtomicBool) {
+fn watch(
+    path: &Path,
+    vfs: Option<&str>,
+    (followers, writer): (&Weak<Followers>, &Weak<Writer>),
+    is_running: &AtomicBool,
+) {
     let mut connection = None;
-    let mut seen: Option<i64> = None;
+    let mut seen = Versions::default();
     while let Some(followers) = followers.upgrade() {
-        let mut keys = followers.keys();
-        if keys.is_empty() {
+        if followers.is_empty() {
             is_running.store(false, Ordering::SeqCst);
-            keys = followers.keys();
             // One that came before the store, and took the thread for running, is kept by going on.
-            if keys.is_empty() || is_running.swap(true, Ordering::SeqCst) {
+            if followers.is_empty() || is_running.swap(true, Ordering::SeqCst) {
                 return;
             }
         }
@@ -71,9 +93,9 @@ fn watch(path: &Path, vfs: Option<&str>, followers: &Weak<Followers>, is_running
             connection = connect(path, vfs).ok();
         }
         if let Some(open) = &connection {
-            match look(open, &followers, &keys, seen) {
-                Ok(version) => seen = Some(version),
-                Err(_) => connection = None,
+            match look(open, writer, &followers, seen) {
+                Ok(versions) => seen = versions,
+                Err(_) => (connection, seen) = (None, Versions::default()),
             }
         }
         drop(followers);
@@ -83,22 +105,37 @@ fn watch(path: &Path, vfs: Option<&str>, followers: &Weak<Followers>, is_running
 
 fn look(
     connection: &Connection,
+    writer: &Weak<Writer>,
     followers: &Followers,
-    keys: &[ConversationKey],
-    seen: Option<i64>,
-) -> Result<i64, Fault> {
-    let version = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
-    if seen == Some(version) {
-        return Ok(version);
+    seen: Versions,
+) -> Result<Versions, Fault> {
+    let mut now = Versions {
+        any: Some(data_version(connection)?),
+        ..seen
+    };
+    if now.any == seen.any {
+        return Ok(now);
     }
-    for key in keys {
-        match mark(connection, key) {
-            Ok(mark) => followers.advance(key, mark),
-            Err(Fault::Refused(LogError::NotFound { .. })) => followers.end(key),
+    // Asked after the first look, so that whatever commit that one saw, this one sees. A writer that cannot say is no
+    // reason not to look.
+    now.others = writer
+        .upgrade()
+        .and_then(|writer| writer.derive_blocking(|work| Ok(data_version(work.tx)?)).ok());
+    if now.others.is_some() && now.others == seen.others {
+        return Ok(now);
+    }
+    for key in followers.keys() {
+        match mark(connection, &key) {
+            Ok(mark) => followers.advance(&key, mark),
+            Err(Fault::Refused(LogError::NotFound { .. })) => followers.end(&key),
             Err(fault) => return Err(fault),
         }
     }
-    Ok(version)
+    Ok(now)
+}
+
+fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "data_version", |row| row.get(0))
 }
 
 /// How far a conversation has come.

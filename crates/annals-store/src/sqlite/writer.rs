@@ -163,11 +163,30 @@ impl Writer {
         self.request(Durability::Derived, work).await
     }
 
+    /// The same, from a thread that may block.
+    pub(super) fn derive_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let answer = self.send(Durability::Derived, work)?;
+        answer.blocking_recv().unwrap_or(Err(LogError::Closed))
+    }
+
     async fn request<T: Send + 'static>(
         &self,
         durability: Durability,
         work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, LogError> {
+        self.send(durability, work)?
+            .await
+            .unwrap_or(Err(LogError::Closed))
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<oneshot::Receiver<Result<T, LogError>>, LogError> {
         let (reply, answer) = oneshot::channel();
         let request = Request {
             durability,
@@ -178,7 +197,7 @@ impl Writer {
         let jobs = self.jobs.as_ref().ok_or(LogError::Closed)?;
         self.pending.fetch_add(1, Ordering::Relaxed);
         jobs.send(Box::new(request)).map_err(|_| LogError::Closed)?;
-        answer.await.unwrap_or(Err(LogError::Closed))
+        Ok(answer)
     }
 }
 

@@ -557,6 +557,35 @@ cases! {
         assert_eq!(texts(&log, "c").await, ["one"]);
     }
 
+    async fn a_post_takes_the_conversation_unless_another_has_it(log) {
+        log.create(new_conversation("c")).await.unwrap();
+        let (id, ttl) = (conversation("c"), Duration::from_secs(60));
+        log.post(&id, prompt("k1", "one")).await.unwrap();
+        let (posted, taken) = log.post_and_take(&id, prompt("k2", "two"), &owner("a"), ttl).await.unwrap();
+        let taken = taken.unwrap();
+        assert!(matches!(posted, Posted::New(_)));
+        assert_eq!(taken.pending, log.pending(&id).await.unwrap());
+        assert_eq!(taken.pending.last().map(|row| row.id), Some(posted.id()));
+        assert_eq!((taken.info.tail, taken.info.holding.map(|holding| holding.by)), (None, Some(owner("a"))));
+        let written = after(None, vec![text_block(1, "one")]).consuming([taken.pending[0].id]);
+        log.append(&taken.lease, written).await.unwrap();
+        let (refused, not_taken) = log.post_and_take(&id, prompt("k3", "three"), &owner("b"), ttl).await.unwrap();
+        assert!(matches!(not_taken, Err(LogError::Held { by, .. }) if by == owner("a")));
+        assert_eq!(log.pending(&id).await.unwrap().last().map(|row| row.id), Some(refused.id()), "the post stands");
+        let reused = log.post_and_take(&id, prompt("k3", "other"), &owner("b"), ttl).await;
+        assert!(matches!(reused, Err(LogError::KeyReused { .. })));
+        log.release(&taken.lease).await.unwrap();
+        let (again, taken) = log.post_and_take(&id, prompt("k3", "three"), &owner("b"), ttl).await.unwrap();
+        let taken = taken.unwrap();
+        assert_eq!((again, taken.info.tail), (Posted::Duplicate(refused.id()), seq(1)));
+        assert_eq!(taken.pending.len(), 2);
+        let took = log.take(&id, &owner("b"), ttl).await.unwrap();
+        assert!(took.lease.token() > taken.lease.token(), "each taking fences the one before");
+        assert_eq!((took.info.tail, took.pending.len()), (seq(1), 2));
+        let gone = log.post_and_take(&conversation("d"), prompt("k", "x"), &owner("a"), ttl).await;
+        assert!(matches!(gone, Err(LogError::NotFound { .. })));
+    }
+
     async fn what_a_post_names_is_kept_until_it_is_consumed(log) {
         let lease = begin(&log, "c").await;
         let blobs = [b"first", b"other", b"third"].map(|bytes| Blob::of(bytes));
@@ -712,6 +741,7 @@ cases! {
         fill(&log, &lease, 1, 2).await;
         let mut from_start = log.follow(&conversation("c"), None);
         let mut from_tail = log.follow(&conversation("c"), seq(2));
+        let mut later = log.follow_later(&conversation("c"));
         assert_eq!(from_start.next().await.unwrap().unwrap(), nth(2), "what is there is told at once");
         let writer = {
             let (log, lease) = (log.clone(), lease.clone());
@@ -731,6 +761,7 @@ cases! {
                 last = tail;
             }
         }
+        while later.next().await.unwrap().unwrap() < nth(60) {}
         writer.await.unwrap();
         log.delete(&lease).await.unwrap();
         assert!(matches!(from_start.next().await, Some(Err(LogError::NotFound { .. }))));
@@ -741,10 +772,11 @@ cases! {
         log.create(new_conversation("c")).await.unwrap();
         let id = conversation("c");
         let first = log.post(&id, prompt("k1", "x")).await.unwrap().id();
-        let mut posts = log.posted(&id, None);
+        let (mut posts, mut later) = (log.posted(&id, None), log.posted_later(&id));
         assert_eq!(posts.next().await.unwrap().unwrap(), first);
         let second = log.post(&id, prompt("k2", "x")).await.unwrap().id();
         assert_eq!(posts.next().await.unwrap().unwrap(), second);
+        while later.next().await.unwrap().unwrap() < second {}
         log.post(&id, prompt("k2", "x")).await.unwrap();
         let third = log.post(&id, prompt("k3", "x")).await.unwrap().id();
         assert_eq!(posts.next().await.unwrap().unwrap(), third, "a duplicate is no news");
