@@ -56,6 +56,7 @@ cargo xtask <task>
   node-loss [--seed S] [--turns N] [--nodes K] [--at-once C] [--followers F] [--lease S] [--pause MS]
                                     N turns (default 10000) on K nodes (5) that are killed, frozen, cut off from PostgreSQL and
                                     restarted; nothing acknowledged may be lost, nothing may happen twice
+                                      --mutants       statements that lack a condition instead; each must be noticed
                                       --at-once C     conversations that have turns at the same time (32)
                                       --followers F   clients that follow them, at least two each
                                       --lease S       seconds after which a silent node is dead (2); more on a busy machine

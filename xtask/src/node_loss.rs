@@ -5,9 +5,22 @@ use crate::flags::Flags;
 use crate::repository::cargo;
 use crate::stage;
 
-/// Runs so many turns on so many nodes; ends with an error when something acknowledged is lost, or happens twice.
+/// Runs so many turns on so many nodes; ends with an error when something acknowledged is lost, or happens twice. With
+/// `--mutants`, statements that lack a condition are sent instead, and it ends with an error when the checks miss one.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut flags = Flags::new(arguments);
+    if flags.switch("--mutants") {
+        flags.done()?;
+        let mut command = cargo(&["test", "--workspace", "--test", "cluster", "--"]);
+        // The scenes of `mutants`, and the two statements that any load notices.
+        command.args([
+            "--nocapture",
+            "--test-threads=1",
+            "cluster::mutants::",
+            "is_noticed",
+        ]);
+        return stage::status(command);
+    }
     let mut command = cargo(&["test", "--workspace", "--test", "cluster", "--"]);
     command.args(["--nocapture", "--exact"]);
     command.arg("cluster::node_loss::nodes_that_are_killed_frozen_and_cut_off_lose_and_repeat_nothing");

@@ -341,6 +341,24 @@ pub(crate) enum StoreCommand {
     Status(JsonArgs),
     /// Remove artifacts that no block names.
     Gc(StoreGcArgs),
+    /// Move the blocks of idle conversations to the artifact store. They come back by themselves when somebody needs them.
+    Archive(StoreArchiveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StoreArchiveArgs {
+    /// Take what nobody has written to for this long: a number with `m`, `h` or `d`; at least an hour.
+    #[arg(long, value_name = "AGE", default_value = "30d", value_parser = idle)]
+    pub(crate) idle: Duration,
+    /// Take at most this many conversations, the oldest first.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Only say what would be moved.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// One JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -356,9 +374,20 @@ pub(crate) struct StoreGcArgs {
     pub(crate) json: bool,
 }
 
-/// `90m`, `24h`, `7d`.
+const HOUR_SECONDS: u64 = 3_600;
+
+/// How old what is removed has to be.
 fn age(text: &str) -> Result<Duration, String> {
-    const HOUR_SECONDS: u64 = 3_600;
+    at_least_an_hour(text, "what is younger than an hour may be about to be named")
+}
+
+/// How long what is archived has to have been idle.
+fn idle(text: &str) -> Result<Duration, String> {
+    at_least_an_hour(text, "what was used within the hour would come back at once")
+}
+
+/// `90m`, `24h`, `7d`; what is less is refused with a reason.
+fn at_least_an_hour(text: &str, why: &str) -> Result<Duration, String> {
     let units = [("m", 60), ("h", HOUR_SECONDS), ("d", 24 * HOUR_SECONDS)];
     let seconds = units.into_iter().find_map(|(unit, seconds)| {
         let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
@@ -366,7 +395,7 @@ fn age(text: &str) -> Result<Duration, String> {
     });
     match seconds {
         Some(seconds) if seconds >= HOUR_SECONDS => Ok(Duration::from_secs(seconds)),
-        Some(_) => Err("what is younger than an hour may be about to be named: say `1h` or more".to_owned()),
+        Some(_) => Err(format!("{why}: say `1h` or more")),
         None => Err("say a number with `m`, `h` or `d`, such as `24h`".to_owned()),
     }
 }

@@ -21,7 +21,8 @@ use annals::runtime::{PolicyFiles, PolicyRows};
 use annals::s3::{Bucket, Cache};
 use annals::sandbox::{Backend, Local};
 use annals::store::{
-    ArtifactLedger, ArtifactStore, RecallIndex, SqliteLog, SqliteOptions, Store, Workspace, workspace_folder,
+    Archive, ArtifactLedger, ArtifactStore, RecallIndex, SqliteLog, SqliteOptions, Store, Workspace,
+    workspace_folder,
 };
 use annals::tools::skills::Skills;
 use annals::tools::web::WebSettings;
@@ -67,9 +68,12 @@ impl Setup {
 
     /// Opens everything but the model, which is given.
     pub(crate) async fn with_model(config: Config, model: Arc<dyn Model>) -> Result<Self, Failure> {
-        let OpenedLog { log, recall, ledger } =
-            open_log(&config.store.value, embedder(&config.embeddings)?).await?;
         let mut artifacts = open_artifacts(&config.artifacts.value, &config.home.value)?;
+        let embedder = embedder(&config.embeddings)?;
+        let opened = open_log(&config.store.value, embedder, Some(&artifacts)).await?;
+        let OpenedLog {
+            log, recall, ledger, ..
+        } = opened;
         if let Some(ledger) = ledger {
             artifacts = artifacts.with_ledger(ledger);
         }
@@ -312,10 +316,16 @@ pub(crate) struct OpenedLog {
     recall: Arc<dyn RecallIndex>,
     /// Rows of artifacts, where machines share the log.
     pub(crate) ledger: Option<Arc<dyn ArtifactLedger>>,
+    /// The archive of idle conversations, where machines share the log.
+    pub(crate) archive: Option<Arc<dyn Archive>>,
 }
 
-/// The log that a URL names.
-pub(crate) async fn open_log(url: &str, embedder: Arc<dyn Embedder>) -> Result<OpenedLog, Failure> {
+/// The log that a URL names. Archived conversations are read from `artifacts`.
+pub(crate) async fn open_log(
+    url: &str,
+    embedder: Arc<dyn Embedder>,
+    artifacts: Option<&ArtifactStore>,
+) -> Result<OpenedLog, Failure> {
     match url.split_once(':') {
         Some(("sqlite", path)) => {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -325,16 +335,22 @@ pub(crate) async fn open_log(url: &str, embedder: Arc<dyn Embedder>) -> Result<O
                 log: Arc::new(log),
                 recall: Arc::new(recall),
                 ledger: None,
+                archive: None,
             })
         }
         Some(("postgres" | "postgresql", _)) => {
             let address = Address::parse(url).map_err(Failure::usage)?;
-            let log = PostgresLog::open(address, PostgresOptions::default().recall(embedder)).await?;
+            let mut options = PostgresOptions::default().recall(embedder);
+            if let Some(artifacts) = artifacts {
+                options = options.artifacts(artifacts.clone());
+            }
+            let log = PostgresLog::open(address, options).await?;
             let recall = log.recall().cloned().ok_or_else(without_recall)?;
             let log = Arc::new(log);
             Ok(OpenedLog {
                 recall: Arc::new(recall),
                 ledger: Some(log.clone()),
+                archive: Some(log.clone()),
                 log,
             })
         }
@@ -435,12 +451,12 @@ mod tests {
     async fn what_is_not_built_in_is_said_to_be_missing_and_what_does_not_exist_to_be_wrong() {
         let codes = [
             // Nobody listens there.
-            open_log("postgres://127.0.0.1:1/x", StaticTable::embedder())
+            open_log("postgres://127.0.0.1:1/x", StaticTable::embedder(), None)
                 .await
                 .err()
                 .unwrap()
                 .code(),
-            open_log("mysql:x", StaticTable::embedder())
+            open_log("mysql:x", StaticTable::embedder(), None)
                 .await
                 .err()
                 .unwrap()

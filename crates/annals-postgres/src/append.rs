@@ -10,14 +10,14 @@ use std::collections::hash_map::Entry;
 use annals_core::ids::Seq;
 use annals_store::log::{ANSWER_KEPT, asks_from};
 use annals_store::{Append, InboxId, Lease, LogError, Stale, Work, columns};
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Statement};
 
 use crate::answers::{Keepable, Keepables};
 use crate::conversations::{refusal, tail_of};
 use crate::fault::Fault;
 use crate::head::micros;
-use crate::row::Encoded;
+use crate::row::{Columns, Encoded, Parameter};
 use crate::statement::Shape;
 
 const KEEP: i16 = 0;
@@ -104,45 +104,6 @@ impl Prepared {
     }
 }
 
-type Texts<'a> = Vec<Option<&'a [u8]>>;
-
-/// The blocks of all appends, column by column.
-#[derive(Default)]
-struct Columns<'a> {
-    conversation: Vec<i64>,
-    seq: Vec<i64>,
-    ts: Vec<i64>,
-    tokens: Vec<i64>,
-    step: Vec<Option<i64>>,
-    sum: Vec<i64>,
-    texts: [Texts<'a>; 9],
-}
-
-impl<'a> Columns<'a> {
-    fn push(&mut self, conversation: i64, row: &'a Encoded) {
-        self.conversation.push(conversation);
-        self.seq.push(row.seq());
-        self.ts.push(row.block.ts.unix_micros());
-        self.tokens.push(i64::from(row.block.tokens));
-        self.step.push(row.step());
-        self.sum.push(row.sum);
-        let texts = [
-            Some(row.block.kind.tag().as_bytes()),
-            Some(row.block.author.as_bytes()),
-            Some(row.block.turn.as_str().as_bytes()),
-            Some(row.block.mime.as_bytes()),
-            row.path.as_deref().map(str::as_bytes),
-            row.call(),
-            row.meta.as_deref().map(str::as_bytes),
-            row.body(),
-            row.blob.as_ref().map(|blob| &blob[..]),
-        ];
-        for (column, text) in self.texts.iter_mut().zip(texts) {
-            column.push(text);
-        }
-    }
-}
-
 /// The heads of all appends, column by column.
 struct Heads<'a> {
     numbers: [Vec<i64>; 6],
@@ -202,8 +163,6 @@ impl<'a> Heads<'a> {
         parameters
     }
 }
-
-type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// A connection that appends. Planning a statement costs several times what carrying it out does, so the server plans each
 /// shape once for a connection of its own; behind a pooler it plans each time.
@@ -270,7 +229,10 @@ pub(crate) async fn send(
             .answer
             .iter()
             .for_each(|answer| answers.push(conversation, answer));
-        append.rows.iter().for_each(|row| rows.push(conversation, row));
+        append
+            .rows
+            .iter()
+            .for_each(|row| row.push_to(&mut rows, conversation));
     }
     let kept = micros(ANSWER_KEPT);
     let mut parameters: Vec<Parameter<'_>> = vec![(&now, Type::INT8)];
@@ -281,18 +243,9 @@ pub(crate) async fn send(
         (&kept, Type::INT8),
     ]);
     parameters.extend(answers.parameters());
-    parameters.extend::<[Parameter<'_>; 8]>([
-        (&naming, Type::INT8_ARRAY),
-        (&named, Type::BYTEA_ARRAY),
-        (&rows.conversation, Type::INT8_ARRAY),
-        (&rows.seq, Type::INT8_ARRAY),
-        (&rows.ts, Type::INT8_ARRAY),
-        (&rows.tokens, Type::INT8_ARRAY),
-        (&rows.step, Type::INT8_ARRAY),
-        (&rows.sum, Type::INT8_ARRAY),
-    ]);
-    let texts = rows.texts.iter().map(|texts| (texts as _, Type::BYTEA_ARRAY));
-    parameters.extend::<Vec<Parameter<'_>>>(texts.collect());
+    parameters.push((&naming, Type::INT8_ARRAY));
+    parameters.push((&named, Type::BYTEA_ARRAY));
+    parameters.extend(rows.parameters());
     let shape = Shape {
         is_merged: appends.len() > 1,
         minds_posts: !posts.is_empty() || appends.iter().any(|append| append.seen.is_some()),

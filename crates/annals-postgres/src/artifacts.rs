@@ -11,9 +11,9 @@ use annals_store::{LogError, Swept, named_by, needed_blobs};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
-use crate::blocks;
 use crate::fault::Fault;
 use crate::sql::now;
+use crate::{blocks, members};
 
 /// An append renews a row that is older than this. Collection takes only rows that are much older.
 const RENEWED: Duration = Duration::from_secs(600);
@@ -111,13 +111,15 @@ fn digest_of(row: &Row) -> Result<BlobDigest, Fault> {
     digest.map_err(|_| Fault::Damaged("an artifact's digest has a wrong length".to_owned()))
 }
 
-/// What nobody has kept for longer than `$2` and neither a block nor a post that waits (`$3`) names, as `a`.
+/// What nobody has kept for longer than `$2`, neither a block nor a post that waits (`$3`) names, and has no archived
+/// conversation in it, as `a`.
 macro_rules! is_garbage {
     () => {
         concat!(
             "a.gone IS NULL AND a.touched < ",
             now!(),
-            " - $2 AND a.digest <> ALL($3) AND NOT EXISTS (SELECT FROM annals.named n WHERE n.digest = a.digest)"
+            " - $2 AND a.digest <> ALL($3) AND NOT EXISTS (SELECT FROM annals.named n WHERE n.digest = a.digest)
+             AND NOT EXISTS (SELECT FROM annals.archive r WHERE r.digest = a.digest)"
         )
     };
 }
@@ -131,26 +133,7 @@ pub(crate) async fn mark(
     limit: usize,
 ) -> Result<Vec<Marked>, Fault> {
     let tx = client.transaction().await?;
-    let older = tx
-        .query_typed_opt(
-            concat!(
-                "SELECT node FROM annals.member WHERE schema < $2 AND until > ",
-                now!(),
-                " ORDER BY node LIMIT 1"
-            ),
-            &[(&now, Type::INT8), (&SCHEMA, Type::INT4)],
-        )
-        .await?;
-    if let Some(row) = older {
-        return Err(LogError::Storage {
-            log: "artifacts".to_owned(),
-            detail: format!(
-                "the node `{}` is of a version that keeps no rows of artifacts: deploy the new program to it first",
-                row.get::<_, &str>(0)
-            ),
-        }
-        .into());
-    }
+    members::refuse_older(&tx, now, SCHEMA, "keeps no rows of artifacts").await?;
     let after = after.map_or_else(Vec::new, |after| after.0.to_vec());
     let waiting = blocks::waiting(tx.client()).await?;
     let mut marks = tx

@@ -8,6 +8,7 @@ use annals_store::named_in_post;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
+use crate::archive::{self, Fetched, State};
 use crate::conversations::{Place, find, missing_base};
 use crate::fault::Fault;
 use crate::row::{COLUMNS, RowReader};
@@ -18,10 +19,27 @@ pub(crate) async fn read(
     key: &ConversationKey,
     from: Seq,
     limit: usize,
-) -> Result<Vec<Block>, Fault> {
-    let place = find(client, key).await?;
+) -> Result<Fetched<Vec<Block>>, Fault> {
+    loop {
+        let place = find(client, key).await?;
+        match read_at(client, key, place, from, limit).await? {
+            Some(fetched) => return Ok(fetched),
+            // What was missing has come back between two statements, or is of another conversation.
+            None => {}
+        }
+    }
+}
+
+/// The same, given where its blocks lie; none if that has changed meanwhile.
+async fn read_at(
+    client: &Client,
+    key: &ConversationKey,
+    place: Place,
+    from: Seq,
+    limit: usize,
+) -> Result<Option<Fetched<Vec<Block>>>, Fault> {
     let Some(tail) = place.tail else {
-        return Ok(Vec::new());
+        return Ok(Some(Fetched::Done(Vec::new())));
     };
     let to = from
         .get()
@@ -57,15 +75,22 @@ pub(crate) async fn read(
             found.push(block);
         }
         if expected != to + 1 {
-            // It may have been deleted between the two statements.
-            find(client, key).await?;
+            match archive::state_of(client, strand, (from as i64, to as i64)).await? {
+                State::Archived => return Ok(Some(Fetched::Archived(strand))),
+                State::Back => return Ok(None),
+                State::Missing => {}
+            }
+            // It may have been deleted between the two statements, and another made of that name.
+            if find(client, key).await?.key != place.key {
+                return Ok(None);
+            }
             let id = &key.id;
             return Err(Fault::Damaged(format!(
                 "conversation `{id}`: block {expected} is missing"
             )));
         }
     }
-    Ok(found)
+    Ok(Some(Fetched::Done(found)))
 }
 
 /// Which conversation has which of the blocks `from..=to`, in order.
@@ -98,7 +123,7 @@ pub(crate) async fn strands(
     Ok(strands)
 }
 
-/// Digests that blocks name, in order, after one.
+/// Digests that blocks name, or that have archived blocks in them, in order, after one.
 pub(crate) async fn named(
     client: &Client,
     after: Option<BlobDigest>,
@@ -108,7 +133,9 @@ pub(crate) async fn named(
     let after = after.map_or_else(Vec::new, |after| after.0.to_vec());
     let rows = client
         .query_typed(
-            "SELECT DISTINCT digest FROM annals.named WHERE digest > $1 ORDER BY digest LIMIT $2",
+            "(SELECT DISTINCT digest FROM annals.named WHERE digest > $1 ORDER BY digest LIMIT $2)
+             UNION (SELECT digest FROM annals.archive WHERE digest > $1 ORDER BY digest LIMIT $2)
+             ORDER BY digest LIMIT $2",
             &[
                 (&after, Type::BYTEA),
                 (&i64::try_from(limit).unwrap_or(i64::MAX), Type::INT8),

@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Transaction};
 
 use crate::answers::Keepable;
+use crate::archive::{self, Fetched};
 use crate::fault::Fault;
 use crate::{asking, recall};
 
@@ -234,18 +235,23 @@ pub(crate) async fn fork(
     (parent, at): (&ConversationKey, Seq),
     new: &NewConversation,
     in_doubt: bool,
-) -> Result<(), Fault> {
+) -> Result<Fetched<()>, Fault> {
     if parent.scope != new.key.scope {
         return Err(not_found(parent));
     }
     let tx = client.transaction().await?;
-    let shared = share(&tx, parent, at).await?;
+    let shared = match share(&tx, parent, at).await? {
+        Fetched::Done(shared) => shared,
+        Fetched::Archived(number) => return Ok(Fetched::Archived(number)),
+    };
     insert(&tx, now, Making::new(new, Some(&shared)), in_doubt).await?;
-    Ok(tx.commit().await?)
+    tx.commit().await?;
+    Ok(Fetched::Done(()))
 }
 
-/// Finds what a fork takes over, and keeps a deletion from taking it away before the new row says that it is needed.
-async fn share(tx: &Transaction<'_>, parent: &ConversationKey, at: Seq) -> Result<Shared, Fault> {
+/// Finds what a fork takes over, and keeps a deletion or the archive from taking it away before the new row says that it is
+/// needed.
+async fn share(tx: &Transaction<'_>, parent: &ConversationKey, at: Seq) -> Result<Fetched<Shared>, Fault> {
     let row = tx
         .query_typed_opt(
             "SELECT c.key, c.base, c.cut, h.tail FROM annals.conversation c
@@ -282,6 +288,10 @@ async fn share(tx: &Transaction<'_>, parent: &ConversationKey, at: Seq) -> Resul
         base = row.get(0);
         strands.push((deeper, cut));
     }
+    let keys: Vec<i64> = strands.iter().map(|(key, _)| *key).collect();
+    if let Some(number) = archive::first_archived(tx, &keys).await? {
+        return Ok(Fetched::Archived(number));
+    }
     let row = tx
         .query_typed_opt(
             "SELECT ts FROM annals.block WHERE conversation = $1 AND seq = $2",
@@ -289,12 +299,12 @@ async fn share(tx: &Transaction<'_>, parent: &ConversationKey, at: Seq) -> Resul
         )
         .await?
         .ok_or_else(|| damaged(parent.id.as_str(), &format!("has no block {at}")))?;
-    Ok(Shared {
+    Ok(Fetched::Done(Shared {
         owner,
         at,
         updated: row.get(0),
         asks_from: asking::found(tx, &strands, at).await?,
-    })
+    }))
 }
 
 pub(crate) fn missing_base(key: i64) -> Fault {
@@ -352,6 +362,12 @@ async fn delete_strand(tx: &Transaction<'_>, key: i64) -> Result<Option<i64>, Fa
         )
         .await?;
     let shared: Option<i64> = row.get(0);
+    // First, so that blocks which are coming back are there to be deleted.
+    tx.query_typed(
+        "DELETE FROM annals.archive WHERE conversation = $1",
+        &[(&key, Type::INT8)],
+    )
+    .await?;
     tx.query_typed(
         "DELETE FROM annals.block WHERE conversation = $1 AND seq > $2",
         &[(&key, Type::INT8), (&shared.unwrap_or(0), Type::INT8)],

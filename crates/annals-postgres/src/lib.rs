@@ -2,8 +2,8 @@
 //!
 //! Read in this order: [`Address`] (where the database is), [`init`], [`migrate`] and [`status`] (its tables), [`PostgresLog`] (the
 //! ports); inside, `statement` has the one statement of an append, `append` what it carries and why one is refused, `writer` how
-//! many appends become one, `tails` how nodes hear of each other's appends, `recall` memory search beside the log, `fault` what
-//! is tried again. Nothing here decides anything about turns.
+//! many appends become one, `tails` how nodes hear of each other's appends, `archive` how idle conversations leave and come back,
+//! `recall` memory search beside the log, `fault` what is tried again. Nothing here decides anything about turns.
 //!
 //! Safety never depends on a clock or on a connection: an append carries its fencing token, its expected tail and a batch
 //! id, and one statement checks all three. Nothing needs a session of the server, so that a transaction pooler may stand
@@ -14,6 +14,7 @@
 mod address;
 mod answers;
 mod append;
+mod archive;
 mod artifacts;
 mod asking;
 mod blocks;
@@ -41,4 +42,4 @@ pub use recall::PostgresRecall;
 #[doc(hidden)]
 pub use schema::init_as;
 pub use schema::{Migrated, Partitions, PartitionsError, init, migrate};
-pub use status::{IndexStatus, Status, status};
+pub use status::{ArchiveStatus, IndexStatus, Status, status};

@@ -7,17 +7,18 @@ use annals_core::block::{Blob, BlobDigest, Block};
 use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
 use annals_embed::Embedder;
 use annals_store::artifacts::{MARK, Marked};
-use annals_store::log::{Mark, TokenHash};
+use annals_store::log::{Archive, Archived, Idle, IdlePage, Mark, TokenHash};
 use annals_store::{
-    Answers, Append, ArtifactLedger, AskingPage, BlockLog, Claimed, Claims, Clock, ConversationInfo, Cursor,
-    IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member, Members, NewConversation, Owner,
-    Pending, Post, Posted, StoredAnswer, Swept, Tails, Token, Tokens,
+    Answers, Append, ArtifactLedger, ArtifactStore, AskingPage, BlockLog, Claimed, Claims, Clock,
+    ConversationInfo, Cursor, IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member, Members,
+    NewConversation, Owner, Pending, Post, Posted, StoredAnswer, Swept, Tails, Token, Tokens,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use crate::address::Address;
 use crate::answers::Keepable;
+use crate::archive::{Archives, Fetched, Rounds};
 use crate::pool::{Pauses, Pool, attempt};
 use crate::recall::{self, PostgresRecall};
 use crate::tails::{News, mark_of};
@@ -38,6 +39,7 @@ pub struct PostgresOptions {
     patience: Duration,
     embedder: Option<Arc<dyn Embedder>>,
     lag_max_passages: usize,
+    artifacts: Option<ArtifactStore>,
 }
 
 impl Default for PostgresOptions {
@@ -48,6 +50,7 @@ impl Default for PostgresOptions {
             patience: PATIENCE,
             embedder: None,
             lag_max_passages: recall::LAG_MAX_PASSAGES,
+            artifacts: None,
         }
     }
 }
@@ -78,6 +81,12 @@ impl PostgresOptions {
         self
     }
 
+    /// With the artifact store in which archived conversations lie. Without it, what needs the blocks of one fails.
+    pub fn artifacts(mut self, artifacts: ArtifactStore) -> Self {
+        self.artifacts = Some(artifacts);
+        self
+    }
+
     /// Lets the index of memory search be behind what this node writes by about this many passages.
     #[doc(hidden)]
     pub fn lag_max_passages(mut self, passages: usize) -> Self {
@@ -93,6 +102,7 @@ pub struct PostgresLog {
     pool: Arc<Pool>,
     writers: Writers,
     news: Arc<News>,
+    archives: Arc<Archives>,
     recall: Option<PostgresRecall>,
     clock: Option<Arc<dyn Clock>>,
 }
@@ -114,10 +124,12 @@ impl PostgresLog {
         };
         let identity = opened.await.map_err(|fault| fault.into_log(&address.name))?;
         let pool = Pool::new(address, identity, options.patience);
+        let archives = Archives::new(&pool, options.artifacts, options.clock.as_ref());
         let recall = options
             .embedder
-            .map(|embedder| PostgresRecall::new(&pool, embedder, options.lag_max_passages));
+            .map(|embedder| PostgresRecall::new(&pool, &archives, embedder, options.lag_max_passages));
         Ok(PostgresLog {
+            archives,
             recall,
             writers: Writers::start(options.writers, &pool, options.clock.as_ref(), options.patience),
             news: News::start(&pool, options.clock.clone()),
@@ -229,20 +241,35 @@ impl BlockLog for PostgresLog {
     }
 
     async fn read(&self, key: &ConversationKey, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
-        attempt!(self.pool, |client, attempts| blocks::read(
-            client, key, from, limit
-        ))
+        let mut rounds = Rounds::default();
+        loop {
+            let read: Result<Fetched<Vec<Block>>, LogError> =
+                attempt!(self.pool, |client, attempts| blocks::read(
+                    client, key, from, limit
+                ));
+            match read? {
+                Fetched::Done(blocks) => return Ok(blocks),
+                Fetched::Archived(number) => self.archives.bring_back(number, &mut rounds).await?,
+            }
+        }
     }
 
     async fn fork(&self, parent: &ConversationKey, at: Seq, new: NewConversation) -> Result<(), LogError> {
-        let now = self.now();
-        attempt!(self.pool, |client, attempts| conversations::fork(
-            client,
-            now,
-            (parent, at),
-            &new,
-            attempts.in_doubt()
-        ))
+        let (now, mut rounds) = (self.now(), Rounds::default());
+        loop {
+            let forked: Result<Fetched<()>, LogError> =
+                attempt!(self.pool, |client, attempts| conversations::fork(
+                    client,
+                    now,
+                    (parent, at),
+                    &new,
+                    attempts.in_doubt()
+                ));
+            match forked? {
+                Fetched::Done(()) => return Ok(()),
+                Fetched::Archived(number) => self.archives.bring_back(number, &mut rounds).await?,
+            }
+        }
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
@@ -371,6 +398,26 @@ impl ArtifactLedger for PostgresLog {
         attempt!(self.pool, |client, attempts| artifacts::garbage(
             client, now, older_than
         ))
+    }
+}
+
+#[async_trait]
+impl Archive for PostgresLog {
+    async fn idle(
+        &self,
+        at_least: Duration,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<IdlePage, LogError> {
+        self.archives.idle(at_least, cursor, limit).await
+    }
+
+    async fn archive(&self, idle: &Idle) -> Result<Option<Archived>, LogError> {
+        if let Some(recall) = &self.recall {
+            // So that a search need not bring it back to read what it has never seen.
+            recall.catch_up_with(vec![idle.incarnation as i64]).await?;
+        }
+        self.archives.archive(self, idle).await
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use annals_core::ids::NodeId;
 use annals_core::time::Timestamp;
 use annals_store::{LogError, Member, Owner};
-use tokio_postgres::Client;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Transaction};
 
 use crate::conversations::owner as read_owner;
 use crate::fault::Fault;
@@ -133,4 +133,32 @@ pub(crate) async fn alive(client: &Client, now: Option<i64>) -> Result<Vec<Membe
         })
     });
     members.collect()
+}
+
+/// Refuses what an older program would not understand while a node of one lives.
+pub(crate) async fn refuse_older(
+    tx: &Transaction<'_>,
+    now: Option<i64>,
+    schema: i32,
+    lacks: &str,
+) -> Result<(), Fault> {
+    const STATEMENT: &str = concat!(
+        "SELECT node FROM annals.member WHERE schema < $2 AND until > ",
+        now!(),
+        " ORDER BY node LIMIT 1"
+    );
+    let older = tx
+        .query_typed_opt(STATEMENT, &[(&now, Type::INT8), (&schema, Type::INT4)])
+        .await?;
+    match older {
+        None => Ok(()),
+        Some(row) => Err(LogError::Storage {
+            log: "artifacts".to_owned(),
+            detail: format!(
+                "the node `{}` is of a version that {lacks}: deploy the new program to it first",
+                row.get::<_, &str>(0)
+            ),
+        }
+        .into()),
+    }
 }

@@ -7,12 +7,16 @@ use annals_core::ids::{CallId, Seq, TurnId};
 use annals_core::time::Timestamp;
 use annals_store::columns::{self, BLOB_BYTES};
 use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::fault::Fault;
 
 /// Columns in the order that [`RowReader::block`] reads them.
 pub(crate) const COLUMNS: &str =
     "conversation, seq, ts, tokens, step, sum, kind, author, turn, mime, path, call, meta, body, blob";
+
+/// A value and its type, as a statement takes it.
+pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// A block with what its row has beside it.
 #[derive(Debug)]
@@ -36,26 +40,14 @@ impl Encoded {
             sum: 0,
             block,
         };
-        encoded.sum = columns::checksum(
-            &[
-                conversation,
-                encoded.seq(),
-                encoded.block.ts.unix_micros(),
-                i64::from(encoded.block.tokens),
-                encoded.step().unwrap_or(-1),
-            ],
-            &[
-                Some(encoded.block.kind.tag().as_bytes()),
-                Some(encoded.block.author.as_bytes()),
-                Some(encoded.block.turn.as_str().as_bytes()),
-                Some(encoded.block.mime.as_bytes()),
-                encoded.path.as_deref().map(str::as_bytes),
-                encoded.call(),
-                encoded.meta.as_deref().map(str::as_bytes),
-                encoded.body(),
-                encoded.blob.as_ref().map(|blob| &blob[..]),
-            ],
-        );
+        let numbers = [
+            conversation,
+            encoded.seq(),
+            encoded.block.ts.unix_micros(),
+            i64::from(encoded.block.tokens),
+            encoded.step().unwrap_or(-1),
+        ];
+        encoded.sum = columns::checksum(&numbers, &encoded.texts());
         encoded
     }
 
@@ -79,10 +71,68 @@ impl Encoded {
         self.block.text().map(str::as_bytes)
     }
 
+    fn texts(&self) -> [Option<&[u8]>; 9] {
+        [
+            Some(self.block.kind.tag().as_bytes()),
+            Some(self.block.author.as_bytes()),
+            Some(self.block.turn.as_str().as_bytes()),
+            Some(self.block.mime.as_bytes()),
+            self.path.as_deref().map(str::as_bytes),
+            self.call(),
+            self.meta.as_deref().map(str::as_bytes),
+            self.body(),
+            self.blob.as_ref().map(|blob| &blob[..]),
+        ]
+    }
+
+    /// Adds its row to those of a statement.
+    pub(crate) fn push_to<'a>(&'a self, columns: &mut Columns<'a>, conversation: i64) {
+        let (ts, tokens) = (self.block.ts.unix_micros(), i64::from(self.block.tokens));
+        columns.push(
+            [conversation, self.seq(), ts, tokens, self.sum],
+            self.step(),
+            self.texts(),
+        );
+    }
+
     /// About how much of a statement it takes.
     pub(crate) fn bytes(&self) -> usize {
         const SMALL_COLUMNS_BYTES: usize = 200;
         SMALL_COLUMNS_BYTES + self.body().map_or(0, <[u8]>::len) + self.meta.as_ref().map_or(0, String::len)
+    }
+}
+
+/// Rows of blocks, column by column, as a statement takes them.
+#[derive(Default)]
+pub(crate) struct Columns<'a> {
+    numbers: [Vec<i64>; 4],
+    step: Vec<Option<i64>>,
+    sum: Vec<i64>,
+    texts: [Vec<Option<&'a [u8]>>; 9],
+}
+
+impl<'a> Columns<'a> {
+    /// Adds a row: conversation, seq, ts, tokens and sum; the step; the texts in the order of [`COLUMNS`].
+    pub(crate) fn push(&mut self, numbers: [i64; 5], step: Option<i64>, texts: [Option<&'a [u8]>; 9]) {
+        let [conversation, seq, ts, tokens, sum] = numbers;
+        for (column, number) in self.numbers.iter_mut().zip([conversation, seq, ts, tokens]) {
+            column.push(number);
+        }
+        self.step.push(step);
+        self.sum.push(sum);
+        for (column, text) in self.texts.iter_mut().zip(texts) {
+            column.push(text);
+        }
+    }
+
+    /// As arrays in the order of [`COLUMNS`].
+    pub(crate) fn parameters(&self) -> Vec<Parameter<'_>> {
+        let numbers = self.numbers.iter().map(|column| (column as _, Type::INT8_ARRAY));
+        let mut parameters: Vec<Parameter<'_>> = numbers.collect();
+        parameters.push((&self.step, Type::INT8_ARRAY));
+        parameters.push((&self.sum, Type::INT8_ARRAY));
+        parameters.extend(self.texts.iter().map(|column| (column as _, Type::BYTEA_ARRAY)));
+        parameters
     }
 }
 

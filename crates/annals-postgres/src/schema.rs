@@ -29,6 +29,7 @@ const MIGRATIONS: &[(Step, Statements)] = &[
     (Step::Contract, first),
     (Step::Expand, |_| include_str!("schema/recall.sql").to_owned()),
     (Step::Expand, |_| include_str!("schema/artifact.sql").to_owned()),
+    (Step::Expand, |_| include_str!("schema/archive.sql").to_owned()),
 ];
 
 /// The newest schema this program knows.

@@ -4,7 +4,7 @@ use annals_store::LogError;
 
 use crate::address::Address;
 use crate::fault::Fault;
-use crate::{link, schema};
+use crate::{archive, link, schema};
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct Status {
     pub in_place_percent: Option<u64>,
     /// The index of memory search; none before the schema that has it.
     pub index: Option<IndexStatus>,
+    /// What is archived; none before the schema that has it.
+    pub archive: Option<ArchiveStatus>,
     /// Settings with which acknowledged appends may be lost.
     pub dangers: Vec<String>,
 }
@@ -46,6 +48,18 @@ pub struct IndexStatus {
     pub conversations_behind: u64,
     /// Blocks of them that it has not come to.
     pub blocks_behind: u64,
+}
+
+/// Conversations whose blocks lie in the artifact store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveStatus {
+    /// How many.
+    pub conversations: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// What their objects take.
+    pub bytes: u64,
 }
 
 /// The schema from which on there is an index.
@@ -76,6 +90,10 @@ SELECT current_setting('server_version'), m.schema, m.partitions,
         WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off')
 FROM annals.meta m";
 
+const ARCHIVE: &str =
+    "SELECT count(*), coalesce(sum(blocks), 0)::int8, coalesce(sum(size), 0)::int8 FROM annals.archive
+    WHERE digest IS NOT NULL";
+
 /// Looks at a database whose tables are there, whatever their schema.
 pub async fn status(address: &Address) -> Result<Status, LogError> {
     look(address)
@@ -102,6 +120,10 @@ async fn look(address: &Address) -> Result<Status, Fault> {
         true => Some(client.query_typed_one(INDEX, &[]).await?),
         false => None,
     };
+    let archive = match found >= archive::SCHEMA {
+        true => Some(client.query_typed_one(ARCHIVE, &[]).await?),
+        false => None,
+    };
     let count = |column: usize| row.get::<_, Option<i64>>(column).unwrap_or(0).unsigned_abs();
     Ok(Status {
         server: row.get(0),
@@ -118,6 +140,14 @@ async fn look(address: &Address) -> Result<Status, Fault> {
             embedder: row.get(0),
             conversations_behind: row.get::<_, i64>(1).unsigned_abs(),
             blocks_behind: row.get::<_, i64>(2).unsigned_abs(),
+        }),
+        archive: archive.map(|row| {
+            let number = |column: usize| row.get::<_, i64>(column).unsigned_abs();
+            ArchiveStatus {
+                conversations: number(0),
+                blocks: number(1),
+                bytes: number(2),
+            }
         }),
         dangers: row.get(10),
     })

@@ -51,9 +51,9 @@ pub use artifacts::{
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use home::{Home, workspace_folder};
 pub use log::{
-    Ancestor, Answers, Append, Asking, AskingPage, BatchId, BlockLog, BlockLogExt, Breadth, Claimed, Claims,
-    ConversationInfo, Cursor, Holding, IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member,
-    Members, NewConversation, Operator, Owner, Pending, Post, Posted, Role, Roles, Stale, Store,
+    Ancestor, Answers, Append, Archive, Asking, AskingPage, BatchId, BlockLog, BlockLogExt, Breadth, Claimed,
+    Claims, ConversationInfo, Cursor, Holding, IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError,
+    Member, Members, NewConversation, Operator, Owner, Pending, Post, Posted, Role, Roles, Stale, Store,
     StoredAnswer, Tails, Taken, Token, Tokens, Work, named_by, named_in_post, needed_blobs,
 };
 pub use memory::{MemoryLog, MemoryRecall};

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use annals_requirements::{Installed, Requirement, installed, met};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio_postgres::NoTls;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, NoTls};
 
 use crate::account;
 
@@ -287,10 +288,7 @@ impl PostgresServer {
     /// # Panics
     /// If they fail.
     pub async fn execute(&self, database: &str, statements: &str) {
-        let (client, connection) = tokio_postgres::connect(&self.url(database), NoTls)
-            .await
-            .expect("the server is ready");
-        let driven = tokio::spawn(connection);
+        let (client, driven) = self.connect(database).await;
         client
             .batch_execute(statements)
             .await
@@ -298,6 +296,23 @@ impl PostgresServer {
         drop(client);
         // It ends with its client; how does not matter.
         let _ended = driven.await;
+    }
+
+    /// The number that a query gives.
+    ///
+    /// # Panics
+    /// If it fails or gives none.
+    pub async fn count(&self, database: &str, query: &str) -> i64 {
+        let (client, _driven) = self.connect(database).await;
+        let row = client.query_one(query, &[]).await.expect("a query without fault");
+        row.get(0)
+    }
+
+    async fn connect(&self, database: &str) -> (Client, JoinHandle<Result<(), tokio_postgres::Error>>) {
+        let (client, connection) = tokio_postgres::connect(&self.url(database), NoTls)
+            .await
+            .expect("the server is ready");
+        (client, tokio::spawn(connection))
     }
 
     /// Makes a database, as a copy of another if one is named; gives its URL.

@@ -234,7 +234,7 @@ async fn stores(config: &Config) -> Vec<Finding> {
         }
     };
     let (log, artifacts) = (&config.store.value, &config.artifacts.value);
-    let opened = setup::open_log(log, StaticTable::embedder()).await;
+    let opened = setup::open_log(log, StaticTable::embedder(), None).await;
     let mut findings = vec![
         finding("log", log, opened.map(|_| ())),
         memory(config),

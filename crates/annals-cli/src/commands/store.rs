@@ -1,9 +1,11 @@
-//! `annals store`: the tables of a PostgreSQL store and the garbage of any, for operators.
+//! `annals store`: the tables of a PostgreSQL store, its archive, and the garbage of any, for operators.
+
+mod archive;
 
 use annals::core::block::BlobDigest;
 use annals::core::redact::SafeUrl;
 use annals::futures::TryStreamExt as _;
-use annals::postgres::{self, Address, IndexStatus, Migrated, Partitions, Status};
+use annals::postgres::{self, Address, ArchiveStatus, IndexStatus, Migrated, Partitions, Status};
 use annals::store::BlockLogExt as _;
 use serde_json::json;
 
@@ -18,6 +20,7 @@ pub(crate) async fn run(command: StoreCommand, config: Config) -> Result<Ended, 
     let url = &config.store.value;
     match command {
         StoreCommand::Gc(args) => collect(&args, &config).await,
+        StoreCommand::Archive(args) => archive::run(&args, &config).await,
         StoreCommand::Init(args) => {
             let partitions = Partitions::try_new(args.partitions).map_err(Failure::usage)?;
             let address = address(url)?;
@@ -68,6 +71,9 @@ fn show(status: &Status, args: &JsonArgs, address: &Address) -> Result<Ended, Fa
                 "embedder": index.embedder, "conversations_behind": index.conversations_behind,
                 "blocks_behind": index.blocks_behind,
             })),
+            "archived": status.archive.map(|archive| json!({
+                "conversations": archive.conversations, "blocks": archive.blocks, "bytes": archive.bytes,
+            })),
         });
         paint::print_json(&format!("{json}\n"))?;
         return Ok(Ended::Well);
@@ -93,6 +99,7 @@ fn show(status: &Status, args: &JsonArgs, address: &Address) -> Result<Ended, Fa
                 .map_or_else(|| "-".to_owned(), |percent| format!("{percent} %")),
         ),
         ("memory search", followed(status.index.as_ref())),
+        ("archived", archived(status.archive)),
     ];
     let rows = rows
         .into_iter()
@@ -111,7 +118,8 @@ fn show(status: &Status, args: &JsonArgs, address: &Address) -> Result<Ended, Fa
 /// Removes artifacts that no block names, or says how many there are.
 async fn collect(args: &StoreGcArgs, config: &Config) -> Result<Ended, Failure> {
     let artifacts = setup::open_artifacts(&config.artifacts.value, &config.home.value)?;
-    let opened = setup::open_log(&config.store.value, setup::embedder(&config.embeddings)?).await?;
+    let embedder = setup::embedder(&config.embeddings)?;
+    let opened = setup::open_log(&config.store.value, embedder, Some(&artifacts)).await?;
     let swept = match (&opened.ledger, args.dry_run) {
         (Some(ledger), true) => ledger.garbage(args.older_than).await?,
         (Some(ledger), false) => {
@@ -147,6 +155,19 @@ async fn collect(args: &StoreGcArgs, config: &Config) -> Result<Ended, Failure> 
         false => format!("{removed} of {seen} artifacts ({bytes}) removed\n"),
     })?;
     Ok(Ended::Well)
+}
+
+/// What lies in the artifact store instead of the tables.
+fn archived(archive: Option<ArchiveStatus>) -> String {
+    match archive {
+        None => "none: run `annals store migrate`".to_owned(),
+        Some(archive) => format!(
+            "{} conversations with {} blocks, {}",
+            paint::number(archive.conversations),
+            paint::number(archive.blocks),
+            paint::size(archive.bytes)
+        ),
+    }
 }
 
 /// How far memory search is along the log.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use annals_opensandbox_double::Double;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -39,6 +40,7 @@ pub(crate) async fn after_healing(cluster: &Cluster, client: &Client, slack: Dur
         found.wrong.append(&mut parts.wrong);
         (parts.acknowledged.clone(), parts.shown.clone())
     };
+    check_growth(cluster, &mut found).await;
     let effects = read_ledger(cluster);
     found.effects = effects.values().map(Vec::len).sum();
     let mut turns: BTreeMap<&String, Vec<(&String, u64)>> = BTreeMap::new();
@@ -92,6 +94,41 @@ async fn settle(cluster: &Cluster, slack: Duration, found: &mut Found) {
             found.wrong.push(format!("{left} {what}"));
         }
     }
+}
+
+/// Whoever moved a head on held it, and the fencing tokens of a conversation's blocks never fall.
+pub(crate) async fn check_growth(cluster: &Cluster, found: &mut Found) {
+    let foreign = "SELECT count(*) FROM public.grown WHERE by IS DISTINCT FROM holder";
+    let fallen = "SELECT count(*) FROM (SELECT token < lag(token) OVER (PARTITION BY conversation ORDER BY tail) AS fell
+        FROM public.grown) g WHERE fell";
+    for (what, statement) in [
+        (
+            "appends were of nodes that did not hold the conversation",
+            foreign,
+        ),
+        ("appends had a token below that of an earlier block", fallen),
+    ] {
+        match cluster.count(statement).await {
+            0 => {}
+            count => found.wrong.push(format!("{count} {what}")),
+        }
+    }
+}
+
+/// A conversation has one sandbox, that of its last owner.
+pub(crate) fn of_sandboxes(double: &Double) -> Vec<String> {
+    let mut tokens: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for id in double.live() {
+        let value = |key: &str| double.metadata(&id, key).unwrap_or_default();
+        tokens
+            .entry(value("annals-conversation"))
+            .or_default()
+            .push(value("annals-token"));
+    }
+    let several = tokens.into_iter().filter(|(_, tokens)| tokens.len() > 1);
+    several
+        .map(|(conversation, tokens)| format!("{conversation} has sandboxes of the tokens {tokens:?}"))
+        .collect()
 }
 
 /// Blocks are numbered without a gap, and whatever anybody was ever shown is what is there.

@@ -13,7 +13,7 @@ use super::chance::Chance;
 use super::checks::{self, Found};
 use super::client::Client;
 use super::faults;
-use super::nodes::Cluster;
+use super::nodes::{Cluster, Mutant};
 
 /// How a run goes.
 struct Run {
@@ -32,9 +32,6 @@ struct Run {
 
 /// A conversation ends after this many turns: what a turn costs grows with those before it.
 const TURNS_EACH: usize = 8;
-
-/// A statement that lacks a condition: a text of it, and what it is replaced by.
-type Mutant = (&'static str, &'static str);
 
 impl Run {
     async fn perform(&self) -> Option<Found> {

@@ -35,9 +35,43 @@ pub(crate) struct Node {
     process: Mutex<Option<Child>>,
 }
 
+/// A statement or a request that lacks a condition: a text of it, and what it is replaced by.
+pub(crate) type Mutant = (&'static str, &'static str);
+
+/// What nodes run commands in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Commands<'s> {
+    /// This machine.
+    Here,
+    /// The OpenSandbox server at this address.
+    Sandboxes(&'s str),
+}
+
+/// Notes in the database who moved which head on, and who held it: what appends say of themselves is not believed.
+const NOTES_GROWTH: &str = "
+CREATE TABLE public.grown (number int8 GENERATED ALWAYS AS IDENTITY, conversation int8, tail int8, token int8, holder text,
+    by text);
+CREATE FUNCTION public.note_growth() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.grown (conversation, tail, token, holder, by)
+    VALUES (NEW.conversation, NEW.tail, NEW.token, NEW.node, current_setting('application_name'));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_growth AFTER UPDATE OF tail ON annals.head FOR EACH ROW WHEN (OLD.tail <> NEW.tail)
+    EXECUTE FUNCTION public.note_growth();";
+
 impl Cluster {
     /// Starts so many nodes; nothing where PostgreSQL is not installed. `mutant` changes the statements that nodes send.
-    pub(crate) async fn start(count: usize, lease: Duration, mutant: Option<(&str, &str)>) -> Option<Self> {
+    pub(crate) async fn start(count: usize, lease: Duration, mutant: Option<Mutant>) -> Option<Self> {
+        Self::start_with(count, lease, mutant, Commands::Here).await
+    }
+
+    /// The same, with commands that run elsewhere.
+    pub(crate) async fn start_with(
+        count: usize,
+        lease: Duration,
+        mutant: Option<Mutant>,
+        commands: Commands<'_>,
+    ) -> Option<Self> {
         // Fails when another test of this process was first.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let server = PostgresServer::start(Edition::Debian, Durability::Synced, &[])?;
@@ -45,6 +79,7 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         let model = Model::start(&folder.path().join("ledger")).await;
         annals(&["--store", &url, "store", "init"], folder.path());
+        server.execute("a", NOTES_GROWTH).await;
         let token = annals(
             &["--store", &url, "token", "create", "--name", "all"],
             folder.path(),
@@ -55,7 +90,8 @@ impl Cluster {
             if let Some((from, to)) = mutant {
                 proxy.rewrite(from, to);
             }
-            nodes.push(Arc::new(Node::new(number, proxy, &folder, &model, lease)));
+            let node = Node::new(number, proxy, &folder, (&model, lease, commands));
+            nodes.push(Arc::new(node));
         }
         let cluster = Cluster {
             nodes,
@@ -76,16 +112,24 @@ impl Cluster {
 
     /// One number that a statement gives.
     pub(crate) async fn count(&self, statement: &str) -> i64 {
-        self.asked().await.query_one(statement, &[]).await.unwrap().get(0)
+        self.server.count("a", statement).await
     }
 
-    /// The database itself, past every fault.
-    async fn asked(&self) -> tokio_postgres::Client {
-        let connected = tokio_postgres::connect(&self.server.url("a"), tokio_postgres::NoTls).await;
-        let (client, connection) = connected.unwrap();
-        tokio::spawn(connection);
-        client
+    /// Runs a command of an operator, past every fault; gives what it printed.
+    pub(crate) fn operate(&self, arguments: &[&str]) -> String {
+        let (url, artifacts) = (self.server.url("a"), self.artifacts());
+        let common = ["--store", &url, "--artifacts", &artifacts];
+        annals(&[&common[..], arguments].concat(), self.folder.path())
     }
+
+    /// Where all nodes keep artifacts.
+    pub(crate) fn artifacts(&self) -> String {
+        artifacts(&self.folder)
+    }
+}
+
+fn artifacts(folder: &TempDir) -> String {
+    format!("file:{}", folder.path().join("artifacts").display())
 }
 
 /// Runs the binary to its end in a home of its own.
@@ -100,22 +144,35 @@ fn annals(arguments: &[&str], folder: &Path) -> String {
 }
 
 impl Node {
-    fn new(number: usize, proxy: FaultProxy, folder: &TempDir, model: &Model, lease: Duration) -> Self {
+    fn new(
+        number: usize,
+        proxy: FaultProxy,
+        folder: &TempDir,
+        (model, lease, commands): (&Model, Duration, Commands<'_>),
+    ) -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("policy.toml"), "default = \"allow-all\"\n").unwrap();
         // A node keeps its address when it is started again.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let listen = free.local_addr().unwrap().to_string();
-        let store = format!("postgres://postgres@127.0.0.1:{}/a?sslmode=disable", proxy.port());
-        let artifacts = format!("file:{}", folder.path().join("artifacts").display());
-        let name = format!("n{number}");
+        let (name, port) = (format!("n{number}"), proxy.port());
+        let store = format!("postgres://postgres@127.0.0.1:{port}/a?sslmode=disable&application_name={name}");
+        let artifacts = artifacts(folder);
+        let sandbox = match commands {
+            Commands::Here => "trusted-host".to_owned(),
+            Commands::Sandboxes(url) => {
+                let config = "[sandbox.opensandbox]\nworkspace = '/workspace/home'\n";
+                std::fs::write(home.path().join("config.toml"), config).unwrap();
+                format!("opensandbox:{url}")
+            }
+        };
         let arguments = [
             "--store",
             &store,
             "--artifacts",
             &artifacts,
             "--sandbox",
-            "trusted-host",
+            &sandbox,
             "--model",
             "openai:plan",
             "--base-url",

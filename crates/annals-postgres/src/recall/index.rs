@@ -16,6 +16,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Transaction};
 
 use super::{CHUNK_BITS, State, removal, source_of};
+use crate::archive::{self, Fetched};
 use crate::fault::Fault;
 use crate::row::{COLUMNS, RowReader};
 
@@ -61,14 +62,19 @@ pub(super) async fn advance(
     embedder: &Arc<dyn Embedder>,
     keys: &[i64],
     locked: Locked,
-) -> Result<Step, Fault> {
+) -> Result<Fetched<Step>, Fault> {
     let tx = client.transaction().await?;
     tx.batch_execute("SET LOCAL synchronous_commit = off").await?;
     let (chosen, mut left) = choose(&tx, keys).await?;
     let (state, mut all) = lock(&tx, chosen, locked).await?;
     let state = state.claim(&tx, embedder.identity()).await?;
     let before: i64 = all.iter().map(|one| one.source.upto).sum();
-    if all.iter().any(|one| one.source.upto < one.tail) {
+    let behind = all.iter().filter(|one| one.source.upto < one.tail);
+    let behind: Vec<i64> = behind.map(|one| one.source.conversation).collect();
+    if !behind.is_empty() {
+        if let Some(number) = archive::first_archived(&tx, &behind).await? {
+            return Ok(Fetched::Archived(number));
+        }
         let blocks = read(&tx, &all).await?;
         let known = known_files(&tx, &blocks).await?;
         let is_ours = state.is_of(embedder.identity());
@@ -86,10 +92,10 @@ pub(super) async fn advance(
             .filter(|one| one.source.upto < one.tail)
             .map(|one| one.source.conversation),
     );
-    Ok(Step {
+    Ok(Fetched::Done(Step {
         blocks: (after - before).unsigned_abs(),
         left,
-    })
+    }))
 }
 
 /// A conversation that may be brought on, kept from being deleted meanwhile.

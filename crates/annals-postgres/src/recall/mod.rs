@@ -33,6 +33,7 @@ pub(crate) use self::lag::LAG_MAX_PASSAGES;
 use self::lag::Lag;
 pub(crate) use self::removal::forget;
 use self::search::{CatchUp, Looked};
+use crate::archive::{Archives, Fetched, Rounds};
 use crate::fault::Fault;
 use crate::pool::{Pool, attempt};
 
@@ -46,6 +47,7 @@ const KEY_MAX: i64 = 1 << (i64::BITS - 1 - PASSAGE_BITS);
 #[derive(Clone)]
 pub struct PostgresRecall {
     pool: Arc<Pool>,
+    archives: Arc<Archives>,
     embedder: Arc<dyn Embedder>,
     matrices: Arc<Matrices>,
     lag: Arc<Lag>,
@@ -62,9 +64,15 @@ impl std::fmt::Debug for PostgresRecall {
 }
 
 impl PostgresRecall {
-    pub(crate) fn new(pool: &Arc<Pool>, embedder: Arc<dyn Embedder>, lag_max_passages: usize) -> Self {
+    pub(crate) fn new(
+        pool: &Arc<Pool>,
+        archives: &Arc<Archives>,
+        embedder: Arc<dyn Embedder>,
+        lag_max_passages: usize,
+    ) -> Self {
         PostgresRecall {
             pool: Arc::clone(pool),
+            archives: Arc::clone(archives),
             embedder,
             matrices: Arc::default(),
             lag: Arc::new(Lag::new(lag_max_passages)),
@@ -101,7 +109,7 @@ impl PostgresRecall {
     }
 
     /// Brings conversations up to the log, whoever else is at it.
-    async fn catch_up_with(&self, mut keys: Vec<i64>) -> Result<(), LogError> {
+    pub(crate) async fn catch_up_with(&self, mut keys: Vec<i64>) -> Result<(), LogError> {
         while !keys.is_empty() {
             keys = self.step(&keys, Locked::Wait).await?.left;
         }
@@ -109,12 +117,20 @@ impl PostgresRecall {
     }
 
     async fn step(&self, keys: &[i64], locked: Locked) -> Result<index::Step, LogError> {
-        attempt!(self.pool, |client, attempts| index::advance(
-            client,
-            &self.embedder,
-            keys,
-            locked
-        ))
+        let mut rounds = Rounds::default();
+        loop {
+            let step: Result<Fetched<index::Step>, LogError> =
+                attempt!(self.pool, |client, attempts| index::advance(
+                    client,
+                    &self.embedder,
+                    keys,
+                    locked
+                ));
+            match step? {
+                Fetched::Done(step) => return Ok(step),
+                Fetched::Archived(number) => self.archives.bring_back(number, &mut rounds).await?,
+            }
+        }
     }
 }
 
@@ -125,10 +141,11 @@ impl Recall for PostgresRecall {
             Ok(vector) => (vector, None),
             Err(shortfall) => (None, Some(shortfall)),
         };
-        let mut catch_up = CatchUp::Wait;
+        let (mut catch_up, mut rounds) = (CatchUp::Wait, Rounds::default());
         let mut found = loop {
             match self.look(&query, vector.as_ref(), catch_up).await? {
                 Looked::Done(found) => break found,
+                Looked::Archived(number) => self.archives.bring_back(number, &mut rounds).await?,
                 Looked::Behind { keys, epoch } => {
                     self.catch_up_with(keys).await?;
                     catch_up = CatchUp::Waited { epoch };

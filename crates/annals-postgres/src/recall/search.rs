@@ -19,6 +19,7 @@ use tokio_postgres::{Client, IsolationLevel, Row, Transaction};
 
 use super::lexical::View;
 use super::{State, chunks, source_of};
+use crate::archive::{self, Fetched};
 use crate::blocks::strands;
 use crate::conversations;
 use crate::fault::Fault;
@@ -32,6 +33,8 @@ pub(super) enum Looked {
         keys: Vec<i64>,
         epoch: i64,
     },
+    /// The blocks of this conversation have to come back from the archive.
+    Archived(i64),
 }
 
 /// Whether an answer may wait for the index.
@@ -104,8 +107,10 @@ async fn look_in(
     if missing > CATCH_UP_MAX_BLOCKS {
         shortfall = Some(Shortfall::Behind { blocks: missing });
     }
-    let hits = hits(tx, query, loaded.strands(), &ranked.best).await?;
-    Ok(Looked::Done(RecallHits { hits, shortfall }))
+    match hits(tx, query, loaded.strands(), &ranked.best).await? {
+        Fetched::Done(hits) => Ok(Looked::Done(RecallHits { hits, shortfall })),
+        Fetched::Archived(number) => Ok(Looked::Archived(number)),
+    }
 }
 
 /// A conversation that may be looked at, perhaps unknown to the index so far.
@@ -372,7 +377,7 @@ async fn hits(
     query: &Query,
     strands: &[Strand],
     best: &[(Doc, f32)],
-) -> Result<Vec<Hit>, Fault> {
+) -> Result<Fetched<Vec<Hit>>, Fault> {
     // Some texts come twice, and few more than are asked for are needed.
     const MORE: usize = 8;
     let mut hits = Gathering::new(query);
@@ -382,6 +387,13 @@ async fn hits(
             break;
         }
         let rows = read(tx, batch).await?;
+        let unread = batch.iter().filter(|(doc, _)| !rows.contains_key(doc));
+        let unread: Vec<i64> = unread.map(|(doc, _)| doc.conversation).collect();
+        if !unread.is_empty()
+            && let Some(number) = archive::first_archived(tx, &unread).await?
+        {
+            return Ok(Fetched::Archived(number));
+        }
         for (doc, score) in batch {
             let strand = strands
                 .iter()
@@ -397,7 +409,7 @@ async fn hits(
             }
         }
     }
-    Ok(hits.finish())
+    Ok(Fetched::Done(hits.finish()))
 }
 
 /// Where the columns of a passage begin, after those of its block.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use annals_core::block::BlobDigest;
 use annals_core::ids::{ConversationId, Seq};
 use annals_core::time::Timestamp;
 
@@ -102,6 +103,18 @@ pub enum LogError {
         /// Where the log is.
         log: String,
         /// What was found.
+        detail: String,
+    },
+    /// The object that has an archived conversation's blocks cannot be used. Nothing was changed.
+    #[error(
+        "the blocks of conversation `{conversation}` are archived in `{object}`, which cannot be used: {detail}"
+    )]
+    Archived {
+        /// The conversation, with its scope.
+        conversation: String,
+        /// The object, in the artifact store.
+        object: BlobDigest,
+        /// Why.
         detail: String,
     },
     /// A newer version of the program wrote the log.

@@ -2,11 +2,12 @@
 //!
 //! [`BlockLog`] keeps blocks; its sisters share its commits: [`Inbox`] (what waits for an owner), [`Claims`] (work that
 //! anybody may take up), [`Members`] (which nodes live), [`Tails`] (following), [`Answers`] (requests that may be sent
-//! again), [`Tokens`] (who may come in over a network). A backend keeps all of them and is a [`Store`]. Nothing here knows
-//! SQL, files or turns. A backend is right when it passes every function of `annals_store::testing` (feature `testing`).
+//! again), [`Tokens`] (who may come in over a network). A backend keeps all of them and is a [`Store`]. One that machines share
+//! may also move idle conversations out of the log ([`Archive`]). Nothing here knows SQL, files or turns. A backend is right when it passes every function of `annals_store::testing` (feature `testing`).
 
 mod answers;
 mod append;
+mod archive;
 mod asking;
 mod claims;
 mod conversation;
@@ -19,6 +20,7 @@ mod tokens;
 
 pub use answers::{ANSWER_KEPT, Answers, IdempotencyKey, StoredAnswer};
 pub use append::{Append, BatchId, Work};
+pub use archive::{Archive, Archived, IDLE, Idle, IdlePage};
 pub use asking::{Asking, AskingPage, asks_from, asks_from_back};
 pub use claims::{Claimed, Claims};
 pub use conversation::{Ancestor, ConversationInfo, Cursor, CursorError, Listing, NewConversation, Operator};

@@ -14,13 +14,15 @@
 //! # });
 //! ```
 //!
-//! [`RECALL_CASES`] are the same for memory search.
+//! [`RECALL_CASES`] are the same for memory search, [`ARCHIVE_CASES`] for the archive of idle conversations.
 
+mod archive_cases;
 mod cases;
 mod recall_cases;
 mod sample;
 mod saying;
 
+pub use archive_cases::{ARCHIVE_CASES, ArchiveCase, Archiving};
 pub use cases::{CASES, Case, Subject};
 pub use recall_cases::{RECALL_CASES, RecallCase};
 pub use sample::{after, at, conversation, new_conversation, owner, text_block, varied_blocks};
