@@ -1,6 +1,6 @@
 //! The binary in a home of its own, and what it printed.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -106,6 +106,28 @@ impl Annals {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap()
+    }
+
+    /// A turn of the conversation `c1`, in a process of its own that has printed a block of this type.
+    pub(crate) fn run_until(&self, prompt: &str, script: &Value, block_type: &str) -> Child {
+        let model = self.script(script);
+        let asked = ["run", prompt, "--model", &model, "--conversation", "c1"];
+        let how = ["--json", "--approvals", "wait"];
+        let mut child = self
+            .command(&[&asked[..], &how].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(&format!("\"{block_type}\"")) {
+            line.clear();
+            assert!(out.read_line(&mut line).unwrap() > 0, "no `{block_type}` came");
+        }
+        // The rest is read by nobody, and must not block the turn.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        child
     }
 
     /// Writes a file and gives its path.

@@ -1,6 +1,6 @@
 //! Rules and approvals: what is asked, who decides, from which process, and that it happens once.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
@@ -22,33 +22,7 @@ fn shell(command: &str) -> Value {
 
 /// A turn in a process of its own that has come to a question.
 fn waiting(annals: &Annals, script: &Value) -> Child {
-    let model = annals.script(script);
-    let args = [
-        "run",
-        "Go",
-        "--model",
-        &model,
-        "--conversation",
-        "c1",
-        "--json",
-        "--approvals",
-        "wait",
-    ];
-    let mut child = annals
-        .command(&args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("\"approval.request\"") {
-        line.clear();
-        assert!(out.read_line(&mut line).unwrap() > 0, "nobody was asked");
-    }
-    // The rest is read by nobody, and must not block the turn.
-    std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
-    child
+    annals.run_until("Go", script, "approval.request")
 }
 
 fn pending(annals: &Annals) -> Vec<Value> {

@@ -406,30 +406,7 @@ fn a_form_of_a_real_server_is_filled_in_from_a_pipe_with_what_it_proposes() {
 
 /// A turn in a process of its own that has come to a question of the server's.
 fn asked_and_killed(annals: &Annals) -> Value {
-    let model = annals.script(&works(&["Done."]));
-    let args = [
-        "run",
-        "Book.",
-        "--model",
-        &model,
-        "--conversation",
-        "c1",
-        "--json",
-        "--approvals",
-        "wait",
-    ];
-    let mut child = annals
-        .command(&args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("\"input.request\"") {
-        line.clear();
-        assert!(out.read_line(&mut line).unwrap() > 0, "nobody was asked");
-    }
+    let mut child = annals.run_until("Book.", &works(&["Done."]), "input.request");
     // SIGKILL: nothing of the process has a chance to put anything in order.
     child.kill().unwrap();
     child.wait().unwrap();

@@ -9,7 +9,7 @@ use annals_core::sources::SourceRow;
 use annals_core::timeline::HideReason;
 use annals_core::turn::outcome::{Content, HideItem, Notice, Outcome, Output, SourcesForm, SourcesOutput};
 use annals_core::turn::round::{self, NewAnswer, NewCall};
-use annals_core::turn::{Budget, Offering, TurnEnd, next, recovery};
+use annals_core::turn::{Offering, TurnEnd, recovery};
 use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
 use annals_core::view::{Layout, prune};
@@ -17,6 +17,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use crate::common::{Scene, artifact, attachment, call, new_call, path, payload, turn};
+use crate::sent::calls_and_replies;
 
 /// One thing that happens in a conversation.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub(crate) enum Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Thinking {
+pub(crate) enum Thinking {
     None,
     Unsigned,
     Signed,
@@ -56,7 +57,7 @@ enum Thinking {
 
 /// What a call is and what becomes of it.
 #[derive(Clone, Copy, Debug)]
-enum Happens {
+pub(crate) enum Happens {
     Write {
         name: u8,
         size: u8,
@@ -82,7 +83,7 @@ enum Happens {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stray {
+pub(crate) enum Stray {
     Unknown,
     SystemMessage,
     Feedback,

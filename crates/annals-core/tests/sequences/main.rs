@@ -13,7 +13,7 @@ use annals_core::turn::outcome::{
 };
 use annals_core::turn::recovery;
 use annals_core::view::HideCheck;
-use common::{Scene, artifact, attachment, call, hosted, json_call, new_call, path, payload, prompt, turn};
+use common::{Scene, artifact, attachment, call, hosted, json_call, new_call, path, payload, turn};
 use insta::assert_snapshot;
 use serde_json::json;
 

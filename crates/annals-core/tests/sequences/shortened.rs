@@ -10,9 +10,8 @@ use annals_core::turn::{TurnEnd, round};
 use annals_core::view::compact::{self, Force};
 use annals_core::view::{Layout, prune};
 use insta::assert_snapshot;
-use serde_json::json;
 
-use crate::common::{Scene, artifact, attachment, call, new_call, path, payload, prompt, turn};
+use crate::common::{Scene, attachment, call, first_words, new_call, path, payload, prompt, turn};
 
 fn compaction_scene() -> Scene {
     let mut scene = Scene::new();
@@ -161,7 +160,7 @@ fn ttl_prune() {
     let items = plan
         .items
         .iter()
-        .map(|item| format!("{} <- {}", item.path, common::first_words(&item.replacement)));
+        .map(|item| format!("{} <- {}", item.path, first_words(&item.replacement)));
     assert_snapshot!(items.collect::<Vec<_>>().join("\n"), @r"
     fi:turn_1.user.attachments/1.png <- [TRUNCATED FILE] path=fi:turn_1.user.attachments/1.png mime=image/png si…
     fi:turn_1.files/1.md <- [TRUNCATED FILE] path=fi:turn_1.files/1.md mime=text/markdown size=10000

@@ -6,7 +6,7 @@ use annals_core::turn::outcome::{Content, HideItem, Notice};
 use annals_core::turn::round::{self, NewAnswer};
 use insta::assert_snapshot;
 
-use crate::common::{Scene, artifact, call, lines, new_call, path, payload, turn};
+use crate::common::{Scene, call, new_call, path, payload, turn};
 
 #[test]
 fn an_answer_that_was_not_understood_stands_in_the_reply_not_among_the_models_words() {
