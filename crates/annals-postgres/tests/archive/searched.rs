@@ -76,7 +76,11 @@ async fn what_was_archived_before_it_was_indexed_is_found_and_a_rebuild_finds_it
     assert_eq!(without.archive_all().await, 3);
     let with = node(&url, objects, &clock, Some(StaticTable::embedder())).await;
     assert!(found(&with, "Lisbon").await[0].contains("Lisbon"));
-    assert_eq!(with.archived().await, 0, "what is not in the index has to be read");
+    assert_eq!(
+        with.archived().await,
+        0,
+        "what is not in the index has to be read"
+    );
     clock.advance(std::time::Duration::from_secs(3_600));
     assert_eq!(with.archive_all().await, 3);
     with.log.recall().unwrap().reindex(&mut |_| true).await.unwrap();
