@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::failure::Failure;
 
 /// The sandbox backend that is configured.
-pub(crate) fn backend(config: &Config) -> Result<Arc<dyn Backend>, Failure> {
-    match SandboxServer::configured(config, Timing::default())? {
+pub(crate) fn backend(config: &Config, store: Option<&str>) -> Result<Arc<dyn Backend>, Failure> {
+    match SandboxServer::configured(config, store, Timing::default())? {
         Some(server) => Ok(Arc::new(server.backend)),
         None => named(&config.sandbox.value),
     }
@@ -37,15 +37,20 @@ pub(crate) struct SandboxServer {
 }
 
 impl SandboxServer {
-    /// The server of `opensandbox:URL` or `e2b:URL`, if one is configured.
-    pub(crate) fn configured(config: &Config, timing: Timing) -> Result<Option<Self>, Failure> {
+    /// The server of `opensandbox:URL` or `e2b:URL`, if one is configured. `store` names the store that machines share,
+    /// whichever way each of them reaches it.
+    pub(crate) fn configured(
+        config: &Config,
+        store: Option<&str>,
+        timing: Timing,
+    ) -> Result<Option<Self>, Failure> {
         let Some((kind, url)) = config.sandbox.value.split_once(':') else {
             return Ok(None);
         };
         // Nodes that share a store share conversations, and so sandboxes; others must not meet on a server.
-        let namespace = || match config.store.value.starts_with("postgres") {
-            true => config.store.value.clone(),
-            false => format!("{} {}", machine(), config.store.value),
+        let namespace = || match store {
+            Some(store) => store.to_owned(),
+            None => format!("{} {}", machine(), config.store.value),
         };
         let address = |variable| ServerAddress::new(url, key(variable)).timing(timing);
         let (backend, origin) = match kind {

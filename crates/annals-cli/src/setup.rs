@@ -72,7 +72,11 @@ impl Setup {
         let embedder = embedder(&config.embeddings)?;
         let opened = open_log(&config.store.value, embedder, Some(&artifacts)).await?;
         let OpenedLog {
-            log, recall, ledger, ..
+            log,
+            recall,
+            ledger,
+            name,
+            ..
         } = opened;
         if let Some(ledger) = ledger {
             artifacts = artifacts.with_ledger(ledger);
@@ -89,7 +93,7 @@ impl Setup {
             .log(log.clone())
             .artifacts(artifacts)
             .content(content)
-            .sandbox(sandbox(&config)?)
+            .sandbox(sandbox(&config, name.as_deref())?)
             .sandbox_limits(config.sandbox_options.limits.clone())
             .policy(PolicyRows::new(
                 policy_files(&config),
@@ -318,6 +322,8 @@ pub(crate) struct OpenedLog {
     pub(crate) ledger: Option<Arc<dyn ArtifactLedger>>,
     /// The archive of idle conversations, where machines share the log.
     pub(crate) archive: Option<Arc<dyn Archive>>,
+    /// What the log is called by every machine that shares it.
+    name: Option<String>,
 }
 
 /// The log that a URL names. Archived conversations are read from `artifacts`.
@@ -336,6 +342,7 @@ pub(crate) async fn open_log(
                 recall: Arc::new(recall),
                 ledger: None,
                 archive: None,
+                name: None,
             })
         }
         Some(("postgres" | "postgresql", _)) => {
@@ -351,6 +358,7 @@ pub(crate) async fn open_log(
                 recall: Arc::new(recall),
                 ledger: Some(log.clone()),
                 archive: Some(log.clone()),
+                name: Some(log.cluster().to_owned()),
                 log,
             })
         }
@@ -403,10 +411,10 @@ fn skills_folder(config: &Config) -> Option<PathBuf> {
 }
 
 /// The sandbox, in which programs see the files beside skills.
-fn sandbox(config: &Config) -> Result<Arc<dyn Backend>, Failure> {
+fn sandbox(config: &Config, store: Option<&str>) -> Result<Arc<dyn Backend>, Failure> {
     match (config.sandbox.value.as_str(), skills_folder(config)) {
         ("local", Some(folder)) => Ok(Arc::new(Local::new().read_only(folder, skills::IN_SANDBOX))),
-        _ => sandboxes::backend(config),
+        _ => sandboxes::backend(config, store),
     }
 }
 

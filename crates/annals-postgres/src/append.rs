@@ -248,6 +248,7 @@ pub(crate) async fn send(
     parameters.extend(rows.parameters());
     let shape = Shape {
         is_merged: appends.len() > 1,
+        is_one_block: appends.iter().map(|append| append.rows.len()).sum::<usize>() == 1,
         minds_posts: !posts.is_empty() || appends.iter().any(|append| append.seen.is_some()),
         keeps_answers: appends.iter().any(|append| append.answer.is_some()),
         names_artifacts: !named.is_empty(),

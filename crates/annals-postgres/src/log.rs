@@ -138,6 +138,11 @@ impl PostgresLog {
         })
     }
 
+    /// What tells this database from every other, whichever way it is reached.
+    pub fn cluster(&self) -> &str {
+        &self.pool.identity().cluster
+    }
+
     /// Memory search over this log, if it was opened with it.
     pub fn recall(&self) -> Option<&PostgresRecall> {
         self.recall.as_ref()

@@ -91,7 +91,7 @@ fn first(partitions: Partitions) -> String {
 /// Which database this is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    cluster: String,
+    pub(crate) cluster: String,
 }
 
 /// Reads which database this is, and refuses one whose tables this program cannot use.

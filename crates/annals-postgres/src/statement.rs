@@ -10,6 +10,8 @@ use crate::sql::now;
 pub(crate) struct Shape {
     /// Appends of several conversations.
     pub(crate) is_merged: bool,
+    /// One block in all.
+    pub(crate) is_one_block: bool,
     /// Some consume posts, or must not go past a later one.
     pub(crate) minds_posts: bool,
     /// Some keep the answer to a request.
@@ -18,10 +20,59 @@ pub(crate) struct Shape {
     pub(crate) names_artifacts: bool,
 }
 
-const WANT: &str = "WITH want AS (SELECT * FROM unnest($2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[],
-        $7::int8[], $8::int8[], $9::int2[], $10::int8[], $11::int4[], $12::int8[], $13::bool[], $14::int8[], $15::bytea[])
-        AS w(conversation, token, expected, grows, batch, ttl, updated, work, wait, consumes, seen, bounds,
-            asks_from, answer)),\n";
+/// A column of the rows that a statement is given, as an array: its parameter, its type and its name.
+type Given = (usize, &'static str, &'static str);
+
+const WANT: [Given; 14] = [
+    (2, "int8", "conversation"),
+    (3, "int8", "token"),
+    (4, "int8", "expected"),
+    (5, "int8", "grows"),
+    (6, "int8", "batch"),
+    (7, "int8", "ttl"),
+    (8, "int8", "updated"),
+    (9, "int2", "work"),
+    (10, "int8", "wait"),
+    (11, "int4", "consumes"),
+    (12, "int8", "seen"),
+    (13, "bool", "bounds"),
+    (14, "int8", "asks_from"),
+    (15, "bytea", "answer"),
+];
+
+const BLOCK: [Given; 15] = [
+    (27, "int8", "conversation"),
+    (28, "int8", "seq"),
+    (29, "int8", "ts"),
+    (30, "int8", "tokens"),
+    (31, "int8", "step"),
+    (32, "int8", "sum"),
+    (33, "bytea", "kind"),
+    (34, "bytea", "author"),
+    (35, "bytea", "turn"),
+    (36, "bytea", "mime"),
+    (37, "bytea", "path"),
+    (38, "bytea", "call"),
+    (39, "bytea", "meta"),
+    (40, "bytea", "body"),
+    (41, "bytea", "blob"),
+];
+
+/// The rows of these columns. Taking the only row of each array costs the server a third of what unnesting them does.
+fn rows(of: &[Given], is_one: bool) -> String {
+    let each = |piece: &dyn Fn(&Given) -> String| of.iter().map(piece).collect::<Vec<_>>().join(", ");
+    match is_one {
+        true => format!(
+            "SELECT {}",
+            each(&|(n, kind, name)| format!("(${n}::{kind}[])[1] AS {name}"))
+        ),
+        false => format!(
+            "SELECT * FROM unnest({}) AS given({})",
+            each(&|(n, kind, _)| format!("${n}::{kind}[]")),
+            each(&|(_, _, name)| (*name).to_owned())
+        ),
+    }
+}
 
 const CONSUMED: &str =
     "consumed AS (SELECT * FROM unnest($16::int8[], $17::int8[]) AS k(conversation, id)),\n";
@@ -75,31 +126,35 @@ const NAMING: &str = "naming AS (INSERT INTO annals.named (digest, conversation)
         SELECT n.digest, n.conversation FROM unnest($25::int8[], $26::bytea[]) AS n(conversation, digest)
         JOIN moved m ON m.conversation = n.conversation ON CONFLICT DO NOTHING),\n";
 
-const WRITTEN: &str = "written AS (INSERT INTO annals.block (conversation, seq, ts, tokens, step, sum, kind, author, turn,
-            mime, path, call, meta, body, blob)
-        SELECT b.* FROM unnest($27::int8[], $28::int8[], $29::int8[], $30::int8[], $31::int8[], $32::int8[],
-            $33::bytea[], $34::bytea[], $35::bytea[], $36::bytea[], $37::bytea[], $38::bytea[], $39::bytea[],
-            $40::bytea[], $41::bytea[])
-            AS b(conversation, seq, ts, tokens, step, sum, kind, author, turn, mime, path, call, meta, body, blob)
-        JOIN moved m ON m.conversation = b.conversation)
-     SELECT conversation FROM moved";
-
 impl Shape {
     pub(crate) fn statement(self) -> String {
         let part = |is_needed: bool, part: &'static str| match is_needed {
             true => part,
             false => "",
         };
+        let want = format!("WITH want AS ({}),\n", rows(&WANT, !self.is_merged));
         [
-            WANT,
+            &want,
             part(self.minds_posts, CONSUMED),
             &self.moved(),
             part(self.minds_posts, TAKEN),
             part(self.keeps_answers, ANSWERED),
             part(self.names_artifacts, NAMING),
-            WRITTEN,
+            &self.written(),
         ]
         .concat()
+    }
+
+    /// Writes the blocks of the heads that moved on.
+    fn written(self) -> String {
+        let columns: Vec<&str> = BLOCK.iter().map(|(_, _, name)| *name).collect();
+        format!(
+            "written AS (INSERT INTO annals.block ({}) SELECT b.* FROM ({}) b
+                JOIN moved m ON m.conversation = b.conversation)
+             SELECT conversation FROM moved",
+            columns.join(", "),
+            rows(&BLOCK, self.is_one_block)
+        )
     }
 
     /// Moves on the heads that are as their writers expect.
@@ -135,11 +190,12 @@ mod tests {
     use annals_testbed::{Durability, Edition, PostgresServer};
 
     fn shapes() -> impl Iterator<Item = Shape> {
-        (0..16).map(|bits: u8| Shape {
+        (0..32).map(|bits: u8| Shape {
             is_merged: bits & 1 > 0,
             minds_posts: bits & 2 > 0,
             keeps_answers: bits & 4 > 0,
             names_artifacts: bits & 8 > 0,
+            is_one_block: bits & 16 > 0,
         })
     }
 

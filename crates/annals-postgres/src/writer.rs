@@ -1,11 +1,12 @@
 //! Group commit across the wire: a few connections, each of which merges whatever waits into one statement.
 //!
 //! While one statement is on its way the next one gathers; that is all the batching there is, and a lonely append never
-//! waits for company. Further writers help only when the first has more than it should carry, or is held up: two that
+//! waits for company: its caller sends it itself, and only what does not go through at once is left to the writer's task. Further writers help only when the first has more than it should carry, or is held up: two that
 //! commit at the same time wait for each other's flush of the server's log. Appends of a conversation that are under way
 //! together are the same writer's, so they keep their order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,11 +42,31 @@ struct Job {
     answer: oneshot::Sender<Result<Option<Seq>, LogError>>,
 }
 
+/// Where a writer's connection is.
+struct Seat {
+    /// Held for a statement: by the writer's task, or by a caller with nobody before it.
+    appender: tokio::sync::Mutex<Option<Appender>>,
+    /// Whether the server keeps what belongs to a connection from one statement to the next.
+    has_own_session: AtomicBool,
+}
+
+impl Seat {
+    /// What a fault says about connections to come.
+    fn learn(&self, fault: &Fault) {
+        if fault.is_of_foreign_session() {
+            // Somebody put a pooler between and did not say so.
+            self.has_own_session.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The writers of a process.
-#[derive(Debug)]
 pub(crate) struct Writers {
     queues: Vec<mpsc::Sender<Job>>,
+    seats: Vec<Arc<Seat>>,
     desk: Arc<Desk>,
+    clock: Option<Arc<dyn Clock>>,
+    answer_max: Duration,
 }
 
 /// What the writers of a process know together. Held only for a look.
@@ -92,8 +113,8 @@ impl Desk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who is to write an append of this conversation.
-    fn assign(&self, conversation: i64) -> usize {
+    /// Who is to write an append of this conversation, and whether nobody else waits for them.
+    fn assign(&self, conversation: i64) -> (usize, bool) {
         let (mut known, now) = (self.known(), Instant::now());
         let under_way = known.under_way.get(&conversation).copied();
         let (writer, count) = under_way.unwrap_or_else(|| {
@@ -104,7 +125,13 @@ impl Desk {
         });
         known.under_way.insert(conversation, (writer, count + 1));
         known.loads[writer].waiting += 1;
-        writer
+        (writer, known.loads[writer].waiting == 1)
+    }
+
+    /// A caller sends its own append, until what this gives is dropped.
+    fn lend(&self, writer: usize) -> Lent<'_> {
+        self.begin(writer, 0);
+        Lent { desk: self, writer }
     }
 
     /// A writer has sent what these waited for.
@@ -151,16 +178,34 @@ impl Desk {
 
     /// Tells the caller that its append is durable.
     fn acknowledge(&self, job: Job) {
-        let tail = job.append.tail_after();
+        let tail = self.note(&job.append);
+        // A caller that does not wait any more is as if the process had died.
+        let _gone = job.answer.send(Ok(tail));
+    }
+
+    /// Remembers that an append is durable; gives the tail.
+    fn note(&self, append: &Prepared) -> Option<Seq> {
+        let tail = append.tail_after();
         if let Some(tail) = tail {
             let acknowledged = &mut self.known().acknowledged;
             if acknowledged.len() >= REMEMBERED_MAX {
                 acknowledged.clear();
             }
-            acknowledged.insert(job.append.conversation, (job.append.lease.token(), tail));
+            acknowledged.insert(append.conversation, (append.lease.token(), tail));
         }
-        // A caller that does not wait any more is as if the process had died.
-        let _gone = job.answer.send(Ok(tail));
+        tail
+    }
+}
+
+/// A writer's connection, lent to a caller.
+struct Lent<'d> {
+    desk: &'d Desk,
+    writer: usize,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.desk.rest(self.writer, &[]);
     }
 }
 
@@ -178,7 +223,14 @@ impl Writers {
             under_way: HashMap::new(),
             acknowledged: HashMap::new(),
         })));
-        let start = |number| {
+        let seat = |_| {
+            Arc::new(Seat {
+                appender: tokio::sync::Mutex::default(),
+                has_own_session: AtomicBool::new(pool.address().has_own_sessions()),
+            })
+        };
+        let seats: Vec<Arc<Seat>> = (0..count).map(seat).collect();
+        let start = |(number, seat): (usize, &Arc<Seat>)| {
             let (sender, jobs) = mpsc::channel(QUEUE);
             let writer = Writer {
                 number,
@@ -186,34 +238,64 @@ impl Writers {
                 pool: Arc::clone(pool),
                 clock: clock.cloned(),
                 patience,
-                appender: None,
-                has_own_session: pool.address().has_own_sessions(),
+                seat: Arc::clone(seat),
             };
             tokio::spawn(writer.run(jobs));
             sender
         };
         Writers {
-            queues: (0..count).map(start).collect(),
+            queues: seats.iter().enumerate().map(start).collect(),
+            seats,
             desk,
+            clock: clock.cloned(),
+            answer_max: pool.answer_max(),
         }
     }
 
     /// Appends; gives the new tail.
     pub(crate) async fn append(&self, lease: &Lease, append: Append) -> Result<Option<Seq>, LogError> {
         let append = Prepared::new(lease, append)?;
-        let (answer, answered) = oneshot::channel();
-        let writer = self.desk.assign(append.conversation);
+        let (writer, is_alone) = self.desk.assign(append.conversation);
         // A caller that goes away while there is no room leaves no trace.
         let assigned = Assigned {
             desk: &self.desk,
             writer,
             conversation: Some(append.conversation),
         };
+        if is_alone && self.send_at_once(writer, &append).await {
+            return Ok(self.desk.note(&append));
+        }
+        let (answer, answered) = oneshot::channel();
         let room = self.queues[writer].reserve().await;
         let room = room.map_err(|_| LogError::Closed)?;
         assigned.keep();
         room.send(Job { append, answer });
         answered.await.map_err(|_| LogError::Closed)?
+    }
+
+    /// Sends an append from here, if its writer is connected and has nothing else to do; says whether it took effect. If not,
+    /// for whatever reason, it is for the writer to send it again and to find out why: its batch id says what became of it.
+    async fn send_at_once(&self, writer: usize, append: &Prepared) -> bool {
+        let seat = &self.seats[writer];
+        let Ok(mut held) = seat.appender.try_lock() else {
+            return false;
+        };
+        let Some(appender) = held.as_mut().filter(|appender| !appender.client.is_closed()) else {
+            return false;
+        };
+        let _lent = self.desk.lend(writer);
+        let now = self.clock.as_ref().map(|clock| clock.now().unix_micros());
+        let sent = tokio::time::timeout(self.answer_max, append::send(appender, now, &[append])).await;
+        match sent.map_err(|_| Fault::Silent).flatten() {
+            Ok(done) => !done.is_empty(),
+            Err(fault) => {
+                seat.learn(&fault);
+                if fault.remedy() == Remedy::Elsewhere {
+                    *held = None;
+                }
+                false
+            }
+        }
     }
 }
 
@@ -244,9 +326,7 @@ struct Writer {
     pool: Arc<Pool>,
     clock: Option<Arc<dyn Clock>>,
     patience: Duration,
-    appender: Option<Appender>,
-    /// Whether the server keeps what belongs to a connection from one statement to the next.
-    has_own_session: bool,
+    seat: Arc<Seat>,
 }
 
 impl Writer {
@@ -259,6 +339,9 @@ impl Writer {
                     None => return,
                 }
             }
+            let seat = Arc::clone(&self.seat);
+            let mut appender = seat.appender.lock().await;
+            // More may have come while a caller had the connection.
             while waiting.len() < MERGED_MAX
                 && let Ok(job) = jobs.try_recv()
             {
@@ -267,16 +350,16 @@ impl Writer {
             let merged = take_mergeable(&mut waiting);
             let conversations: Vec<i64> = merged.iter().map(|job| job.append.conversation).collect();
             self.desk.begin(self.number, merged.len());
-            self.write(merged).await;
+            self.write(&mut appender, merged).await;
             self.desk.rest(self.number, &conversations);
         }
     }
 
     /// Writes appends of different conversations and answers them.
-    async fn write(&mut self, mut jobs: Vec<Job>) {
+    async fn write(&mut self, held: &mut Option<Appender>, mut jobs: Vec<Job>) {
         let mut pauses = Pauses::new(self.patience);
         while !jobs.is_empty() {
-            match self.try_write(&mut jobs).await {
+            match self.try_write(held, &mut jobs).await {
                 Ok(()) if jobs.is_empty() => return,
                 // What met another statement is sent again.
                 Ok(()) => {
@@ -288,16 +371,13 @@ impl Writer {
                 // One of them cannot be written: each is tried alone, so that the others do not suffer.
                 Err(fault) if fault.remedy() == Remedy::None && jobs.len() > 1 => {
                     for job in std::mem::take(&mut jobs) {
-                        Box::pin(self.write(vec![job])).await;
+                        Box::pin(self.write(held, vec![job])).await;
                     }
                 }
                 Err(fault) => {
-                    if fault.is_of_foreign_session() {
-                        // Somebody put a pooler between and did not say so.
-                        self.has_own_session = false;
-                    }
+                    self.seat.learn(&fault);
                     if fault.remedy() == Remedy::Elsewhere {
-                        self.appender = None;
+                        *held = None;
                     }
                     if fault.remedy() == Remedy::None || !pauses.pause().await {
                         return refuse(jobs, || fault.to_log(self.pool.address().name()));
@@ -308,20 +388,16 @@ impl Writer {
     }
 
     /// One statement. What it settles is answered and taken out.
-    async fn try_write(&mut self, jobs: &mut Vec<Job>) -> Result<(), Fault> {
-        let appender = match self
-            .appender
-            .take()
-            .filter(|appender| !appender.client.is_closed())
-        {
+    async fn try_write(&mut self, held: &mut Option<Appender>, jobs: &mut Vec<Job>) -> Result<(), Fault> {
+        let appender = match held.take().filter(|appender| !appender.client.is_closed()) {
             Some(appender) => appender,
             None => {
                 let (address, known) = (self.pool.address(), self.pool.identity());
                 let client = link::connect(address, known, self.pool.answer_max()).await?;
-                Appender::new(client, self.has_own_session)
+                Appender::new(client, self.seat.has_own_session.load(Ordering::Relaxed))
             }
         };
-        let appender = self.appender.insert(appender);
+        let appender = held.insert(appender);
         let now = self.clock.as_ref().map(|clock| clock.now().unix_micros());
         let appends: Vec<&Prepared> = jobs.iter().map(|job| &job.append).collect();
         let sent = tokio::time::timeout(self.pool.answer_max(), append::send(appender, now, &appends)).await;
@@ -405,21 +481,21 @@ mod tests {
     fn one_writer_takes_everything_until_it_has_more_than_it_should_carry() {
         let desk = desk(2);
         let first = WAITING_MAX as i64;
-        assert!((0..first).all(|conversation| desk.assign(conversation) == 0));
-        assert_eq!(desk.assign(first), 1);
+        assert!((0..first).all(|conversation| desk.assign(conversation).0 == 0));
+        assert_eq!(desk.assign(first).0, 1);
         // What is sent does not wait any more.
         desk.begin(0, WAITING_MAX);
-        assert_eq!(desk.assign(first + 1), 0);
+        assert_eq!(desk.assign(first + 1).0, 0);
     }
 
     #[test]
     fn appends_of_a_conversation_that_are_under_way_together_have_one_writer() {
         let desk = desk(2);
-        assert_eq!(desk.assign(0), 0);
-        assert!((1..200).any(|conversation| desk.assign(conversation) == 1));
-        assert_eq!(desk.assign(0), 0, "behind its first");
+        assert_eq!(desk.assign(0).0, 0);
+        assert!((1..200).any(|conversation| desk.assign(conversation).0 == 1));
+        assert_eq!(desk.assign(0).0, 0, "behind its first");
         desk.rest(0, &[0]);
-        assert_eq!(desk.assign(0), 0, "one is under way still");
+        assert_eq!(desk.assign(0).0, 0, "one is under way still");
         desk.rest(0, &[0, 0]);
         assert_eq!(desk.known().under_way.get(&0), None);
     }
@@ -429,7 +505,7 @@ mod tests {
         let desk = desk(2);
         desk.begin(0, 0);
         desk.known().loads[0].since = Instant::now().checked_sub(HELD_UP * 2);
-        assert_eq!(desk.assign(7), 1);
+        assert_eq!(desk.assign(7).0, 1);
         desk.take_back(1, 7);
         let known = desk.known();
         assert_eq!((known.loads[1].waiting, known.under_way.len()), (0, 0));

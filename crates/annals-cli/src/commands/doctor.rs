@@ -100,7 +100,7 @@ fn examine(config: &Config, renderers: Vec<Finding>, stores: Vec<Finding>) -> Re
 }
 
 fn bounds(config: &Config) -> Vec<Bound> {
-    let backend = sandboxes::backend(config);
+    let backend = sandboxes::backend(config, None);
     backend.map_or_else(
         |_| Vec::new(),
         |backend| backend.bounds(&config.sandbox_options.limits),
@@ -279,10 +279,10 @@ async fn sandbox(config: &Config) -> Vec<Finding> {
         retry: SERVER_TIMEOUT,
         ..Timing::default()
     };
-    let server = match SandboxServer::configured(config, timing) {
+    let server = match SandboxServer::configured(config, None, timing) {
         Ok(Some(server)) => server,
         Ok(None) => {
-            return match sandboxes::backend(config) {
+            return match sandboxes::backend(config, None) {
                 Ok(_) => vec![Finding::new("sandbox", State::Ok, name)],
                 Err(failure) => broken(failure),
             };
