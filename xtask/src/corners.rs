@@ -18,7 +18,7 @@ fn features() -> anyhow::Result<Vec<String>> {
     Ok(names.collect())
 }
 
-/// Type-checks every corner, and runs the program outside the workspace that has the fewest features.
+/// Type-checks every corner; runs the program outside the workspace that has the fewest features, and its tests.
 pub(crate) fn check() -> anyhow::Result<()> {
     let library = ["check", "--package", "annals", "--lib", "--quiet"];
     let corner = |more: &[&str]| status(cargo(&[library.as_slice(), more].concat()));
@@ -29,7 +29,10 @@ pub(crate) fn check() -> anyhow::Result<()> {
     }
     corner(&["--all-features"])?;
     let manifest = root().join("examples/minimal/Cargo.toml");
-    let mut minimal = cargo(&["run", "--quiet", "--locked", "--manifest-path"]);
-    minimal.arg(manifest).env("CARGO_TARGET_DIR", target()?);
-    status(minimal)
+    for verb in ["run", "test"] {
+        let mut minimal = cargo(&[verb, "--quiet", "--locked", "--manifest-path"]);
+        minimal.arg(&manifest).env("CARGO_TARGET_DIR", target()?);
+        status(minimal)?;
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ mod map;
 mod places;
 mod questions;
 mod shared_build;
+mod small_program;
 mod source;
 mod traced;
 mod unread;
@@ -43,6 +44,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     wrong.extend(traced::check(&tree));
     wrong.extend(unread::check(&tree));
     wrong.extend(shared_build::check()?);
+    wrong.extend(small_program::check()?);
     wrong.extend(dependencies::check()?);
     let long = tree
         .sources()
