@@ -1,10 +1,11 @@
 //! `cargo xtask bench`: what Annals costs, against its targets and beside other systems.
 //!
-//! Nothing here measures time by itself: the crates' benchmarks say their figures (`bench/figures`), and workloads are
-//! processes that say what they took (`bench/peers/protocol.py`). This puts them together, says which targets are
+//! Nothing here measures time by itself, but for builds: the crates' benchmarks say their figures (`bench/figures`), and
+//! workloads are processes that say what they took (`bench/peers/protocol.py`). This puts them together, says which targets are
 //! missed, and writes the page. Progress goes to stderr, the tables to stdout.
 
 pub(crate) mod budgets;
+mod builds;
 mod chart;
 mod crate_benches;
 mod machine;
@@ -30,6 +31,7 @@ use workload::{Effort, System};
 struct Wanted {
     is_quick: bool,
     has_peers: bool,
+    has_builds: bool,
     writes_docs: bool,
     json: Option<String>,
     from: Option<String>,
@@ -58,12 +60,15 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let wanted = Wanted {
         is_quick: flags.switch("--quick"),
         has_peers: flags.switch("--peers"),
+        has_builds: flags.switch("--builds"),
         writes_docs: flags.switch("--docs"),
         json: flags.value("--json")?,
         from: flags.value("--from")?,
         names: flags.names()?,
     };
-    if wanted.from.is_some() && (wanted.has_peers || wanted.is_quick || !wanted.names.is_empty()) {
+    if wanted.from.is_some()
+        && (wanted.has_peers || wanted.has_builds || wanted.is_quick || !wanted.names.is_empty())
+    {
         return Err(
             Usage("`--from` shows a run that was: it goes with `--docs` and `--json` only".into()).into(),
         );
@@ -95,7 +100,7 @@ fn measure(wanted: &Wanted) -> anyhow::Result<(Run, Vec<String>)> {
     let benches = crate_benches::discover(&wanted.names)?;
     let is_named = !wanted.names.is_empty();
     ensure!(
-        !benches.is_empty() || wanted.has_peers,
+        !benches.is_empty() || wanted.has_peers || wanted.has_builds,
         "no benchmark has {} in its name",
         wanted.names.join(" or ")
     );
@@ -114,6 +119,9 @@ fn measure(wanted: &Wanted) -> anyhow::Result<(Run, Vec<String>)> {
         figures,
         measured: Vec::new(),
     };
+    if wanted.has_builds {
+        run.figures.extend(builds::measure(&scratch.folder)?);
+    }
     if let Some(peers) = peers {
         let mut systems = vec![ours()?];
         systems.extend(peers.systems());

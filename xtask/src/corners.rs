@@ -37,7 +37,7 @@ fn mixtures(features: &[String]) -> Vec<Vec<&str>> {
     (0..sets).map(member).collect()
 }
 
-/// Type-checks every corner, and runs the program outside the workspace that has the fewest features.
+/// Type-checks every corner; runs the program outside the workspace that has the fewest features, and its tests.
 pub(crate) fn check() -> anyhow::Result<()> {
     let library = ["check", "--package", "annals", "--lib", "--quiet"];
     let corner = |more: &[&str]| status(cargo(&[library.as_slice(), more].concat()));
@@ -49,9 +49,12 @@ pub(crate) fn check() -> anyhow::Result<()> {
     }
     corner(&["--all-features"])?;
     let manifest = root().join("examples/minimal/Cargo.toml");
-    let mut minimal = cargo(&["run", "--quiet", "--locked", "--manifest-path"]);
-    minimal.arg(manifest).env("CARGO_TARGET_DIR", target()?);
-    status(minimal)
+    for verb in ["run", "test"] {
+        let mut minimal = cargo(&[verb, "--quiet", "--locked", "--manifest-path"]);
+        minimal.arg(&manifest).env("CARGO_TARGET_DIR", target()?);
+        status(minimal)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

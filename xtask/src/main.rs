@@ -37,12 +37,14 @@ cargo xtask <task>
 
   test [--no-setup]                 install what tests need (Debian as root, PyPI, npm), then tidy, fmt, clippy, tests, doc tests,
                                     instruction budgets
-  bench [--quick] [--peers] [--json FILE] [--docs] [NAME]…
+  bench [--quick] [--peers] [--builds] [--json FILE] [--docs] [NAME]…
                                     run the benchmarks of all crates, or of those whose crate or bench name contains NAME,
                                     and say which targets are met
                                       --quick     a few minutes: fewer repetitions, smaller sizes
                                       --peers     the same work by Annals, OpenRath and LangGraph, in turns; installs the
                                                   latter into an environment of their own below the target folder
+                                      --builds    how long the smallest program with the library builds from nothing; on a
+                                                  machine that does nothing else
                                       --json FILE the run as JSON as well
                                       --docs      write bench/run.json, docs/performance.md and docs/img from the run
                                       --from FILE measure nothing: show a run that was written with --json

@@ -9,6 +9,7 @@ mod map;
 mod places;
 mod questions;
 mod shared_build;
+mod small_program;
 mod source;
 mod traced;
 mod unread;
@@ -47,6 +48,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     wrong.extend(unsafe_code::check(&tree));
     wrong.extend(features::check(&tree)?);
     wrong.extend(shared_build::check()?);
+    wrong.extend(small_program::check()?);
     wrong.extend(dependencies::check()?);
     let long = tree
         .sources()

@@ -5,6 +5,7 @@ use annals_core::block::ShownError;
 use annals_core::code::Code;
 use annals_core::sources::SourceRow;
 use annals_core::turn::outcome::{Notice, Outcome, Output};
+use annals_tools::schema::Schema;
 use annals_tools::{IntoOutcome as _, ToolCx, ToolOutput, ToolSpec, serialise};
 use base64::Engine as _;
 use base64::alphabet;
@@ -27,7 +28,7 @@ pub(crate) struct Origin<'o> {
     pub(crate) server: &'o str,
     pub(crate) spec: &'o ToolSpec,
     /// What a structured answer must fit, if the server said so.
-    pub(crate) output: Option<&'o jsonschema::Validator>,
+    pub(crate) output: Option<&'o Schema>,
 }
 
 /// A result, taken apart.
@@ -213,9 +214,9 @@ impl Parts {
         let misfit = origin
             .output
             .filter(|_| !is_error)
-            .and_then(|output| output.validate(value).err());
-        if let Some(error) = misfit {
-            let error = text::one_line(&error.to_string(), 200);
+            .and_then(|output| output.misfits(value, 1).shown.pop());
+        if let Some(misfit) = misfit {
+            let error = text::one_line(&misfit.said, 200);
             self.complaints.push(format!(
                 "the structured answer does not fit the server's own schema: {error}"
             ));

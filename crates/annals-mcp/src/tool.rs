@@ -8,6 +8,7 @@ use annals_core::block::payload::InputRequest;
 use annals_core::code::Code;
 use annals_core::timeline::Ask;
 use annals_core::turn::outcome::{Notice, Outcome};
+use annals_tools::schema::Schema;
 use annals_tools::{
     Effect, Family, InputAsk, SpecError, Tool, ToolCx, ToolFailure, ToolName, ToolSpec, Uses, serialise,
 };
@@ -35,7 +36,7 @@ pub struct RemoteTool {
     server: Arc<RemoteServer>,
     definition: Definition,
     accepted: Digest,
-    output: Option<jsonschema::Validator>,
+    output: Option<Schema>,
 }
 
 /// The accepted tools of a server, and for each that cannot be offered the reason.
@@ -82,7 +83,7 @@ impl RemoteTool {
         let output = definition.output_schema.as_ref();
         Ok(RemoteTool {
             spec: spec.build()?,
-            output: output.and_then(|schema| jsonschema::validator_for(schema).ok()),
+            output: output.and_then(|schema| Schema::new(schema).ok()),
             accepted: definition.digest(),
             server,
             definition,

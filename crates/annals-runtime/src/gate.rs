@@ -10,7 +10,7 @@ use annals_core::turn::outcome::{GateNote, Notice, Outcome};
 use annals_core::turn::recovery;
 use annals_policy::Policy;
 use annals_tools::dispatch::Dispatched;
-use annals_tools::{Access, Effect, Tool, ToolCx, dispatch, reference, validate};
+use annals_tools::{Access, Effect, Tool, ToolCx, dispatch, facet, reference, validate};
 use serde_json::{Map, Value};
 
 use crate::approval::{self, Ask, Standing, args_digest};
@@ -96,9 +96,8 @@ impl Ready {
     /// What the rules say, and a hook's question if they have none.
     fn judged(mut self, cx: &HookCx, asked: Option<Ask>) -> Allowed {
         let judged = self.policy.as_ref().map(|policy| {
-            let as_call = |tool: &dyn Tool, args: &Value| {
-                policy::call_of(tool.spec(), &cx.turn, args, self.is_isolated)
-            };
+            let as_call =
+                |tool: &dyn Tool, args: &Value| facet::call_of(tool.spec(), &cx.turn, args, self.is_isolated);
             let passed: Vec<_> = self
                 .passed
                 .iter()

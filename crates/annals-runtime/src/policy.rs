@@ -1,19 +1,16 @@
 //! The rules in force: where they come from, and what they look at in a call.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annals_core::ids::{Scope, TurnId};
-use annals_core::path::rewrite;
+use annals_core::ids::Scope;
 use annals_core::settings::BudgetSettings;
 use annals_core::turn::outcome::{GateNote, GateRule};
-use annals_policy::{
-    Call, Command, DEFAULT_RULE, Decide, Deciding, Judgement, KnownTool, Layer, Policy, PolicyError, Reach,
-};
-use annals_tools::{FacetParam, Tool, ToolSpec, dispatch};
+use annals_policy::{Call, DEFAULT_RULE, Decide, Deciding, Judgement, KnownTool, Layer, Policy, PolicyError};
+use annals_tools::facet::call_of;
+use annals_tools::{Tool, dispatch};
 use async_trait::async_trait;
 use serde_json::Value;
 
@@ -187,80 +184,6 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 fn shown(file: &Path) -> String {
     let name = file.file_name().unwrap_or(file.as_os_str());
     name.to_string_lossy().into_owned()
-}
-
-/// What the rules look at in a call of this tool.
-pub(crate) fn call_of(spec: &ToolSpec, turn: &TurnId, args: &Value, is_isolated: bool) -> Call {
-    let mut effects: BTreeSet<Reach> = spec.reach().into_iter().collect();
-    if effects.contains(&Reach::Exec) && !is_isolated {
-        // A program that nothing isolates can do anything.
-        effects.insert(Reach::External);
-    }
-    let mut call = Call {
-        tool: spec.name().to_string(),
-        effects,
-        ..Call::default()
-    };
-    for (param, is_of_turn) in spec.file_params() {
-        let paths = texts(args.get(param)).into_iter().map(|path| match is_of_turn {
-            true => written_path(turn, &path),
-            false => path,
-        });
-        call.paths.extend(paths);
-    }
-    for facet in spec.facets() {
-        match facet {
-            FacetParam::Command(param) => call.command = args.get(&**param).and_then(command),
-            FacetParam::Script { code, language } => {
-                let is_shell = matches!(
-                    args.get(&**language).and_then(Value::as_str),
-                    Some("bash" | "sh" | "shell")
-                );
-                call.command = args.get(&**code).filter(|_| is_shell).and_then(command);
-            }
-            FacetParam::Path(param) => call.paths.extend(texts(args.get(&**param))),
-            FacetParam::Url(param) => call
-                .hosts
-                .extend(texts(args.get(&**param)).iter().map(|url| host(url))),
-        }
-    }
-    call
-}
-
-/// The file of this turn that such a path means to a tool that writes.
-fn written_path(turn: &TurnId, path: &str) -> String {
-    match rewrite::target(path, turn) {
-        Ok(target) => target.logical(turn).to_string(),
-        Err(_) => path.to_owned(),
-    }
-}
-
-fn texts(value: Option<&Value>) -> Vec<String> {
-    match value {
-        Some(Value::String(text)) => vec![text.clone()],
-        Some(Value::Array(items)) => items
-            .iter()
-            .filter_map(|item| item.as_str().map(str::to_owned))
-            .collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn command(value: &Value) -> Option<Command> {
-    match value {
-        Value::String(text) => Some(Command::line(text)),
-        Value::Array(_) => Some(Command::argv(&texts(Some(value)))),
-        _ => None,
-    }
-}
-
-/// The host of an address, in lower case. What cannot be read is kept whole, so that no allow rule matches it.
-fn host(url: &str) -> String {
-    let host = url::Url::parse(url.trim())
-        .ok()
-        .and_then(|url| url.host_str().map(str::to_owned));
-    let host = host.unwrap_or_else(|| url.to_owned());
-    host.trim_end_matches('.').to_lowercase()
 }
 
 /// A call as the rules see it, and what they say of it.

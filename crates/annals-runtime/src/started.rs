@@ -9,7 +9,7 @@ use annals_core::block::{BlockKind, NewBlock};
 use annals_core::ids::CallId;
 use annals_core::timeline::CallRecord;
 use annals_core::turn::round::{NewCall, started_block};
-use annals_tools::{Effect, dispatch};
+use annals_tools::{Effect, dispatch, facet};
 use serde_json::Value;
 
 use crate::driver::Drive;
@@ -57,7 +57,7 @@ impl Drive<'_> {
             Some(policy) => {
                 let is_isolated = self.agent.is_isolated();
                 let as_call = |(spec, args): &(&annals_tools::ToolSpec, &Value)| {
-                    policy::call_of(spec, &self.turn, args, is_isolated)
+                    facet::call_of(spec, &self.turn, args, is_isolated)
                 };
                 let mut passed: Vec<_> = way.iter().map(as_call).collect();
                 let call = passed.pop().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! Answers that must fit a JSON schema.
 
+use annals_tools::schema::Schema;
 use serde_json::Value;
 
 /// An answer is repaired at most this often.
@@ -21,20 +22,18 @@ pub(crate) fn instructions(own: Option<&str>, schema: &Value) -> String {
 
 /// Why a text is no usable schema, if it is none.
 pub(crate) fn defect(schema: &Value) -> Option<String> {
-    jsonschema::validator_for(schema)
-        .err()
-        .map(|error| error.to_string())
+    Schema::new(schema).err().map(|error| error.to_string())
 }
 
 /// The answer as compact JSON if it fits, else what is wrong with it.
 pub(crate) fn fit(schema: &Value, answer: &str) -> Result<String, String> {
     let value: Value =
         serde_json::from_str(unfenced(answer)).map_err(|error| format!("the answer is not JSON: {error}"))?;
-    let validator = jsonschema::validator_for(schema).map_err(|error| error.to_string())?;
-    let errors: Vec<String> = validator
-        .iter_errors(&value)
-        .take(SHOWN_ERRORS_MAX)
-        .map(|error| format!("at `{}`: {error}", error.instance_path()))
+    let schema = Schema::new(schema).map_err(|error| error.to_string())?;
+    let misfits = schema.misfits(&value, SHOWN_ERRORS_MAX).shown;
+    let errors: Vec<String> = misfits
+        .iter()
+        .map(|misfit| format!("at `{}`: {}", misfit.path, misfit.said))
         .collect();
     match errors.is_empty() {
         true => Ok(value.to_string()),

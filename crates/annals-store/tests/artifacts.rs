@@ -54,11 +54,30 @@ async fn bytes_come_back_by_their_digest_from_files_and_from_objects() {
         }
         let part = store.range(&Blob::of(&large).digest, 1_000..1_004).await.unwrap();
         assert_eq!(part, &large[1_000..1_004]);
+        let digest = Blob::of(&large).digest;
+        let last = store.range(&digest, 699_999..900_000).await.unwrap();
+        assert_eq!(last, &large[699_999..]);
+        assert!(store.range(&digest, 700_000..700_001).await.is_err());
+        assert_eq!(store.size_bytes(&digest).await.unwrap(), Some(700_000));
         let missing = Blob::of(b"never put").digest;
         assert!(!store.contains(&missing).await.unwrap());
         assert!(
             matches!(store.get(&missing).await, Err(ArtifactError::Missing { digest }) if digest == missing)
         );
+        assert!(matches!(
+            store.stream(&missing).await.err(),
+            Some(ArtifactError::Missing { .. })
+        ));
+        let now = Timestamp::from_unix_micros(0);
+        assert_eq!(store.garbage([], now).await.unwrap().seen, 3);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_never_kept_anything_has_no_garbage() {
+    for (_folder, store) in both_kinds().await {
+        let swept = store.gc([], Timestamp::from_unix_micros(i64::MAX)).await;
+        assert_eq!(swept.unwrap(), annals_store::Swept::default());
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use annals_core::limits;
 use annals_core::path::PhysicalPath;
 use annals_sandbox::{ByteStream, Failure, FailureKind};
-use annals_store::{FileEntry, Workspace, WorkspaceError};
+use annals_store::{Workspace, WorkspaceError};
 use futures::{StreamExt as _, stream as streams};
 
 const PIECE_BYTES: usize = 64 << 10;
@@ -27,7 +27,8 @@ pub(crate) async fn write(
     blocking(move || workspace.write(&path, &bytes)).await
 }
 
-pub(crate) async fn list(workspace: &Workspace) -> Result<Vec<FileEntry>, WorkspaceError> {
+#[cfg(feature = "search-files")]
+pub(crate) async fn list(workspace: &Workspace) -> Result<Vec<annals_store::FileEntry>, WorkspaceError> {
     let workspace = workspace.clone();
     blocking(move || workspace.list()).await
 }

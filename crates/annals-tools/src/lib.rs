@@ -2,9 +2,10 @@
 //!
 //! A tool **returns** an outcome; the runtime writes it. Nothing here appends blocks. Read in this order:
 //!
-//! 1. [`tool`], [`spec`], [`access`], [`cx`]: what a tool is, what it declares, which calls conflict, what it may touch;
+//! 1. [`tool`], [`spec`], [`access`], [`facet`], [`cx`]: what a tool is, what it declares, which calls conflict, what rules look at, what
+//!    it may touch;
 //! 2. [`table`]: the tools of one agent;
-//! 3. [`validate`], [`dispatch`], [`reference`](mod@reference), [`execute`], [`serialise`]: one call, from raw arguments to an outcome;
+//! 3. [`validate`], [`schema`], [`dispatch`], [`reference`](mod@reference), [`execute`], [`serialise`]: one call, from raw arguments to an outcome;
 //! 4. [`content`], [`file`](mod@file), [`mentioned`], [`skills`]: what tools read and write;
 //! 5. [`react`], [`system`], [`exec`], `web` (feature `web`), `rendering` (feature `documents`): the tools themselves, one file each;
 //!    [`patch`] is the diff engine of `react.patch`.
@@ -15,6 +16,7 @@ pub mod access;
 #[doc(hidden)]
 pub mod arguments;
 pub mod cx;
+pub mod facet;
 mod failure;
 pub mod foreign;
 mod name;
@@ -32,6 +34,7 @@ pub mod table;
 pub mod dispatch;
 pub mod execute;
 pub mod reference;
+pub mod schema;
 pub mod serialise;
 pub mod validate;
 
@@ -56,14 +59,13 @@ pub use annals_policy::{KnownTool, Reach};
 pub use annals_tool_macro::{arguments, tool};
 pub use cx::{ConversationCx, SharedTimeline, ToolCx, Vault};
 pub use dynamic::DynamicTool;
+pub use facet::FacetParam;
 pub use failure::{IntoFailure, ToolError, ToolFailure, ToolResult};
 pub use input::{ClientTool, InputAsk};
 pub use name::{ToolName, ToolNameError};
 pub use output::{IntoOutcome, Json, ToolOutput};
 pub use proposal::Proposal;
-pub use spec::{
-    BodyParam, Effect, FacetParam, Family, Listing, Produces, SpecError, ToolSpec, ToolSpecBuilder,
-};
+pub use spec::{BodyParam, Effect, Family, Listing, Produces, SpecError, ToolSpec, ToolSpecBuilder};
 pub use state::State;
 pub use table::{ToolTable, ToolTableBuilder, ToolTableError};
 pub use tool::Tool;

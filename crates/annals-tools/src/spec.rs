@@ -3,7 +3,6 @@
 //! Keeps the name, the texts the model reads, the compiled schema, and the few facts the runtime needs to run
 //! and record a call. It must not know how the tool works.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -15,7 +14,9 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::access::{Access, Uses};
+use crate::facet::FacetParam;
 use crate::name::{ToolName, ToolNameError};
+use crate::schema::Schema;
 
 /// Which rules a tool's calls and returns follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,24 +75,6 @@ impl BodyParam {
     }
 }
 
-/// A parameter that the rules of a policy look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FacetParam {
-    /// A line or script for a shell, or a list of words that no shell reads.
-    Command(Cow<'static, str>),
-    /// A script in the language that another parameter names; of a shell's, the commands are looked at.
-    Script {
-        /// The script.
-        code: Cow<'static, str>,
-        /// Its language.
-        language: Cow<'static, str>,
-    },
-    /// A path or several.
-    Path(Cow<'static, str>),
-    /// An address or several; the facet is their host.
-    Url(Cow<'static, str>),
-}
-
 /// Whether the model is told of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listing {
@@ -142,7 +125,7 @@ pub struct ToolSpec {
     uses: Option<Declared>,
     reach: Option<Vec<Reach>>,
     facets: Vec<FacetParam>,
-    validator: jsonschema::Validator,
+    checker: Schema,
     defect: Option<SpecError>,
 }
 
@@ -271,10 +254,9 @@ impl ToolSpec {
         KnownTool {
             name: self.name.to_string(),
             effects: self.reach(),
-            has_command: has(|facet| matches!(facet, FacetParam::Command(_) | FacetParam::Script { .. })),
-            has_path: has(|facet| matches!(facet, FacetParam::Path(_)))
-                || self.file_params().next().is_some(),
-            has_host: has(|facet| matches!(facet, FacetParam::Url(_))),
+            has_command: has(FacetParam::is_command),
+            has_path: has(FacetParam::is_path) || self.file_params().next().is_some(),
+            has_host: has(FacetParam::is_host),
         }
     }
 
@@ -288,9 +270,9 @@ impl ToolSpec {
         &self.secrets
     }
 
-    /// The compiled schema.
-    pub fn validator(&self) -> &jsonschema::Validator {
-        &self.validator
+    /// What the arguments of a call are checked against.
+    pub(crate) fn checker(&self) -> &Schema {
+        &self.checker
     }
 
     /// What the model is offered.
@@ -489,7 +471,7 @@ impl ToolSpecBuilder {
         if self.parameters.get("type").and_then(Value::as_str) != Some("object") {
             return Err(SpecError::NotAnObject { tool: self.name });
         }
-        let validator = jsonschema::validator_for(&self.parameters).map_err(|error| SpecError::Schema {
+        let checker = Schema::new(&self.parameters).map_err(|error| SpecError::Schema {
             tool: self.name,
             reason: error.to_string(),
         })?;
@@ -507,7 +489,7 @@ impl ToolSpecBuilder {
             uses: self.uses,
             reach: self.reach,
             facets: self.facets,
-            validator,
+            checker,
             defect: None,
         })
     }

@@ -6,12 +6,11 @@
 use annals_core::code::Code;
 use annals_core::turn::outcome::{Notice, Outcome};
 use annals_core::view::cut;
-use jsonschema::ValidationError;
-use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value, json};
 
 use crate::failure::ToolFailure;
 use crate::name::ToolName;
+use crate::schema::{Misfit, Misfits, Schema, SchemaError};
 use crate::serialise;
 use crate::spec::{Family, ToolSpec};
 
@@ -102,12 +101,14 @@ pub fn check(spec: &ToolSpec, mut args: Map<String, Value>) -> Result<Checked, V
 
 /// Why a value does not fit a JSON Schema, if it does not. A schema that is none fits everything.
 pub fn misfit(schema: &Value, value: &Value) -> Option<String> {
-    let validator = jsonschema::validator_for(schema).ok()?;
-    let errors: Vec<String> = validator
-        .iter_errors(value)
-        .map(|error| error.to_string())
-        .collect();
-    (!errors.is_empty()).then(|| errors.join("; "))
+    let schema = match Schema::new(schema) {
+        Ok(schema) => schema,
+        Err(SchemaError::Invalid(_)) => return None,
+        Err(error @ SchemaError::NotBuiltIn { .. }) => return Some(error.to_string()),
+    };
+    let misfits = schema.misfits(value, usize::MAX).shown;
+    let said: Vec<String> = misfits.into_iter().map(|misfit| misfit.said).collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// Arguments as a model wrote them. The empty text means `{}`.
@@ -228,18 +229,12 @@ fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
 }
 
 fn signature(spec: &ToolSpec, args: &Value) -> Result<(), Violation> {
-    if spec.validator().is_valid(args) {
+    if spec.checker().is_valid(args) {
         return Ok(());
     }
-    let mut errors = spec.validator().iter_errors(args);
-    let shown: Vec<ValidationError<'_>> = errors.by_ref().take(SHOWN_ERRORS_MAX).collect();
-    let more = errors.count();
-    let path = shown
-        .first()
-        .map(|error| error.instance_path().to_string())
-        .unwrap_or_default();
+    let Misfits { shown, more } = spec.checker().misfits(args, SHOWN_ERRORS_MAX);
     let mut message = format!("the arguments of `{}` do not fit its schema: ", spec.name());
-    let texts: Vec<String> = shown.iter().map(error_text).collect();
+    let texts: Vec<String> = shown.iter().map(misfit_text).collect();
     message.push_str(&texts.join("; "));
     if more > 0 {
         message.push_str(&format!("; and {more} more"));
@@ -247,24 +242,24 @@ fn signature(spec: &ToolSpec, args: &Value) -> Result<(), Violation> {
     Err(Violation {
         code: Code::ToolSignatureRed,
         message,
-        path,
+        path: shown.into_iter().next().unwrap_or_default().path,
     })
 }
 
-fn error_text(error: &ValidationError<'_>) -> String {
-    let place = error.instance_path().to_string();
-    let place = if place.is_empty() { "/".to_owned() } else { place };
-    // The crate's messages quote the offending value whole; a page of content would drown the message.
-    let said = error.to_string();
-    let said = match said.char_indices().nth(SHOWN_VALUE_MAX_CHARS * 2) {
-        None => said,
-        Some(_) => format!("`{place}` {}", error.masked_with("the value")),
+fn misfit_text(misfit: &Misfit) -> String {
+    let place = match misfit.path.as_str() {
+        "" => "/",
+        path => path,
     };
-    // The crate names only the first of many choices, and the one that is wanted may be among the others.
-    let choices = match error.kind() {
-        ValidationErrorKind::Enum { options } if said.contains("other candidate") => {
-            let choices = options.to_string();
-            format!("; give one of {}", cut::brief(&choices, SHOWN_VALUE_MAX_CHARS))
+    // The offending value is quoted whole; a page of content would drown the message.
+    let said = match misfit.said.char_indices().nth(SHOWN_VALUE_MAX_CHARS * 2) {
+        None => misfit.said.clone(),
+        Some(_) => format!("`{place}` {}", misfit.masked),
+    };
+    // Only the first of many choices are named, and the one that is wanted may be among the others.
+    let choices = match &misfit.choices {
+        Some(choices) if said.contains("other candidate") => {
+            format!("; give one of {}", cut::brief(choices, SHOWN_VALUE_MAX_CHARS))
         }
         _ => String::new(),
     };

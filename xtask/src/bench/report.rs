@@ -66,7 +66,7 @@ fn page(run: &Run, curves: &str) -> String {
     let judged = run.figures.iter().filter(|figure| figure.is_met().is_some());
     let judged = judged.count();
     let mut page = format!(
-        "# Performance\n\nMade by `cargo xtask bench --peers --docs` from a run of {}{quick}, kept in `bench/run.json`. \
+        "# Performance\n\nMade by `cargo xtask bench --peers --builds --docs` from a run of {}{quick}, kept in `bench/run.json`. \
          Change the benchmarks, not this page.\n\nTimes are the least of several runs, with the median and the processor \
          time (CPU) behind it. The machine is small, virtual and shared, so absolute times drift from run to run; ratios \
          are of processes that ran in turns, and say more.\n\n## Targets\n\n{} of {judged} met, {} missed.\n\n{}",
@@ -90,8 +90,8 @@ fn page(run: &Run, curves: &str) -> String {
     for (key, value) in &run.machine {
         page += &format!("| {key} | {} |\n", value.as_str().unwrap_or_default());
     }
-    page + "\n## Again\n\n```sh\ncargo xtask bench --peers --json run.json    # some 15 minutes, besides building; --quick \
-            is for a look\ncargo xtask bench --from run.json --docs    # this page from it\n```\n\nOther systems are \
+    page + "\n## Again\n\n```sh\ncargo xtask bench --peers --builds --json run.json    # some 20 minutes, besides building; \
+            --quick is for a look\ncargo xtask bench --from run.json --docs    # this page from it\n```\n\nOther systems are \
             installed into an environment of their own below the target folder (`python3 -m venv`, pip). What is done on \
             each side is in `bench/workload` and `bench/peers`.\n"
 }

@@ -29,17 +29,7 @@ pub struct ArtifactDraft {
 impl ArtifactStore {
     /// Begins to keep bytes that arrive piece by piece.
     pub async fn draft(&self) -> Result<ArtifactDraft, ArtifactError> {
-        let files = self.files.clone();
-        let (file, temp) = blocking(move || match files {
-            Some(files) => files
-                .create()
-                .map(|(file, temp)| (file, Some(temp)))
-                .map_err(|error| ArtifactError::local(files.folder(), error)),
-            None => tempfile::tempfile()
-                .map(|file| (file, None))
-                .map_err(|error| ArtifactError::local(Path::new("the temporary folder"), error)),
-        })
-        .await?;
+        let (file, temp) = self.place.begin().await?;
         Ok(ArtifactDraft {
             store: self.clone(),
             file: Arc::new(file),
@@ -65,18 +55,13 @@ impl ArtifactDraft {
 
     async fn flush(&mut self) -> Result<(), ArtifactError> {
         let (file, bytes) = (Arc::clone(&self.file), std::mem::take(&mut self.gathered));
-        let place = self.place();
+        let place = self.store.place.shown();
         blocking(move || {
             (&*file)
                 .write_all(&bytes)
                 .map_err(|error| ArtifactError::local(Path::new(&place), error))
         })
         .await
-    }
-
-    fn place(&self) -> String {
-        let folder = self.store.files.as_ref().map(|files| files.folder());
-        folder.map_or_else(|| "artifacts".to_owned(), |folder| folder.display().to_string())
     }
 
     /// Keeps what was written; durable when this returns.
@@ -86,18 +71,11 @@ impl ArtifactDraft {
             digest: BlobDigest(self.hash.finalize().into()),
             size_bytes: self.size_bytes,
         };
-        match (self.store.files.clone(), self.temp) {
-            (Some(files), Some(temp)) => {
-                self.store.keeping(blob).await?;
-                let file = self.file;
-                blocking(move || files.keep_draft(&file, temp, blob)).await?;
-            }
-            _ => {
-                let unnamed = |error| ArtifactError::local(Path::new("artifacts"), error);
-                let file = self.file.try_clone().map_err(unnamed)?;
-                self.store.upload(file).await?;
-            }
-        }
+        let shown = self.store.place.shown();
+        let file = self.file.try_clone();
+        let file = file.map_err(|error| ArtifactError::local(Path::new(&shown), error))?;
+        self.store.keeping(blob).await?;
+        self.store.place.keep(file, self.temp, blob).await?;
         Ok(self.store.stored(blob))
     }
 }

@@ -74,17 +74,11 @@ impl ArtifactError {
         }
     }
 
-    pub(super) fn open(error: object_store::Error) -> Self {
-        ArtifactError::Storage {
-            place: "artifacts".to_owned(),
-            detail: error.to_string(),
-        }
-    }
-
-    pub(super) fn object(digest: BlobDigest, error: object_store::Error) -> Self {
-        match error {
-            object_store::Error::NotFound { .. } => ArtifactError::Missing { digest },
-            error => ArtifactError::Storage {
+    /// What is kept under a digest cannot be read.
+    pub(super) fn unread(digest: BlobDigest, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => ArtifactError::Missing { digest },
+            _ => ArtifactError::Storage {
                 place: digest.to_string(),
                 detail: error.to_string(),
             },

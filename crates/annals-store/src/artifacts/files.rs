@@ -5,16 +5,19 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use annals_core::block::{Blob, BlobDigest};
+use annals_core::time::Timestamp;
 use bytes::Bytes;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempPath;
 
-use super::{ArtifactError, key};
+use super::place::Kept;
+use super::{ArtifactError, ROOT, digest_of_key, key};
 use crate::disk::{self, Step};
 use crate::failpoint::failpoint;
 
@@ -44,12 +47,8 @@ impl Files {
         &self.folder
     }
 
-    pub(super) fn tmp(&self) -> &Path {
-        &self.tmp
-    }
-
     /// Holds off garbage collection (shared) or everybody (exclusive) until the file is dropped.
-    pub(super) fn lock(&self, operation: FlockOperation) -> io::Result<File> {
+    fn lock(&self, operation: FlockOperation) -> io::Result<File> {
         let file = File::options()
             .create(true)
             .append(true)
@@ -65,7 +64,7 @@ impl Files {
 
     /// Keeps bytes that hash to `blob`.
     pub(super) fn put(&self, blob: Blob, bytes: &[u8]) -> Result<(), ArtifactError> {
-        let failed = |error| ArtifactError::local(&self.folder, error);
+        let failed = |error| self.failed(error);
         let _shared = self.lock(FlockOperation::LockShared).map_err(failed)?;
         if self.keep_present(blob).map_err(failed)? {
             return Ok(());
@@ -77,7 +76,7 @@ impl Files {
 
     /// Keeps a file's content: copied and hashed in one pass.
     pub(super) fn put_file(&self, source: File) -> Result<Blob, ArtifactError> {
-        let failed = |error| ArtifactError::local(&self.folder, error);
+        let failed = |error| self.failed(error);
         let _shared = self.lock(FlockOperation::LockShared).map_err(failed)?;
         let (mut file, temp) = self.create().map_err(failed)?;
         let mut parts = Parts::new(source);
@@ -98,7 +97,7 @@ impl Files {
 
     /// Keeps what was written to a file of [`create`](Self::create) and hashes to `blob`.
     pub(super) fn keep_draft(&self, file: &File, temp: TempPath, blob: Blob) -> Result<(), ArtifactError> {
-        let failed = |error| ArtifactError::local(&self.folder, error);
+        let failed = |error| self.failed(error);
         let _shared = self.lock(FlockOperation::LockShared).map_err(failed)?;
         match self.keep_present(blob).map_err(failed)? {
             true => Ok(()),
@@ -156,34 +155,135 @@ impl Files {
         Ok(())
     }
 
-    /// Removes a digest unless it was put or used again since `older_than_micros`; gives the bytes freed.
+    /// The file of a digest.
+    pub(super) fn find(&self, digest: &BlobDigest) -> Result<File, ArtifactError> {
+        File::open(self.place(digest)).map_err(|error| ArtifactError::unread(*digest, error))
+    }
+
+    pub(super) fn get(&self, digest: &BlobDigest) -> Result<Bytes, ArtifactError> {
+        let mut bytes = Vec::new();
+        let read = self.find(digest)?.read_to_end(&mut bytes);
+        read.map_err(|error| ArtifactError::unread(*digest, error))?;
+        Ok(bytes.into())
+    }
+
+    /// As much of the range as there is.
+    pub(super) fn range(&self, digest: &BlobDigest, range: Range<u64>) -> Result<Bytes, ArtifactError> {
+        let file = self.find(digest)?;
+        let failed = |error| ArtifactError::unread(*digest, error);
+        let size_bytes = file.metadata().map_err(failed)?.len();
+        if range.start >= size_bytes || range.end <= range.start {
+            let (start, end) = (range.start, range.end);
+            return Err(ArtifactError::Storage {
+                place: digest.to_string(),
+                detail: format!("it has no bytes from {start} to {end}: there are {size_bytes}"),
+            });
+        }
+        let length = usize::try_from(range.end.min(size_bytes) - range.start);
+        let length = length.map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, range.start).map_err(failed)?;
+        Ok(bytes.into())
+    }
+
+    pub(super) fn size_bytes(&self, digest: &BlobDigest) -> Result<Option<u64>, ArtifactError> {
+        match fs::metadata(self.place(digest)) {
+            Ok(meta) => Ok(Some(meta.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(ArtifactError::unread(*digest, error)),
+        }
+    }
+
+    /// The folders that keys fan out into.
+    pub(super) fn fans(&self) -> Result<Vec<PathBuf>, ArtifactError> {
+        let entries = match fs::read_dir(self.folder.join(ROOT)) {
+            Ok(entries) => entries,
+            // Nothing was ever put.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.unlisted(error)),
+        };
+        let mut fans = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| self.unlisted(error))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                fans.push(entry.path());
+            }
+        }
+        Ok(fans)
+    }
+
+    /// What one of these folders keeps. What is gone by the time it is looked at is left out.
+    pub(super) fn list(&self, fan: &Path) -> Result<Vec<Kept>, ArtifactError> {
+        let mut kept = Vec::new();
+        for entry in fs::read_dir(fan).map_err(|error| self.unlisted(error))? {
+            let entry = entry.map_err(|error| self.unlisted(error))?;
+            let path = entry.path();
+            let name = path.strip_prefix(&self.folder).ok().and_then(Path::to_str);
+            let (Some(digest), Ok(meta)) = (name.and_then(digest_of_key), entry.metadata()) else {
+                continue;
+            };
+            if meta.is_file() {
+                kept.push(Kept {
+                    digest,
+                    size_bytes: meta.len(),
+                    modified: modified(&meta),
+                });
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Removes a digest unless it was put or used again since; gives the bytes freed.
     pub(super) fn remove_if_older(
         &self,
         digest: &BlobDigest,
-        older_than_micros: i64,
-    ) -> io::Result<Option<u64>> {
-        let _exclusive = self.lock(FlockOperation::LockExclusive)?;
-        remove_if_older(&self.place(digest), older_than_micros)
+        than: Timestamp,
+    ) -> Result<Option<u64>, ArtifactError> {
+        let failed = |error| self.failed(error);
+        let _exclusive = self.lock(FlockOperation::LockExclusive).map_err(failed)?;
+        remove_if_older(&self.place(digest), than).map_err(failed)
+    }
+
+    /// Removes temporary files that a crash left.
+    pub(super) fn remove_abandoned(&self, older_than: Timestamp) -> Result<u64, ArtifactError> {
+        let failed = |error| ArtifactError::local(&self.tmp, error);
+        let mut freed_bytes = 0;
+        for entry in fs::read_dir(&self.tmp).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            freed_bytes += remove_if_older(&path, older_than).map_err(failed)?.unwrap_or(0);
+        }
+        Ok(freed_bytes)
+    }
+
+    fn failed(&self, error: io::Error) -> ArtifactError {
+        ArtifactError::local(&self.folder, error)
+    }
+
+    fn unlisted(&self, error: io::Error) -> ArtifactError {
+        ArtifactError::Storage {
+            place: self.folder.display().to_string(),
+            detail: error.to_string(),
+        }
     }
 }
 
 /// Removes a file unless it is newer; gives the bytes freed.
-pub(super) fn remove_if_older(path: &Path, older_than_micros: i64) -> io::Result<Option<u64>> {
-    use std::os::unix::fs::MetadataExt as _;
+fn remove_if_older(path: &Path, than: Timestamp) -> io::Result<Option<u64>> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let modified_micros = meta
-        .mtime()
-        .saturating_mul(1_000_000)
-        .saturating_add(meta.mtime_nsec() / 1_000);
-    if modified_micros >= older_than_micros {
+    if modified(&meta) >= than {
         return Ok(None);
     }
     fs::remove_file(path)?;
     Ok(Some(meta.len()))
+}
+
+fn modified(meta: &fs::Metadata) -> Timestamp {
+    let micros = meta.mtime().saturating_mul(1_000_000);
+    Timestamp::from_unix_micros(micros.saturating_add(meta.mtime_nsec() / 1_000))
 }
 
 fn parent(path: &Path) -> &Path {

@@ -129,7 +129,7 @@ impl ArtifactStore {
     }
 
     async fn erase(&self, digest: BlobDigest) -> Result<(), ArtifactError> {
-        match tokio::time::timeout(REMOVAL_MAX, self.erase_whole(digest)).await {
+        match tokio::time::timeout(REMOVAL_MAX, self.place.erase(digest)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(ArtifactError::Storage {
                 place: digest.to_string(),

@@ -8,9 +8,13 @@ mod download;
 mod draft;
 mod error;
 mod files;
+mod folder;
 mod gc;
 mod ledger;
 mod name;
+#[cfg(feature = "object-store")]
+mod objects;
+mod place;
 
 pub use download::{Download, DownloadSigner};
 pub use draft::ArtifactDraft;
@@ -27,13 +31,11 @@ use std::sync::Arc;
 
 use annals_core::block::{Blob, BlobDigest};
 use bytes::Bytes;
-use futures::stream::{BoxStream, StreamExt, TryStreamExt};
-use object_store::local::LocalFileSystem;
-use object_store::path::Path as ObjectPath;
-use object_store::{ObjectStore, ObjectStoreExt};
+use futures::stream::{BoxStream, StreamExt as _};
 use sha2::{Digest as _, Sha256};
 
-use self::files::Files;
+use self::folder::Folder;
+use self::place::Place;
 
 /// Bytes larger than this are hashed on a thread that may block.
 const HASH_INLINE_MAX_BYTES: usize = 64 * 1024;
@@ -41,9 +43,7 @@ const HASH_INLINE_MAX_BYTES: usize = 64 * 1024;
 /// A content-addressed store of bytes, in a local folder or in any object store.
 #[derive(Clone, Debug)]
 pub struct ArtifactStore {
-    objects: Arc<dyn ObjectStore>,
-    /// The durable way to write, when the objects are local files.
-    files: Option<Arc<Files>>,
+    place: Arc<dyn Place>,
     /// Who is told what is about to be kept.
     ledger: Option<Arc<dyn ArtifactLedger>>,
     /// Who gives out addresses of objects.
@@ -61,30 +61,33 @@ pub struct Stored {
     pub key: String,
 }
 
+/// What every key begins with.
+const ROOT: &str = "sha256";
+
 /// The key of a digest: `sha256/<2 hex>/<62 hex>`, so that no folder grows too large.
 fn key(digest: &BlobDigest) -> String {
     let hex = digest.hex();
-    format!("sha256/{}/{}", &hex[..2], &hex[2..])
+    format!("{ROOT}/{}/{}", &hex[..2], &hex[2..])
 }
 
 /// The digest that a key stands for.
 fn digest_of_key(key: &str) -> Option<BlobDigest> {
-    let (fan, rest) = key.strip_prefix("sha256/")?.split_once('/')?;
+    let (fan, rest) = key.strip_prefix(ROOT)?.strip_prefix('/')?.split_once('/')?;
     (fan.len() == 2).then(|| format!("{fan}{rest}").parse().ok())?
 }
 
 impl ArtifactStore {
     /// Opens the store in a local folder, making it if it is missing.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ArtifactError> {
-        let files =
-            Files::open(folder.as_ref()).map_err(|error| ArtifactError::local(folder.as_ref(), error))?;
-        let objects = LocalFileSystem::new_with_prefix(files.folder()).map_err(ArtifactError::open)?;
-        Ok(ArtifactStore {
-            objects: Arc::new(objects),
-            files: Some(Arc::new(files)),
+        Ok(Self::at(Arc::new(Folder::open(folder.as_ref())?)))
+    }
+
+    fn at(place: Arc<dyn Place>) -> Self {
+        ArtifactStore {
+            place,
             ledger: None,
             signer: None,
-        })
+        }
     }
 
     /// Opens the store that a URL names: `file:<folder>`, or a plain folder.
@@ -99,13 +102,9 @@ impl ArtifactStore {
     }
 
     /// A store over any object store whose puts are durable when they return.
-    pub fn over(objects: Arc<dyn ObjectStore>) -> Self {
-        ArtifactStore {
-            objects,
-            files: None,
-            ledger: None,
-            signer: None,
-        }
+    #[cfg(feature = "object-store")]
+    pub fn over(objects: Arc<dyn object_store::ObjectStore>) -> Self {
+        Self::at(Arc::new(objects::Objects(objects)))
     }
 
     /// The same store, giving out addresses of its objects.
@@ -129,20 +128,7 @@ impl ArtifactStore {
         let bytes = bytes.into();
         let blob = blob_of(&bytes).await;
         self.keeping(blob).await?;
-        match &self.files {
-            Some(files) => {
-                let files = Arc::clone(files);
-                blocking(move || files.put(blob, &bytes)).await?
-            }
-            None => {
-                // Written again even if present: that also tells garbage collection that it is in use.
-                let location = ObjectPath::from(key(&blob.digest));
-                self.objects
-                    .put(&location, bytes.into())
-                    .await
-                    .map_err(|error| ArtifactError::object(blob.digest, error))?;
-            }
-        }
+        self.place.put(blob, bytes).await?;
         Ok(self.stored(blob))
     }
 
@@ -157,18 +143,8 @@ impl ArtifactStore {
 
     /// Keeps the content of an open file from its beginning, without holding it in memory.
     pub async fn put_open_file(&self, file: std::fs::File) -> Result<Stored, ArtifactError> {
-        let blob = match &self.files {
-            Some(files) => {
-                let (announced, file) = self.announce(file).await?;
-                let files = Arc::clone(files);
-                let blob = blocking(move || files.put_file(file)).await?;
-                if announced.is_some_and(|announced| announced != blob) {
-                    return Err(ArtifactError::Changed);
-                }
-                blob
-            }
-            None => self.upload(file).await?,
-        };
+        let (announced, file) = self.announce(file).await?;
+        let blob = self.place.put_file(file, announced).await?;
         Ok(self.stored(blob))
     }
 
@@ -182,45 +158,10 @@ impl ArtifactStore {
         Ok((Some(blob), file))
     }
 
-    /// Hashes the file, then sends it in parts.
-    async fn upload(&self, file: std::fs::File) -> Result<Blob, ArtifactError> {
-        let (blob, file) = hashed(file).await?;
-        self.keeping(blob).await?;
-        let location = ObjectPath::from(key(&blob.digest));
-        let failed = |error| ArtifactError::object(blob.digest, error);
-        let upload = self.objects.put_multipart(&location).await.map_err(failed)?;
-        let mut writer = object_store::WriteMultipart::new(upload);
-        let mut parts = files::Parts::new(file);
-        loop {
-            let (back, part) = blocking(move || {
-                let part = parts.next().map_err(unreadable)?;
-                Ok((parts, part))
-            })
-            .await?;
-            parts = back;
-            match part {
-                Some(part) => writer.put(part),
-                None => break,
-            }
-        }
-        if parts.digest() != blob.digest {
-            let _ = writer.abort().await;
-            return Err(ArtifactError::Changed);
-        }
-        writer.finish().await.map_err(failed)?;
-        Ok(blob)
-    }
-
     /// The bytes of a digest, verified.
     pub async fn get(&self, digest: &BlobDigest) -> Result<Bytes, ArtifactError> {
         let digest = *digest;
-        let failed = |error| ArtifactError::object(digest, error);
-        let found = self
-            .objects
-            .get(&ObjectPath::from(key(&digest)))
-            .await
-            .map_err(failed)?;
-        let bytes = found.bytes().await.map_err(failed)?;
+        let bytes = self.place.get(digest).await?;
         let actual = blob_of(&bytes).await.digest;
         if actual != digest {
             return Err(ArtifactError::Corrupt { digest, actual });
@@ -235,17 +176,8 @@ impl ArtifactStore {
         digest: &BlobDigest,
     ) -> Result<BoxStream<'static, Result<Bytes, ArtifactError>>, ArtifactError> {
         let digest = *digest;
-        let failed = move |error| ArtifactError::object(digest, error);
-        let found = self
-            .objects
-            .get(&ObjectPath::from(key(&digest)))
-            .await
-            .map_err(failed)?;
-        let pieces = found
-            .into_stream()
-            .map_err(failed)
-            .map(Some)
-            .chain(futures::stream::once(async { None }));
+        let pieces = self.place.stream(digest).await?;
+        let pieces = pieces.map(Some).chain(futures::stream::once(async { None }));
         let verified = pieces.scan(Sha256::new(), move |hash, piece| {
             let item = match piece {
                 Some(Ok(piece)) => {
@@ -265,20 +197,12 @@ impl ArtifactStore {
 
     /// Some of the bytes. A part cannot be verified by itself.
     pub async fn range(&self, digest: &BlobDigest, range: Range<u64>) -> Result<Bytes, ArtifactError> {
-        let digest = *digest;
-        self.objects
-            .get_range(&ObjectPath::from(key(&digest)), range)
-            .await
-            .map_err(|error| ArtifactError::object(digest, error))
+        self.place.range(*digest, range).await
     }
 
     /// How many bytes are kept for a digest; none if it is not kept.
     pub async fn size_bytes(&self, digest: &BlobDigest) -> Result<Option<u64>, ArtifactError> {
-        match self.objects.head(&ObjectPath::from(key(digest))).await {
-            Ok(meta) => Ok(Some(meta.size)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(ArtifactError::object(*digest, error)),
-        }
+        self.place.size_bytes(*digest).await
     }
 
     /// Whether a digest is kept.

@@ -11,11 +11,6 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::AttachmentRefused;
 
-/// Whether the content is a zip archive, also an empty one.
-pub(super) fn is_zip(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
-}
-
 /// Refuses an archive that is too much or holds macros.
 pub(super) fn check(name: &str, bytes: &[u8]) -> Result<(), AttachmentRefused> {
     let broken = |error: String| AttachmentRefused::BrokenArchive {

@@ -34,6 +34,11 @@ pub(super) fn has_macro_name(name: &RelPath) -> bool {
     MACRO_EXTENSIONS.contains(&extension(name).as_str())
 }
 
+/// Whether the content is a zip archive, also an empty one.
+pub(super) fn is_zip(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+}
+
 /// Whether the content is a compound document, as old Office files are.
 pub(super) fn is_compound(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1])
@@ -87,9 +92,7 @@ pub(super) fn judge(name: &RelPath, bytes: &[u8]) -> (String, AttachmentKind) {
             infer::MatcherType::Image => AttachmentKind::Image,
             _ => AttachmentKind::Other,
         };
-        let office = archive::is_zip(bytes)
-            .then(|| archive::office_mime(bytes))
-            .flatten();
+        let office = is_zip(bytes).then(|| archive::office_mime(bytes)).flatten();
         return (office.unwrap_or(found.mime_type()).to_owned(), kind);
     }
     if is_text(bytes) {

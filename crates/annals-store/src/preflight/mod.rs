@@ -4,10 +4,17 @@
 //! [`annals_core::limits`]. Checking never unpacks more than they allow. Content for which [`needs_parser`] says so is
 //! checked in a helper process, which calls [`check_attachment`] there.
 
+#[cfg(feature = "parsers")]
 mod archive;
 mod content;
 mod describe;
+#[cfg(feature = "parsers")]
 mod markup;
+#[cfg(not(feature = "parsers"))]
+mod no_parsers;
+#[cfg(feature = "parsers")]
+mod office;
+#[cfg(feature = "parsers")]
 mod pdf;
 
 use annals_core::limits::{
@@ -19,6 +26,8 @@ use serde::{Deserialize, Serialize};
 
 pub use content::AttachmentKind;
 pub use describe::{Described, describe};
+#[cfg(not(feature = "parsers"))]
+use no_parsers::{archive, office, pdf};
 
 /// An attachment that may come in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,12 +121,18 @@ pub enum AttachmentRefused {
         /// How many.
         pages: u32,
     },
+    /// It has to be parsed, and there is nothing built in that does.
+    #[error("attachment `{name}` has to be parsed, which was not built in: feature `local-sandbox`")]
+    NotBuilt {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// Whether checking this content means parsing a format that a stranger may have built against its parser: archives, PDF,
 /// compound documents. Everything else is told by its first bytes and one pass over it.
 pub fn needs_parser(bytes: &[u8]) -> bool {
-    archive::is_zip(bytes) || content::has_pdf_marker(bytes) || content::is_compound(bytes)
+    content::is_zip(bytes) || content::has_pdf_marker(bytes) || content::is_compound(bytes)
 }
 
 /// Checks an attachment by its name and content.
@@ -130,6 +145,9 @@ pub fn check_attachment(name: &str, bytes: &[u8]) -> Result<Checked, AttachmentR
         reason: error.to_string(),
     })?;
     let name = shown(name);
+    if cfg!(not(feature = "parsers")) && needs_parser(bytes) {
+        return Err(AttachmentRefused::NotBuilt { name });
+    }
     let size_bytes = bytes.len() as u64;
     if size_bytes > ATTACHMENT_MAX_BYTES {
         return Err(AttachmentRefused::TooLarge {
@@ -157,7 +175,7 @@ pub fn check_attachment(name: &str, bytes: &[u8]) -> Result<Checked, AttachmentR
                 return Err(AttachmentRefused::TooManyPages { name, pages });
             }
         }
-        _ if archive::is_zip(bytes) => archive::check(&name, bytes)?,
+        _ if content::is_zip(bytes) => archive::check(&name, bytes)?,
         _ => {}
     }
     Ok(Checked {

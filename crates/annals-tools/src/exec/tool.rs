@@ -17,9 +17,10 @@ use super::report::Report;
 use super::run::{self, Ran};
 use crate::access::Uses;
 use crate::cx::ToolCx;
+use crate::facet::FacetParam;
 use crate::failure::ToolFailure;
 use crate::serialise;
-use crate::spec::{BodyParam, Effect, FacetParam, Family, Produces, ToolSpec};
+use crate::spec::{BodyParam, Effect, Family, Produces, ToolSpec};
 use crate::tool::Tool;
 
 /// The code ends by its own timeout; this bound only catches a sandbox that does not keep it.

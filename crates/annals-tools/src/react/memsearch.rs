@@ -15,6 +15,12 @@ use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 
+/// What finds things otherwise, of what is built in.
+const INSTEAD: &str = match cfg!(feature = "search-files") {
+    true => "react.search_files and react.read",
+    false => "react.read",
+};
+
 /// The tool.
 pub struct MemSearch {
     spec: ToolSpec,
@@ -122,7 +128,7 @@ impl Tool for MemSearch {
         let Some(recall) = cx.recall() else {
             return refused(
                 Code::MemoryNotConfigured,
-                "this session's log has no memory search: use react.search_files and react.read",
+                format!("this session's log has no memory search: use {INSTEAD}"),
             );
         };
         if args.query.trim().is_empty() {
@@ -136,7 +142,7 @@ impl Tool for MemSearch {
             }
             Err(_) => refused(
                 Code::MemoryNotAvailable,
-                "the memory search failed: try again, or use react.search_files",
+                format!("the memory search failed: try again, or use {INSTEAD}"),
             ),
         }
     }

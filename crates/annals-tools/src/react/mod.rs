@@ -6,6 +6,7 @@ mod memsearch;
 mod patch;
 mod plan;
 mod read;
+#[cfg(feature = "search-files")]
 mod search_files;
 pub(crate) mod target;
 mod write;
@@ -18,6 +19,7 @@ pub use memsearch::MemSearch;
 pub use patch::Patch;
 pub use plan::PlanTool;
 pub use read::Read;
+#[cfg(feature = "search-files")]
 pub use search_files::SearchFiles;
 pub use write::Write;
 
@@ -36,6 +38,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(Patch::new()),
         Arc::new(Hide::new()),
         Arc::new(Hide::memory_hide()),
+        #[cfg(feature = "search-files")]
         Arc::new(SearchFiles::new()),
         Arc::new(MemSearch::new()),
         Arc::new(PlanTool::new()),

@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use crate::access::Uses;
 use crate::cx::ToolCx;
+use crate::facet::FacetParam;
 use crate::failure::ToolFailure;
 use crate::serialise;
-use crate::spec::{FacetParam, ToolSpec};
+use crate::spec::ToolSpec;
 use crate::tool::Tool;
 
 /// The tool.

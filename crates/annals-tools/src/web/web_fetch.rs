@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 
 use super::fetch::{FetchError, Fetched, Fetcher};
 use crate::cx::ToolCx;
+use crate::facet::FacetParam;
 use crate::failure::ToolFailure;
 use crate::serialise;
-use crate::spec::{Effect, FacetParam, Family, ToolSpec};
+use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 
 /// Pages fetched at once.

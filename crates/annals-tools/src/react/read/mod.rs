@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 
 use crate::access::{Access, Resource};
 use crate::cx::ToolCx;
-use crate::spec::{Effect, FacetParam, Family, Produces, ToolSpec};
+use crate::facet::FacetParam;
+use crate::spec::{Effect, Family, Produces, ToolSpec};
 use crate::tool::Tool;
 use item::Item;
 
