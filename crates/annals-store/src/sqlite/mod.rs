@@ -180,7 +180,7 @@ impl SqliteLog {
             .embedder
             .map(|embedder| SqliteRecall::new(Arc::clone(&writer), Arc::clone(&readers), embedder));
         let followers = Arc::<Followers>::default();
-        let poll = Poll::new(path, options.vfs, Arc::clone(&followers), Arc::clone(&writer));
+        let poll = Poll::new(path, options.vfs, Arc::clone(&followers), writer.asker());
         Ok(SqliteLog {
             writer,
             readers,

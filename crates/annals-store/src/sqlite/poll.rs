@@ -14,7 +14,7 @@ use annals_core::ids::ConversationKey;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::fault::Fault;
-use super::writer::Writer;
+use super::writer::Asker;
 use super::{connect, conversations};
 use crate::log::{Followers, InboxId, LogError, Mark};
 
@@ -27,7 +27,7 @@ pub(super) struct Poll {
     path: PathBuf,
     vfs: Option<String>,
     followers: Arc<Followers>,
-    writer: Arc<Writer>,
+    writer: Asker,
     is_running: Arc<AtomicBool>,
 }
 
@@ -41,12 +41,7 @@ struct Versions {
 }
 
 impl Poll {
-    pub(super) fn new(
-        path: &Path,
-        vfs: Option<String>,
-        followers: Arc<Followers>,
-        writer: Arc<Writer>,
-    ) -> Self {
+    pub(super) fn new(path: &Path, vfs: Option<String>, followers: Arc<Followers>, writer: Asker) -> Self {
         Poll {
             path: path.to_owned(),
             vfs,
@@ -62,7 +57,7 @@ impl Poll {
             return;
         }
         let (path, vfs, is_running) = (self.path.clone(), self.vfs.clone(), Arc::clone(&self.is_running));
-        let (followers, writer) = (Arc::downgrade(&self.followers), Arc::downgrade(&self.writer));
+        let (followers, writer) = (Arc::downgrade(&self.followers), self.writer.clone());
         let thread = std::thread::Builder::new().name("annals-poll".to_owned());
         let begun = thread.spawn(move || watch(&path, vfs.as_deref(), (&followers, &writer), &is_running));
         if begun.is_err() {
@@ -75,7 +70,7 @@ impl Poll {
 fn watch(
     path: &Path,
     vfs: Option<&str>,
-    (followers, writer): (&Weak<Followers>, &Weak<Writer>),
+    (followers, writer): (&Weak<Followers>, &Asker),
     is_running: &AtomicBool,
 ) {
     let mut connection = None;
@@ -105,7 +100,7 @@ fn watch(
 
 fn look(
     connection: &Connection,
-    writer: &Weak<Writer>,
+    writer: &Asker,
     followers: &Followers,
     seen: Versions,
 ) -> Result<Versions, Fault> {
@@ -118,9 +113,7 @@ fn look(
     }
     // Asked after the first look, so that whatever commit that one saw, this one sees. A writer that cannot say is no
     // reason not to look.
-    now.others = writer
-        .upgrade()
-        .and_then(|writer| writer.derive_blocking(|work| Ok(data_version(work.tx)?)).ok());
+    now.others = writer.ask(|work| Ok(data_version(work.tx)?)).ok();
     if now.others.is_some() && now.others == seen.others {
         return Ok(now);
     }

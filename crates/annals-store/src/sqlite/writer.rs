@@ -4,9 +4,9 @@
 //! only after the commit that holds it. What observers left for later is done between groups, after the answers. Nothing
 //! here knows what a request means.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -99,12 +99,58 @@ where
     }
 }
 
+/// Where requests for the writing thread are put.
+#[derive(Clone, Debug)]
+struct Line {
+    jobs: Sender<Box<dyn Job>>,
+    /// Requests that were sent and not yet answered.
+    pending: Arc<AtomicUsize>,
+}
+
+impl Line {
+    fn send<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<oneshot::Receiver<Result<T, LogError>>, LogError> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request {
+            durability,
+            run: work,
+            outcome: None,
+            reply,
+        };
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        self.jobs.send(Box::new(request)).map_err(|_| LogError::Closed)?;
+        Ok(answer)
+    }
+}
+
+/// A way to the writing thread that does not keep it: once the [`Writer`] is gone, every request is refused.
+#[derive(Clone, Debug)]
+pub(super) struct Asker(Arc<Mutex<Option<Line>>>);
+
+impl Asker {
+    /// Runs `work`, which changes nothing, inside a transaction, for a thread that may block.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let answer = {
+            let line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let line = line.as_ref().ok_or(LogError::Closed)?;
+            line.send(Durability::Derived, work)?
+        };
+        answer.blocking_recv().unwrap_or(Err(LogError::Closed))
+    }
+}
+
 /// The way to the writing thread. Dropping it lets the thread finish what is queued, and waits for it.
 #[derive(Debug)]
 pub(super) struct Writer {
-    jobs: Option<Sender<Box<dyn Job>>>,
-    /// Requests that were sent and not yet answered.
-    pending: Arc<AtomicUsize>,
+    line: Option<Line>,
+    /// What others ask through.
+    asker: Asker,
     thread: Option<JoinHandle<()>>,
     /// The log whose changes are refused, because what is open is only a copy of it.
     read_only: Option<Database>,
@@ -134,12 +180,18 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("annals-log".to_owned())
             .spawn(move || committer.serve(&queue))?;
+        let line = Line { jobs, pending };
         Ok(Writer {
-            jobs: Some(jobs),
-            pending,
+            asker: Asker(Arc::new(Mutex::new(Some(line.clone())))),
+            line: Some(line),
             thread: Some(thread),
             read_only,
         })
+    }
+
+    /// For a thread that only asks.
+    pub(super) fn asker(&self) -> Asker {
+        self.asker.clone()
     }
 
     /// Runs `work` inside a transaction and gives its value once that is durable. It may run more than once, each
@@ -163,47 +215,21 @@ impl Writer {
         self.request(Durability::Derived, work).await
     }
 
-    /// The same, from a thread that may block.
-    pub(super) fn derive_blocking<T: Send + 'static>(
-        &self,
-        work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, LogError> {
-        let answer = self.send(Durability::Derived, work)?;
-        answer.blocking_recv().unwrap_or(Err(LogError::Closed))
-    }
-
     async fn request<T: Send + 'static>(
         &self,
         durability: Durability,
         work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, LogError> {
-        self.send(durability, work)?
-            .await
-            .unwrap_or(Err(LogError::Closed))
-    }
-
-    fn send<T: Send + 'static>(
-        &self,
-        durability: Durability,
-        work: impl FnMut(&mut Work<'_>) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<oneshot::Receiver<Result<T, LogError>>, LogError> {
-        let (reply, answer) = oneshot::channel();
-        let request = Request {
-            durability,
-            run: work,
-            outcome: None,
-            reply,
-        };
-        let jobs = self.jobs.as_ref().ok_or(LogError::Closed)?;
-        self.pending.fetch_add(1, Ordering::Relaxed);
-        jobs.send(Box::new(request)).map_err(|_| LogError::Closed)?;
-        Ok(answer)
+        let line = self.line.as_ref().ok_or(LogError::Closed)?;
+        let answer = line.send(durability, work)?;
+        answer.await.unwrap_or(Err(LogError::Closed))
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.line = None;
+        *self.asker.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
