@@ -141,3 +141,15 @@ fn what_was_said_is_found_from_another_machine_and_what_nobody_names_is_removed(
         "{none}"
     );
 }
+
+#[test]
+fn a_file_of_one_machine_is_not_archived_and_what_was_just_used_stays() {
+    let annals = Annals::new();
+    let refused = annals.run(&["store", "archive"]);
+    assert_eq!(refused.code, 2, "{}", refused.shown());
+    for said in ["postgres://", "annals timeline export"] {
+        assert!(refused.stderr.contains(said), "{}", refused.shown());
+    }
+    let young = annals.run(&["store", "archive", "--idle", "5m"]);
+    assert!(young.stderr.contains("come back at once"), "{}", young.shown());
+}

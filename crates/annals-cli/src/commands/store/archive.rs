@@ -35,7 +35,7 @@ pub(super) async fn run(args: &StoreArchiveArgs, config: &Config) -> Result<Ende
     let Some(archive) = opened.archive else {
         return Err(Failure::usage(format!(
             "`{}` is a file of one machine, whose conversations stay in it: archiving is for a store that machines share, \
-             `--store postgres://…`; to move one conversation out of a file, use `annals export` and `annals conversations delete`",
+             `--store postgres://…`; to move one conversation out of a file, use `annals timeline export` and `annals conversations delete`",
             SafeUrl(&config.store.value)
         )));
     };
