@@ -1,9 +1,10 @@
 //! Group commit across the wire: a few connections, each of which merges whatever waits into one statement.
 //!
 //! While one statement is on its way the next one gathers; that is all the batching there is, and a lonely append never
-//! waits for company: its caller sends it itself, and only what does not go through at once is left to the writer's task. Further writers help only when the first has more than it should carry, or is held up: two that
-//! commit at the same time wait for each other's flush of the server's log. Appends of a conversation that are under way
-//! together are the same writer's, so they keep their order.
+//! waits for company: its caller sends it itself, and only what does not go through at once is left to the writer's task.
+//! Further writers help only when the first has more than it should carry, or is held up: two that commit at the same time
+//! wait for each other's flush of the server's log. Appends of a conversation that are under way together are the same
+//! writer's, so they keep their order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
