@@ -218,8 +218,10 @@ impl Feed {
                     Some(elsewhere) => {
                         self.waiting.push(block_event(&block));
                         // After an answer nothing is produced unless somebody says something, which is a block.
-                        use BlockKind::{AssistantCompletion, ReactCompletion};
-                        let goes_on = !matches!(block.kind, AssistantCompletion | ReactCompletion);
+                        let goes_on = !matches!(
+                            block.kind,
+                            BlockKind::AssistantCompletion | BlockKind::ReactCompletion
+                        );
                         if goes_on && !self.subscription.is_open_here() {
                             elsewhere.watch();
                         }
