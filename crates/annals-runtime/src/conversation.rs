@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use annals_core::ids::ConversationKey;
-use annals_core::view::{Renderer, View};
+use annals_core::view::View;
 use annals_store::{InboxId, LogError, Pending, Store, Work as Remaining};
 use annals_tools::ConversationCx;
 use annals_tools::execute::panic_text;
@@ -24,16 +24,16 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::agent::AgentParts;
-use crate::approval::{Grants, Imported};
+use crate::approval::Imported;
 use crate::error::{ErrorClass, RunError};
 use crate::joining::{Found, Joined};
 use crate::journal::Journal;
-use crate::listen::{Listen, Nobody};
+use crate::listen::Listen;
 use crate::mail::{Letter, Mail};
-use crate::media::Media;
 use crate::perform;
 use crate::request::{TurnRequest, Work};
 use crate::turn::Ended;
+use crate::writer::Writer;
 
 /// The one owner of a conversation in this process.
 pub(crate) struct Conversation {
@@ -51,17 +51,6 @@ pub(crate) struct Conversation {
     watch: OnceLock<AbortOnDropHandle<()>>,
     /// Told whenever work begins or ends.
     changed: Notify,
-}
-
-/// What only the one who writes may touch.
-pub(crate) struct Writer {
-    pub(crate) journal: Journal,
-    /// What was rendered so far; given up when the conversation rests.
-    pub(crate) renderer: Option<Renderer>,
-    /// What the last prompt showed; given up too.
-    pub(crate) media: Media,
-    /// What people have allowed for the rest of the conversation.
-    pub(crate) grants: Grants,
 }
 
 #[derive(Default)]
@@ -148,12 +137,7 @@ impl Conversation {
             log: agent.log().clone(),
             agent,
             cx,
-            writer: tokio::sync::Mutex::new(Writer {
-                journal,
-                renderer: None,
-                media: Media::default(),
-                grants: Grants::new(imported),
-            }),
+            writer: tokio::sync::Mutex::new(Writer::new(journal, imported)),
             queue: Mutex::default(),
             has_mail: AtomicBool::new(false),
             watch: OnceLock::new(),
@@ -624,15 +608,6 @@ impl Conversation {
             sandbox.close().await;
         }
         conversation.writer.get_mut().journal.release().await
-    }
-}
-
-impl Writer {
-    /// Between turns a conversation holds its timeline and nothing that can be made again from it.
-    pub(crate) fn rest(&mut self) {
-        self.journal.set_listener(Arc::new(Nobody));
-        self.renderer = None;
-        self.media = Media::default();
     }
 }
 

@@ -24,7 +24,7 @@ use crate::agent::AgentParts;
 use crate::approval::{self, Awaited};
 use crate::ask::Asked;
 use crate::bounds::{Bounds, Reached};
-use crate::conversation::{Conversation, Writer};
+use crate::conversation::Conversation;
 use crate::error::RunError;
 use crate::hooks::{HookCx, guarded, may_contribute};
 use crate::input;
@@ -34,6 +34,7 @@ use crate::mail::{CLIENT_KEY, Letter, Mail};
 use crate::scope_budget::{Book, Entry};
 use crate::structured;
 use crate::terms::TurnTerms;
+use crate::writer::Writer;
 
 /// One turn being driven.
 pub(crate) struct Drive<'a> {

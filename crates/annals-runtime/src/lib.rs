@@ -31,6 +31,7 @@ pub mod subscription;
 pub mod turn;
 pub mod worker;
 pub mod world;
+mod writer;
 
 mod approval;
 mod ask;

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::AgentParts;
 use crate::attach::{self, Attachment};
 use crate::bounds::Bounds;
-use crate::conversation::{Conversation, Writer};
+use crate::conversation::Conversation;
 use crate::driver::Drive;
 use crate::error::RunError;
 use crate::hooks::guarded;
@@ -33,6 +33,7 @@ use crate::request::{TurnRequest, Work};
 use crate::structured;
 use crate::terms::TurnTerms;
 use crate::turn::Ended;
+use crate::writer::Writer;
 
 /// A turn has begun: if this process dies, another takes it up.
 const UNFINISHED: Remaining = Remaining::DueIn(Duration::ZERO);

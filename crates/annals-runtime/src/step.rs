@@ -9,9 +9,9 @@ use annals_core::view::{Announce, Layout, Renderer, Tail, ToolSchema};
 use annals_model::{Purpose, Request, Window};
 
 use crate::agent::AgentParts;
-use crate::conversation::Writer;
 use crate::error::RunError;
 use crate::terms::TurnTerms;
+use crate::writer::Writer;
 
 /// What stays the same for every request of an agent.
 #[derive(Clone)]

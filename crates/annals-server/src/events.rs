@@ -217,8 +217,12 @@ impl Feed {
                     None => self.waiting.push(event("settled", &Settled {})),
                     Some(elsewhere) => {
                         self.waiting.push(block_event(&block));
-                        let may_go_on = block.kind != BlockKind::ReactCompletion;
-                        if may_go_on && !self.subscription.is_open_here() {
+                        // After an answer nothing is produced unless somebody says something, which is a block.
+                        let goes_on = !matches!(
+                            block.kind,
+                            BlockKind::AssistantCompletion | BlockKind::ReactCompletion
+                        );
+                        if goes_on && !self.subscription.is_open_here() {
                             elsewhere.watch();
                         }
                     }
