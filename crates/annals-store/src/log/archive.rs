@@ -8,9 +8,6 @@ use async_trait::async_trait;
 
 use super::{Cursor, LogError};
 
-/// A conversation that nobody has written to for this long is idle, unless an operator says otherwise.
-pub const IDLE: Duration = Duration::from_secs(30 * 24 * 3_600);
-
 /// An idle conversation, as it was when it was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idle {

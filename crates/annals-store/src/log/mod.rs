@@ -20,7 +20,7 @@ mod tokens;
 
 pub use answers::{ANSWER_KEPT, Answers, IdempotencyKey, StoredAnswer};
 pub use append::{Append, BatchId, Work};
-pub use archive::{Archive, Archived, IDLE, Idle, IdlePage};
+pub use archive::{Archive, Archived, Idle, IdlePage};
 pub use asking::{Asking, AskingPage, asks_from, asks_from_back};
 pub use claims::{Claimed, Claims};
 pub use conversation::{Ancestor, ConversationInfo, Cursor, CursorError, Listing, NewConversation, Operator};
