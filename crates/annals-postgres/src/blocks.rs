@@ -22,10 +22,9 @@ pub(crate) async fn read(
 ) -> Result<Fetched<Vec<Block>>, Fault> {
     loop {
         let place = find(client, key).await?;
-        match read_at(client, key, place, from, limit).await? {
-            Some(fetched) => return Ok(fetched),
-            // What was missing has come back between two statements, or is of another conversation.
-            None => {}
+        // Otherwise what was missing has come back between two statements, or is of another conversation.
+        if let Some(fetched) = read_at(client, key, place, from, limit).await? {
+            return Ok(fetched);
         }
     }
 }
