@@ -14,14 +14,18 @@
 //! # });
 //! ```
 //!
-//! [`RECALL_CASES`] are the same for memory search, [`ARCHIVE_CASES`] for the archive of idle conversations.
+//! [`RECALL_CASES`] are the same for memory search, `ARCHIVE_CASES` for the archive of idle conversations, which
+//! need the feature `object-store`.
 
+// Its objects are in an object store in memory, where a case can damage them.
+#[cfg(feature = "object-store")]
 mod archive_cases;
 mod cases;
 mod recall_cases;
 mod sample;
 mod saying;
 
+#[cfg(feature = "object-store")]
 pub use archive_cases::{ARCHIVE_CASES, ArchiveCase, Archiving};
 pub use cases::{CASES, Case, Subject};
 pub use recall_cases::{RECALL_CASES, RecallCase};
