@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use annals_core::code::Code;
 use annals_sandbox::OpenError;
 #[cfg(feature = "local")]
 use annals_sandbox::helper::Ending;
@@ -66,15 +67,15 @@ impl ContentError {
     /// A stable word for the kind of failure.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NoHelper(_) => "content_helper_missing",
-            Self::Memory { .. } | Self::Cpu { .. } | Self::Nesting { .. } => "content_limit",
-            Self::Output { .. } | Self::Input { .. } => "document_too_large",
-            Self::Deadline { .. } => "timeout",
-            Self::Busy => "busy",
-            Self::Broken { .. } | Self::Unreadable(_) => "unreadable",
+            Self::NoHelper(_) => Code::ContentHelperMissing.as_str(),
+            Self::Memory { .. } | Self::Cpu { .. } | Self::Nesting { .. } => Code::ContentLimit.as_str(),
+            Self::Output { .. } | Self::Input { .. } => Code::DocumentTooLarge.as_str(),
+            Self::Deadline { .. } => Code::Timeout.as_str(),
+            Self::Busy => Code::Busy.as_str(),
+            Self::Broken { .. } | Self::Unreadable(_) => Code::Unreadable.as_str(),
             #[cfg(feature = "documents")]
-            Self::Render(_) => "rendering_failed",
-            Self::NotBuilt { .. } => "feature_missing",
+            Self::Render(_) => Code::RenderingFailed.as_str(),
+            Self::NotBuilt { .. } => Code::FeatureMissing.as_str(),
         }
     }
 

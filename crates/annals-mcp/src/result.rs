@@ -85,7 +85,7 @@ fn fail(spec: &ToolSpec, words: &str, outcome: &mut Outcome) {
     };
     outcome.notices.push(
         Notice::new(Code::ToolResultError, said.clone())
-            .with("error", "tool_error")
+            .with("error", Code::ToolError.as_str())
             .with("tool_id", spec.name().as_str()),
     );
     outcome

@@ -3,22 +3,19 @@
 use std::error::Error;
 use std::fmt;
 
-use serde::Serialize;
 use serde_json::Value;
 
 use annals_core::block::ShownError;
 use annals_core::code::Code;
 
 /// A failure that the model can act on: a stable word and a sentence. Any error's text becomes the message of one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ToolFailure {
     /// A stable word such as `file_not_found`.
-    #[serde(rename = "error_kind")]
     pub kind: String,
     /// One sentence that says what to do next.
     pub message: String,
     /// Further facts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Value>,
 }
 

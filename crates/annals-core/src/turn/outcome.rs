@@ -76,6 +76,39 @@ impl Payload {
             whole: None,
         }
     }
+
+    /// What a call that failed answers, in the one form that failures have:
+    /// `{"ok":false,"error_kind":…,"message":…,"where":…,"detail":…}`, in this order.
+    pub fn failure(error: &ShownError) -> Self {
+        #[derive(Serialize)]
+        struct Failure<'a> {
+            ok: bool,
+            error_kind: &'a str,
+            message: &'a str,
+            #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+            place: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            detail: Option<&'a serde_json::Value>,
+        }
+        Payload::json(&Failure {
+            ok: false,
+            error_kind: &error.code,
+            message: &error.message,
+            place: error.place.as_deref(),
+            detail: error.details.as_deref(),
+        })
+    }
+}
+
+impl Outcome {
+    /// A call that did not do what it was asked, and why.
+    pub fn failure(error: ShownError) -> Self {
+        Outcome {
+            output: Output::Payload(Payload::failure(&error)),
+            error: Some(error),
+            ..Outcome::default()
+        }
+    }
 }
 
 /// How rows of the pool answer a call.

@@ -2,7 +2,7 @@
 
 use crate::block::ShownError;
 use crate::code::Code;
-use crate::turn::outcome::{Outcome, Output, Payload};
+use crate::turn::outcome::Outcome;
 
 /// The result of a call whose process died.
 pub fn interrupted(tool: &str) -> Outcome {
@@ -30,22 +30,7 @@ pub fn not_started(tool: &str) -> Outcome {
     )
 }
 
-/// A result that says what kept the call from answering, in the keys' fixed order.
+/// A result that says what kept the call from answering.
 pub fn failed(code: Code, message: String) -> Outcome {
-    #[derive(serde::Serialize)]
-    struct Refusal<'a> {
-        ok: bool,
-        error_kind: &'a str,
-        message: &'a str,
-    }
-    let payload = Payload::json(&Refusal {
-        ok: false,
-        error_kind: code.as_str(),
-        message: &message,
-    });
-    Outcome {
-        output: Output::Payload(payload),
-        error: Some(ShownError::new(code, message)),
-        ..Outcome::default()
-    }
+    Outcome::failure(ShownError::new(code, message))
 }

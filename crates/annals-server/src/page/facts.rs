@@ -1,6 +1,7 @@
 //! Behind what the tools of a conversation run: layers in force, limits, and what was refused so far.
 
 use annals_core::block::BlockKind;
+use annals_core::code::Code;
 use annals_core::ids::Seq;
 use annals_sandbox::Bound;
 use annals_sandbox::facts::Facts;
@@ -10,18 +11,17 @@ use tokio::sync::OnceCell;
 use super::views::Looked;
 
 /// Codes that say that somebody or something did not let a call do what it wanted.
-const REFUSALS: &[&str] = &[
-    "denied_by_policy",
-    "denied_by_person",
-    "approval_expired",
-    "path_violation",
-    "resource_limit",
-    "output_too_large",
-    "timeout",
-    "unsupported",
-    "not_allowed",
-    "private_address",
-    "host_not_allowed",
+const REFUSALS: &[Code] = &[
+    Code::DeniedByPolicy,
+    Code::DeniedByPerson,
+    Code::ApprovalExpired,
+    Code::PathViolation,
+    Code::ResourceLimit,
+    Code::OutputTooLarge,
+    Code::Timeout,
+    Code::Unsupported,
+    Code::AddressRefused,
+    Code::McpHostRefused,
 ];
 
 /// The sandbox at a moment.
@@ -81,7 +81,8 @@ fn refused(looked: &Looked, at: Seq) -> Vec<Refusal> {
     let results = blocks.filter(|block| block.kind == BlockKind::ToolResult);
     let refusal = |block: &std::sync::Arc<annals_core::block::Block>| {
         let error = block.meta().error.as_ref()?;
-        REFUSALS.contains(&error.code.as_str()).then(|| Refusal {
+        let is_refusal = REFUSALS.iter().any(|code| error.code == *code);
+        is_refusal.then(|| Refusal {
             seq: block.seq,
             code: error.code.clone(),
             message: error.message.clone(),

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::cx::ToolCx;
-use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 
@@ -202,5 +201,5 @@ fn show<'h>(cx: &ToolCx, hit: &'h Hit) -> Shown<'h> {
 }
 
 fn refused(code: Code, message: impl Into<String>) -> Outcome {
-    serialise::refused(ShownError::new(code, message))
+    Outcome::failure(ShownError::new(code, message))
 }

@@ -6,12 +6,11 @@
 mod envelope;
 mod operation;
 
-use annals_core::block::{Blob, ShownError};
+use annals_core::block::Blob;
 use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::turn::outcome::{Notice, Outcome, Output, Payload};
 use annals_sandbox::{Failure, OpResult};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cx::ToolCx;
@@ -46,28 +45,9 @@ pub(crate) fn sandbox_failure(failure: &Failure) -> ToolFailure {
     operation::failure(failure)
 }
 
-/// A failed call: `{"ok":false,"error_kind":…,"message":…,"detail":…}`, in this order.
+/// A failed call.
 pub fn failed(failure: &ToolFailure) -> Outcome {
-    #[derive(Serialize)]
-    struct Shown<'a> {
-        ok: bool,
-        #[serde(flatten)]
-        failure: &'a ToolFailure,
-    }
-    Outcome {
-        output: Output::Payload(Payload::json(&Shown { ok: false, failure })),
-        error: Some(failure.shown()),
-        ..Outcome::default()
-    }
-}
-
-/// A failed react call: `{"ok":false,"error":{"code":…,"message":…,"details":…}}`.
-pub fn refused(error: ShownError) -> Outcome {
-    Outcome {
-        output: Output::Payload(Payload::json(&json!({"ok": false, "error": error}))),
-        error: Some(error),
-        ..Outcome::default()
-    }
+    Outcome::failure(failure.shown())
 }
 
 /// Adds `tool_result_error`: it ran, and said no. Exec tools say so in their report, react tools in their result.

@@ -1,11 +1,12 @@
 //! Results of sandbox operations, each in the form and within the caps that the model knows.
 
+use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::path::LogicalPath;
 use annals_core::turn::outcome::Payload;
 use annals_core::view::cut;
 use annals_sandbox::{
-    Captured, CodeResult, CommandResult, EntryKind, Failure, FileEntries, FileEntry, OpResult,
+    Captured, CodeResult, CommandResult, EntryKind, Failure, FailureKind, FileEntries, FileEntry, OpResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -179,9 +180,25 @@ async fn file(cx: &ToolCx, text: &str) -> Payload {
     }
 }
 
+/// What a kind of failure is called in results; the sandbox, which knows no results, has the same words.
+fn code_of(kind: FailureKind) -> Code {
+    match kind {
+        FailureKind::Timeout => Code::Timeout,
+        FailureKind::FileNotFound => Code::FileNotFound,
+        FailureKind::PathViolation => Code::PathViolation,
+        FailureKind::OsError => Code::OsError,
+        FailureKind::Unsupported => Code::Unsupported,
+        FailureKind::SandboxClosed => Code::SandboxClosed,
+        FailureKind::OutputTooLarge => Code::OutputTooLarge,
+        FailureKind::Cancelled => Code::Cancelled,
+        FailureKind::ResourceLimit => Code::ResourceLimit,
+        _ => Code::ToolError,
+    }
+}
+
 /// A sandbox failure with what its command had written until then.
 pub(super) fn failure(failure: &Failure) -> ToolFailure {
-    let shown = ToolFailure::new(failure.kind.as_str(), failure.message.clone());
+    let shown = ToolFailure::new(code_of(failure.kind), failure.message.clone());
     let cut = |stream: &Captured| {
         let text = stream.text().into_owned();
         cut::brief(&text, limits::EXEC_STREAM_TAIL_MAX_CHARS)
@@ -207,6 +224,24 @@ pub(super) fn failure(failure: &Failure) -> ToolFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_of_the_sandbox_has_the_same_word_in_a_result() {
+        use FailureKind::*;
+        for kind in [
+            Timeout,
+            FileNotFound,
+            PathViolation,
+            OsError,
+            Unsupported,
+            SandboxClosed,
+            OutputTooLarge,
+            Cancelled,
+            ResourceLimit,
+        ] {
+            assert_eq!(code_of(kind).as_str(), kind.as_str());
+        }
+    }
 
     #[test]
     fn a_long_stream_keeps_its_head_and_tail_and_names_the_lines_between() {
