@@ -135,7 +135,10 @@ impl AgentParts {
         let to = cut_of(tool, turn, call, args)?;
         let whole = args.get(&to.param)?.as_str()?;
         match self.artifacts().put(whole.to_owned().into_bytes()).await {
-            Ok(_) => Some(to),
+            Ok(stored) => Some(CutTo {
+                whole: Some(stored.blob),
+                ..to
+            }),
             // What the store cannot keep, a block must: code has one of its own, the call's shows the rest.
             Err(_) => Some(to).filter(|to| to.is_code),
         }

@@ -284,13 +284,18 @@ impl Opened<'_> {
         let turn = self.new_turn(turn)?;
         self.close_unfinished().await?;
         let call = self.agent.world().call_id();
-        let args = Value::Object(params.clone());
+        let args = Value::Object(params);
+        let cut = self.agent.kept_cut(&**tool, &turn, &call, &args).await;
+        let params = match args {
+            Value::Object(params) => params,
+            _ => Map::new(),
+        };
         let new = NewCall {
             id: call.clone(),
             tool: tool.spec().name().to_string(),
-            params: params.clone(),
+            params,
             unreadable: None,
-            cut: self.agent.kept_cut(&**tool, &turn, &call, &args).await,
+            cut,
         };
         let mut answer = NewAnswer {
             calls: vec![new],
@@ -308,7 +313,8 @@ impl Opened<'_> {
         drive.mark_started(&mut answer.calls, &mut blocks);
         let journal = &mut drive.writer.journal;
         journal.append_consuming(blocks, Vec::new(), UNFINISHED).await?;
-        drive.fresh.insert(call.clone(), Some(params));
+        let params = answer.calls.pop().map(|call| call.params);
+        drive.fresh.insert(call.clone(), params);
         drive.run_calls(vec![call]).await?;
         let end = drive.finish(TurnEnd::Complete, None).await?;
         Ok((turn, Some(end)))

@@ -62,7 +62,7 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
-    /// Does it.
+    /// Performs one call with arguments that fit the schema. Failures are outcomes, too.
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome;
 }
 
@@ -110,5 +110,6 @@ pub fn cut_of(tool: &dyn Tool, turn: &TurnId, call: &CallId, args: &Value) -> Op
         param: body.name().to_owned(),
         see,
         is_code: matches!(body, BodyParam::Code(_)),
+        whole: None,
     })
 }

@@ -1,6 +1,7 @@
 //! From a model's answer and a tool's outcome to blocks, in the one order that the format allows: thinking, notes,
 //! code, calls; then for each call notices, results, and what was written beside them.
 
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value};
 
 use super::outcome::{
@@ -43,6 +44,8 @@ pub struct CutTo {
     pub see: LogicalPath,
     /// Whether the whole is code: then it gets a block of its own before the call.
     pub is_code: bool,
+    /// The whole in the artifact store; `None` if it is not kept there, and then it is hashed for the block.
+    pub whole: Option<Blob>,
 }
 
 /// A model's answer, as far as it becomes blocks before any tool runs.
@@ -107,12 +110,15 @@ fn call_blocks(turn: &TurnId, step: u32, ts: Timestamp, call: &NewCall) -> Vec<N
         step: Some(step),
         ..Meta::EMPTY
     };
-    let mut params = call.params.clone();
+    let mut params = ShownParams {
+        params: &call.params,
+        cut: None,
+    };
     let mut blocks = Vec::new();
     if let Some(to) = &call.cut
-        && let Some(Value::String(whole)) = params.get(&to.param).cloned()
+        && let Some(Value::String(whole)) = call.params.get(&to.param)
     {
-        let blob = Blob::of(whole.as_bytes());
+        let blob = to.whole.unwrap_or_else(|| Blob::of(whole.as_bytes()));
         if to.is_code {
             let path = LogicalPath::code(turn, &call.id);
             let mut code = Meta {
@@ -130,9 +136,9 @@ fn call_blocks(turn: &TurnId, step: u32, ts: Timestamp, call: &NewCall) -> Vec<N
                     .meta(code),
             );
         }
-        let prefix: String = whole.chars().take(limits::WRITE_PARAM_PREFIX_CHARS).collect();
-        let shown = format!("{prefix}... [see {}]", to.see);
-        params.insert(to.param.clone(), Value::String(shown));
+        let end = whole.char_indices().nth(limits::WRITE_PARAM_PREFIX_CHARS);
+        let prefix = &whole[..end.map_or(whole.len(), |(end, _)| end)];
+        params.cut = Some((&to.param, format!("{prefix}... [see {}]", to.see)));
         meta.cut.push(CutParam {
             name: to.param.clone(),
             blob: blob.digest,
@@ -143,13 +149,13 @@ fn call_blocks(turn: &TurnId, step: u32, ts: Timestamp, call: &NewCall) -> Vec<N
     struct Text<'a> {
         tool_id: &'a str,
         tool_call_id: &'a str,
-        params: &'a Map<String, Value>,
+        params: ShownParams<'a>,
         ts: Timestamp,
     }
     let text = Text {
         tool_id: &call.tool,
         tool_call_id: call.id.as_str(),
-        params: &params,
+        params,
         ts,
     };
     blocks.push(
@@ -158,6 +164,25 @@ fn call_blocks(turn: &TurnId, step: u32, ts: Timestamp, call: &NewCall) -> Vec<N
             .meta(meta),
     );
     blocks
+}
+
+/// A call's parameters with one of them cut. They may hold a whole document, so they are not copied for that.
+struct ShownParams<'a> {
+    params: &'a Map<String, Value>,
+    cut: Option<(&'a str, String)>,
+}
+
+impl Serialize for ShownParams<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.params.len()))?;
+        for (name, value) in self.params {
+            match &self.cut {
+                Some((cut, shown)) if cut == name => map.serialize_entry(name, shown)?,
+                _ => map.serialize_entry(name, value)?,
+            }
+        }
+        map.end()
+    }
 }
 
 /// The blocks of a finished call. Durable before anybody sees them. Rows enter the sources pool with them, so the
@@ -235,9 +260,7 @@ pub fn hide_block(
 fn bare_payload(error: &Option<ShownError>) -> Payload {
     match error {
         None => Payload::json(&serde_json::json!({ "ok": true })),
-        Some(error) => Payload::json(&serde_json::json!({
-            "ok": false, "error_kind": error.code, "message": error.message,
-        })),
+        Some(error) => Payload::failure(error),
     }
 }
 

@@ -155,6 +155,7 @@ impl Scene {
             param: "content".into(),
             see: self.file(name),
             is_code: false,
+            whole: None,
         });
         new
     }
@@ -176,6 +177,7 @@ impl Scene {
             param: "code".into(),
             see: LogicalPath::code(&self.turn, &new.id),
             is_code: true,
+            whole: None,
         });
         new
     }

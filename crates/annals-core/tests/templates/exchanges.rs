@@ -254,3 +254,26 @@ fn hidden_blocks_render_as_one_placeholder_and_calls_keep_their_place() {
     tool/xyz "\n\nHIDDEN — three letters. Retrieve with react.read(fi:turn_1.files/a.txt…" =>[3]
     "#);
 }
+
+/// Characters, not bytes: a prefix of Cyrillic is as long as one of Latin, and never ends inside a character.
+#[test]
+fn a_cut_parameter_keeps_its_first_characters_whatever_their_bytes() {
+    use annals_core::limits::WRITE_PARAM_PREFIX_CHARS as KEPT;
+    for letter in ["a", "Ж", "日", "🦉"] {
+        for (given, kept) in [
+            (KEPT - 1, KEPT - 1),
+            (KEPT, KEPT),
+            (KEPT + 1, KEPT),
+            (3 * KEPT, KEPT),
+        ] {
+            let mut scene = Scene::asked("go");
+            let content = letter.repeat(given);
+            scene.says("", vec![scene.write_call("w", "long.md", &content)]);
+            let call = scene.timeline.call_block(&call("w")).unwrap();
+            let text: serde_json::Value = serde_json::from_str(call.text().unwrap()).unwrap();
+            let shown = format!("{}... [see fi:turn_1.files/long.md]", letter.repeat(kept));
+            assert_eq!(text["params"]["content"], shown, "{given} × {letter}");
+            assert_eq!(call.meta().cut[0].size_bytes, content.len() as u64);
+        }
+    }
+}
