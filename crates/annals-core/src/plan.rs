@@ -92,11 +92,11 @@ pub struct Plan {
     pub last_ts: Timestamp,
     /// When it was closed, if it was.
     pub closed_ts: Option<Timestamp>,
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Step {
+struct PlanStep {
     text: String,
     status: StepStatus,
 }
@@ -117,10 +117,14 @@ struct Snapshot {
 impl From<Snapshot> for Plan {
     fn from(snapshot: Snapshot) -> Self {
         let status = |number| snapshot.status.get(&number).copied().unwrap_or_default();
-        let steps = snapshot.steps.into_iter().zip(1..).map(|(text, number)| Step {
-            text,
-            status: status(number),
-        });
+        let steps = snapshot
+            .steps
+            .into_iter()
+            .zip(1..)
+            .map(|(text, number)| PlanStep {
+                text,
+                status: status(number),
+            });
         Self {
             plan_id: snapshot.plan_id,
             steps: steps.collect(),
@@ -150,7 +154,7 @@ impl From<Plan> for Snapshot {
 impl Plan {
     /// A new plan, all steps pending.
     pub fn try_new(plan_id: PlanId, steps: Vec<String>, now: Timestamp) -> Result<Self, PlanError> {
-        let steps = checked(steps)?.into_iter().map(|text| Step {
+        let steps = checked(steps)?.into_iter().map(|text| PlanStep {
             text,
             status: StepStatus::Pending,
         });
@@ -165,14 +169,14 @@ impl Plan {
 
     /// This plan with other steps; a step whose text stays keeps its state, wherever it moves.
     pub fn try_updated(&self, steps: Vec<String>, now: Timestamp) -> Result<Self, PlanError> {
-        let mut before: Vec<Option<&Step>> = self.steps.iter().map(Some).collect();
+        let mut before: Vec<Option<&PlanStep>> = self.steps.iter().map(Some).collect();
         let mut kept = |text: &str| {
             let same = before
                 .iter_mut()
                 .find(|step| step.is_some_and(|step| step.text == text))?;
             same.take().map(|step| step.status)
         };
-        let steps = checked(steps)?.into_iter().map(|text| Step {
+        let steps = checked(steps)?.into_iter().map(|text| PlanStep {
             status: kept(&text).unwrap_or_default(),
             text,
         });

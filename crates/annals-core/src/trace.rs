@@ -161,7 +161,7 @@ impl<'t> Fold<'t> {
         let last = blocks
             .iter()
             .find(|block| block.kind == BlockKind::ReactCompletion)?;
-        let report = last.payload().ok()?;
+        let report = last.folded_payload()?;
         let header = blocks
             .iter()
             .find(|block| block.kind == BlockKind::AgentLogHeader);
@@ -234,7 +234,7 @@ impl<'t> Fold<'t> {
     /// One tool call, from the moment it was durable to its first result.
     fn tool_span(&self, block: &Block) -> Option<Span> {
         let call = block.meta().call.as_ref()?;
-        let named: crate::block::payload::CallText<'_> = block.payload().ok()?;
+        let named: crate::block::payload::CallText<'_> = block.folded_payload()?;
         let result = self.result_of(call);
         let ended = result.map_or(self.ended, |result| result.ts);
         let mut attributes = self.common("execute_tool");
@@ -325,7 +325,7 @@ fn event(block: &Block) -> Option<Event> {
         | BlockKind::InputResponse
         | BlockKind::RangeSummary => Vec::new(),
         BlockKind::Notice => {
-            let notice: crate::block::payload::Notice = block.payload().ok()?;
+            let notice: crate::block::payload::Notice = block.folded_payload()?;
             vec![text("annals.notice.code", &notice.code)]
         }
         _ => return None,

@@ -52,13 +52,15 @@ fn a_block_whose_text_has_not_the_form_of_its_type_is_named_and_means_nothing() 
         BlockKind::TimelineHide,
         BlockKind::Notice,
         BlockKind::Plan,
+        BlockKind::ToolCall,
+        BlockKind::UserAttachmentMeta,
+        BlockKind::ChildResult,
         BlockKind::ReactCompletion,
     ];
     for kind in kinds.clone() {
-        scene.push(
-            NewBlock::new(kind, &scene.turn, LogicalPath::turn_header(&scene.turn))
-                .text("application/json", "{\"half\": "),
-        );
+        let path = LogicalPath::turn_header(&scene.turn);
+        let block = NewBlock::new(kind, &scene.turn, path).text("application/json", "{\"half\": ");
+        scene.push(block.meta(Meta::of_call(&call("c"))));
     }
     let malformed = scene.timeline.malformed();
     let named: Vec<&str> = malformed.iter().map(|error| error.kind.as_str()).collect();

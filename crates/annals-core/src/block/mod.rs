@@ -183,12 +183,6 @@ impl NewBlock {
         self
     }
 
-    /// Written by this author instead of the type's usual one.
-    pub fn author(mut self, author: &str) -> Self {
-        self.author = word(author);
-        self
-    }
-
     /// With this metadata.
     pub fn meta(mut self, meta: Meta) -> Self {
         self.meta = meta;

@@ -118,11 +118,7 @@ const WINDOW_BYTES: usize = 128 + limits::PATH_MAX_BYTES;
 fn mention_at(text: &str, start: usize) -> Option<Mention> {
     let rest = &text[start..];
     let name_at = head_len(rest)?;
-    let mut window = rest.len().min(WINDOW_BYTES);
-    while !rest.is_char_boundary(window) {
-        window -= 1;
-    }
-    let rest = &rest[..window];
+    let rest = &rest[..rest.floor_char_boundary(WINDOW_BYTES)];
     let quoted = closing_of(&text.as_bytes()[..start]).and_then(|close| {
         rest[name_at..]
             .find(['\n', '\\', close])

@@ -12,6 +12,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use serde::Deserialize;
 
 use super::{Ix, NONE, push_tightly};
+use crate::block::payload::PayloadError;
 use crate::block::{Block, BlockKind};
 use crate::ids::CallId;
 
@@ -86,21 +87,34 @@ impl Calls {
         }
     }
 
-    pub(crate) fn push(&mut self, blocks: &[Arc<Block>], ix: Ix) {
+    pub(crate) fn push(&mut self, blocks: &[Arc<Block>], ix: Ix) -> Result<(), PayloadError> {
         let block = &blocks[ix as usize];
-        let Some(call) = &block.meta().call else { return };
+        let Some(call) = &block.meta().call else {
+            return Ok(());
+        };
         match block.kind {
             BlockKind::ToolCode => self.code = Some((call.clone(), ix)),
             BlockKind::DecisionRaw => self.raw = Some((call.clone(), ix)),
-            BlockKind::ToolCall => self.push_call(call, block, ix),
+            BlockKind::ToolCall => return self.push_call(call, block, ix),
             BlockKind::ToolResult => self.push_result(call, block, ix),
             BlockKind::ToolStarted => self.push_started(call),
             _ => {}
         }
+        Ok(())
     }
 
-    fn push_call(&mut self, call: &CallId, block: &Block, ix: Ix) {
-        let tool = block.text().and_then(tool_id).unwrap_or_default();
+    fn push_call(&mut self, call: &CallId, block: &Block, ix: Ix) -> Result<(), PayloadError> {
+        /// The tool that a call names; the rest is not read.
+        #[derive(Default, Deserialize)]
+        struct Head<'a> {
+            #[serde(borrow)]
+            tool_id: Cow<'a, str>,
+        }
+        // A call that cannot be read is a call all the same: it waits for a result.
+        let (Head { tool_id: tool }, read) = match block.payload() {
+            Ok(head) => (head, Ok(())),
+            Err(error) => (Head::default(), Err(error)),
+        };
         let waiting = |slot: &mut Option<(CallId, Ix)>| match slot.take() {
             Some((owner, ix)) if owner == *call => ix,
             _ => NONE,
@@ -121,6 +135,7 @@ impl Calls {
         push_tightly(&mut self.records, record);
         self.open.push(at);
         self.name(at);
+        read
     }
 
     fn push_started(&mut self, call: &CallId) {
@@ -183,16 +198,4 @@ impl Calls {
             }
         }
     }
-}
-
-/// The tool that a call block names, without reading the rest of it.
-fn tool_id(text: &str) -> Option<Cow<'_, str>> {
-    #[derive(Deserialize)]
-    struct Head<'a> {
-        #[serde(borrow)]
-        tool_id: Cow<'a, str>,
-    }
-    serde_json::from_str::<Head<'_>>(text)
-        .ok()
-        .map(|head| head.tool_id)
 }

@@ -17,7 +17,7 @@ impl Timeline {
     pub fn latest_digest(&self, path: &LogicalPath) -> Option<SafeDigest> {
         let entry = self.paths.get(&self.blocks, path)?;
         if entry.digest != NONE {
-            return self.at_ix(entry.digest).payload().ok();
+            return self.at_ix(entry.digest).folded_payload();
         }
         self.at_ix(Some(entry.content).filter(|&ix| ix != NONE)?)
             .meta()

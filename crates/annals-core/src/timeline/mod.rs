@@ -19,7 +19,7 @@ pub use turns::{Streak, Turn};
 
 use std::sync::Arc;
 
-use crate::block::payload::{PayloadError, ToolsTable, TurnReport};
+use crate::block::payload::{ChildResult, PayloadError, ToolsTable, TurnReport};
 use crate::block::{Block, BlockKind};
 use crate::ids::{CallId, Seq, Sid, TurnId};
 use crate::plan::Plan;
@@ -111,13 +111,13 @@ impl Timeline {
             self.calls.abandon_open(ix);
             self.requests.forget();
         }
-        self.paths.push(&self.blocks, ix);
-        self.calls.push(&self.blocks, ix);
+        let digest = self.paths.push(&self.blocks, ix);
+        let call = self.calls.push(&self.blocks, ix);
         let turn = self.turns.push(block, ix, &self.calls);
         let request = self.requests.push(block);
         let meaning = self.fold_meaning(ix);
-        self.malformed
-            .extend([turn, request, meaning].into_iter().filter_map(Result::err));
+        let read = [digest, call, turn, request, meaning];
+        self.malformed.extend(read.into_iter().filter_map(Result::err));
         Ok(())
     }
 
@@ -134,6 +134,7 @@ impl Timeline {
         match &block.kind {
             BlockKind::Plan => self.plan = Some(block.payload()?),
             BlockKind::ToolsTable => self.tools = Some(block.payload()?),
+            BlockKind::ChildResult => drop(block.payload::<ChildResult>()?),
             BlockKind::Note => self.notes.push(ix),
             BlockKind::TimelineHide => self.hides += 1,
             BlockKind::RangeSummary => self.last_summary = Some(block.seq),
@@ -217,7 +218,7 @@ impl Timeline {
     pub fn report(&self, turn: &Turn) -> Option<TurnReport> {
         let mut blocks = self.turn_blocks(turn).iter().rev();
         let end = blocks.find(|block| block.kind == BlockKind::ReactCompletion && block.turn == turn.id)?;
-        end.payload().ok()
+        end.folded_payload()
     }
 
     /// Where the blocks of a turn end.
@@ -241,7 +242,7 @@ impl Timeline {
         self.calls.get(id).map(|call| &*call.tool)
     }
 
-    /// The call block of a call; [`CallText::parse`] reads its text.
+    /// The call block of a call; [`CallText`] is its form.
     pub fn call_block(&self, id: &CallId) -> Option<&Block> {
         self.calls.get(id).map(|record| self.at_ix(record.call))
     }

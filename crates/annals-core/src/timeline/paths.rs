@@ -10,6 +10,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::{Ix, NONE, push_tightly};
+use crate::block::payload::PayloadError;
 use crate::block::{Block, BlockKind};
 use crate::path::LogicalPath;
 
@@ -40,18 +41,34 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    pub(crate) fn push(&mut self, blocks: &[Arc<Block>], ix: Ix) {
+    pub(crate) fn push(&mut self, blocks: &[Arc<Block>], ix: Ix) -> Result<(), PayloadError> {
         let block = &blocks[ix as usize];
         push_tightly(&mut self.previous, NONE);
-        if is_digest(block)
-            && let Some(path) = block.text().and_then(digest_path)
-        {
-            let number = self.number(blocks, &path);
-            self.entries[number as usize].digest = ix;
-            if self.entries[number as usize].witness == NONE {
-                self.orphans.entry(number).or_insert(path);
-            }
+        let digest = match is_digest(block) {
+            true => self.push_digest(blocks, ix),
+            false => Ok(()),
+        };
+        self.push_path(blocks, ix);
+        digest
+    }
+
+    fn push_digest(&mut self, blocks: &[Arc<Block>], ix: Ix) -> Result<(), PayloadError> {
+        /// The artifact that a digest describes; the rest is not read.
+        #[derive(serde::Deserialize)]
+        struct Head {
+            artifact_path: LogicalPath,
         }
+        let Head { artifact_path } = blocks[ix as usize].payload()?;
+        let number = self.number(blocks, &artifact_path);
+        self.entries[number as usize].digest = ix;
+        if self.entries[number as usize].witness == NONE {
+            self.orphans.entry(number).or_insert(artifact_path);
+        }
+        Ok(())
+    }
+
+    fn push_path(&mut self, blocks: &[Arc<Block>], ix: Ix) {
+        let block = &blocks[ix as usize];
         let Some(path) = &block.path else { return };
         let number = self.number(blocks, path);
         let entry = &mut self.entries[number as usize];
@@ -142,15 +159,4 @@ fn path_of<'a>(
 pub(crate) fn is_digest(block: &Block) -> bool {
     block.kind == BlockKind::UserAttachmentMeta
         || (block.kind == BlockKind::ToolResult && block.meta().is_digest)
-}
-
-/// The artifact that a digest describes, without reading the rest of it.
-fn digest_path(text: &str) -> Option<LogicalPath> {
-    #[derive(serde::Deserialize)]
-    struct Head {
-        artifact_path: LogicalPath,
-    }
-    serde_json::from_str::<Head>(text)
-        .ok()
-        .map(|head| head.artifact_path)
 }

@@ -114,8 +114,12 @@ fn stuck_at(turn: &Turn) -> Option<u32> {
 /// What is to be done about calls without a result. Those after a call that waits wait too, because results are
 /// written in the order of the calls.
 fn calls(view: &View) -> Option<Next> {
+    let stopped_by = view.stopped_by();
+    if stopped_by.is_none() && view.open_calls().next().is_none() {
+        return None;
+    }
     let open: Vec<&CallId> = view.open_calls().map(|call| &call.id).collect();
-    if let Some(stopped_by) = view.stopped_by() {
+    if let Some(stopped_by) = stopped_by {
         return Some(match open.contains(&stopped_by) {
             true => Next::CallTools(vec![stopped_by.clone()]),
             false => Next::Done(TurnEnd::Cancelled),
@@ -128,11 +132,10 @@ fn calls(view: &View) -> Option<Next> {
         .take_while(|call| !waits(call))
         .cloned()
         .collect();
-    match (open.is_empty(), ready.is_empty()) {
-        (true, _) => None,
-        (false, true) => Some(Next::Wait),
-        (false, false) => Some(Next::CallTools(ready)),
-    }
+    Some(match ready.is_empty() {
+        true => Next::Wait,
+        false => Next::CallTools(ready),
+    })
 }
 
 fn compaction(view: &View, budget: &Budget) -> Option<CompactionPlan> {

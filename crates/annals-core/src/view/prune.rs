@@ -13,7 +13,6 @@ use crate::block::{Blob, Block, BlockKind, Body};
 use crate::path::LogicalPath;
 use crate::settings::SessionSettings;
 use crate::time::Timestamp;
-use crate::timeline::CallText;
 
 /// What to hide, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,18 +111,17 @@ impl Planner<'_> {
 
     /// What a block of an old turn shrinks to; `None` when it is small already.
     fn short_form(&self, block: &Block) -> Option<String> {
+        // A call that cannot be read is a text like any other.
+        if let Some(params) = params_of(block) {
+            let short = self.short_value(&params);
+            return (short != params).then(|| short.to_string());
+        }
         let max_text = self.settings.cache_truncation_max_text_chars;
         match (&block.kind, &block.body) {
             (BlockKind::TurnHeader | BlockKind::RangeSummary, _) | (_, Body::Empty) => None,
             (_, Body::Blob(blob)) => (base64_chars(blob)
                 > self.settings.cache_truncation_max_base64_chars as u64)
                 .then(|| file_form(block)),
-            (BlockKind::ToolCall, Body::Text(text)) => {
-                let params =
-                    CallText::parse(text).and_then(|call| serde_json::from_str(call.params.get()).ok())?;
-                let short = self.short_value(&params);
-                (short != params).then(|| short.to_string())
-            }
             (_, Body::Text(text)) if text.chars().nth(max_text).is_none() => None,
             (BlockKind::ToolResult | BlockKind::UserAttachment, Body::Text(text)) => match &block.path {
                 Some(path) if path.physical().is_some() => Some(file_form(block)),
@@ -169,6 +167,16 @@ impl Planner<'_> {
 
 fn base64_chars(blob: &Blob) -> u64 {
     blob.size_bytes.div_ceil(3).saturating_mul(4)
+}
+
+/// The parameters of a call.
+fn params_of(block: &Block) -> Option<Value> {
+    #[derive(serde::Deserialize)]
+    struct Call {
+        params: Value,
+    }
+    let call: Call = (block.kind == BlockKind::ToolCall).then(|| block.folded_payload())??;
+    Some(call.params)
 }
 
 fn file_form(block: &Block) -> String {

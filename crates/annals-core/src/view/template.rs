@@ -434,7 +434,7 @@ impl Templates<'_> {
             .filter(|&ix| slots.of(ix) == own)
             .map(|ix| self.view.at_ix(ix));
         told.filter(|block| block.meta().is_digest)
-            .filter_map(|block| block.payload().ok())
+            .filter_map(|block| block.folded_payload())
             .collect()
     }
 

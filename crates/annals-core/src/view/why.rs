@@ -275,10 +275,7 @@ fn common_bytes(old: &str, new: &str) -> u64 {
 /// Some characters from this byte on; from the start of its character, should it lie within one.
 fn excerpt(text: &str, byte: u64) -> String {
     const EXCERPT_CHARS: usize = 160;
-    let mut start = usize::try_from(byte).unwrap_or(usize::MAX).min(text.len());
-    while !text.is_char_boundary(start) {
-        start -= 1;
-    }
+    let start = text.floor_char_boundary(usize::try_from(byte).unwrap_or(usize::MAX));
     text[start..].chars().take(EXCERPT_CHARS).collect()
 }
 
@@ -293,7 +290,7 @@ fn cause(earlier: &View, later: &View) -> Option<BreakCause> {
     let new = &later.blocks()[earlier.blocks().len().min(later.blocks().len())..];
     new.iter().find_map(|block| match block.kind {
         BlockKind::TimelineHide => {
-            let HideText { reason, .. } = block.payload().ok()?;
+            let HideText { reason, .. } = block.folded_payload()?;
             Some(BreakCause::Hide {
                 reason,
                 seq: block.seq,

@@ -48,4 +48,10 @@ impl Block {
         let text = self.text().ok_or_else(|| failed("it has no text".into()))?;
         serde_json::from_str(text).map_err(|error| failed(error.to_string()))
     }
+
+    /// The same of a block that has been folded: what cannot be read means nothing, and the fold has named it
+    /// ([`Timeline::malformed`](crate::timeline::Timeline::malformed)).
+    pub fn folded_payload<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+        self.payload().ok()
+    }
 }
