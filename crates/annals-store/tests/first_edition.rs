@@ -1,14 +1,18 @@
 //! What the first edition stored opens for ever: blocks, artifacts, memory, forks. `fixtures/first-edition` says what it is.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_core::block::BlockJson;
 use annals_core::ids::{ConversationId, ConversationKey, Scope};
+use annals_core::settings::Settings;
 use annals_core::time::Timestamp;
+use annals_core::view::outline::Outline;
+use annals_core::view::{Announce, Tail, View};
 use annals_embed::StaticTable;
-use annals_store::recall::{Query, Within};
+use annals_store::recall::{Hit, Query, Within};
 use annals_store::testing::{after, at, owner, text_block};
 use annals_store::{
     BlockLog, BlockLogExt as _, Home, ImportAs, LogError, MemoryLog, Operator, Recall as _, SqliteLog,
@@ -85,15 +89,19 @@ fn expected(id: &str) -> Vec<serde_json::Value> {
 async fn every_block_and_artifact_of_an_old_home_is_there() {
     let (_folder, home) = home();
     let (log, artifacts) = (open(&home), home.open_artifacts().unwrap());
+    let mut named = BTreeSet::new();
     for key in conversations() {
         let blocks = log.read_all(&key).await.unwrap();
         assert_eq!(lines(&blocks), expected(key.id.as_str()), "{key}");
         for digest in blocks.iter().flat_map(named_by) {
-            if artifacts.contains(&digest).await.unwrap() {
-                artifacts.get(&digest).await.unwrap();
-            }
+            artifacts
+                .get(&digest)
+                .await
+                .unwrap_or_else(|error| panic!("{key}: {error}"));
+            named.insert(digest);
         }
     }
+    assert_eq!(named.len(), 8, "every artifact of the home is named by a block");
     let fork = log.get(&conversations()[1]).await.unwrap();
     assert_eq!(fork.lineage[0].parent.as_str(), DEMO);
     assert_eq!(fork.lineage[0].operator, Operator::Fork);
@@ -101,6 +109,38 @@ async fn every_block_and_artifact_of_an_old_home_is_there() {
     assert_eq!(own.items.len(), 3);
     let hidden = key(&Scope::default().to_string(), "conv_other");
     assert!(matches!(log.get(&hidden).await, Err(LogError::NotFound { .. })));
+}
+
+/// What the model sees of an old conversation is what it saw, byte for byte: old blocks have the old texts.
+#[tokio::test]
+async fn an_old_conversation_is_shown_as_it_was() {
+    let (_folder, home) = home();
+    let log = open(&home);
+    for key in &conversations()[..3] {
+        let blocks = log.read_all(key).await.unwrap();
+        let view = View::fold(blocks.into_iter().map(Arc::new)).unwrap();
+        let last = view.blocks().last().unwrap();
+        let settings = Settings::default();
+        let announce = Announce {
+            iteration: view.current_turn().unwrap().steps + 1,
+            max_iterations: settings.max_iterations,
+            fixed_tokens: 0,
+            window_tokens: settings.max_tokens,
+            now: last.ts,
+            timezone: settings.timezone.clone(),
+        };
+        let tail = Tail::of(&view, &announce);
+        let shown = Outline::of(&view, &settings.cache, Some(&tail)).to_text();
+        let file = fixture().join(format!("expected/{}.view.txt", key.id));
+        let printed = fs::read_to_string(file).unwrap();
+        assert_eq!(without_estimate(&shown), without_estimate(&printed), "{key}");
+    }
+}
+
+/// What the next request would cost is estimated better by each edition.
+fn without_estimate(view: &str) -> Vec<&str> {
+    let lines = view.lines().filter(|line| !line.starts_with("budget: "));
+    lines.collect()
 }
 
 #[tokio::test]
@@ -158,28 +198,49 @@ async fn a_log_of_the_first_schema_is_opened_and_searched() {
     search(&log).await;
 }
 
+/// Passages as the first edition printed them, but for their scores, which only order them: path, whose words, conversation,
+/// time, text.
 async fn search(log: &SqliteLog) {
     let id = ConversationId::parse("conv_fixture").unwrap();
-    let query = Query {
-        within: Within::Scope,
+    let query = |within| Query {
+        within,
         ..Query::new(
             Scope::default(),
-            id,
+            id.clone(),
             "report written",
             Timestamp::from_unix_millis(1_800_000_000_000),
         )
     };
-    let found = log.recall().unwrap().search(query).await.unwrap();
-    let hits: Vec<(&str, &str)> = found
-        .hits
-        .iter()
-        .map(|hit| (hit.conversation.as_str(), hit.text.as_str()))
-        .collect();
+    let line = |hit: &Hit| {
+        let (path, words) = (hit.path.as_ref().unwrap(), hit.text.split_whitespace());
+        let words = words.collect::<Vec<_>>().join(" ");
+        format!(
+            "{path}  {}  {}  {}\n    {words}\n",
+            hit.target.as_str(),
+            hit.conversation,
+            hit.ts
+        )
+    };
+    let recall = log.recall().unwrap();
+    let found = recall
+        .search(query(Within::Conversation(id.clone())))
+        .await
+        .unwrap();
+    let shown: String = found.hits.iter().map(line).collect();
+    let printed = fs::read_to_string(fixture().join("expected/memory.txt")).unwrap();
+    let printed = printed
+        .split_inclusive('\n')
+        .map(|line| match line.starts_with("0.") {
+            true => line.split_once("  ").unwrap().1,
+            false => line,
+        });
+    assert_eq!(shown, printed.collect::<String>());
+    let of_all = recall.search(query(Within::Scope)).await.unwrap();
+    let from: BTreeSet<&str> = of_all.hits.iter().map(|hit| hit.conversation.as_str()).collect();
     assert!(
-        hits.contains(&("conv_fixture", "The report is written.")),
-        "{hits:?}"
+        from.contains("conv_fixture") && !from.contains("conv_other"),
+        "{from:?}"
     );
-    assert!(hits.iter().all(|(id, _)| *id != "conv_other"), "{hits:?}");
 }
 
 /// The first edition named bytes that it kept in a block's text only; such a conversation can be exported now.
