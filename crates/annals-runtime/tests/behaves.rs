@@ -9,7 +9,7 @@ use std::time::Duration;
 use annals_core::ids::TurnId;
 use annals_core::turn::TurnEnd;
 use annals_core::view::Layout;
-use annals_runtime::{DeltaChannel, TurnRequest, Update};
+use annals_runtime::{Attachment, DeltaChannel, TurnRequest, Update};
 use annals_tools::{DynamicTool, Tool, ToolResult};
 use common::{Bench, Heard, shape, texts, turn, types};
 use serde_json::{Value, json};
@@ -348,6 +348,38 @@ fn counted(effects: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
         effects.fetch_add(1, Ordering::SeqCst);
         async { Ok(json!("done")) }
     })
+}
+
+/// Files that are text by their content, whatever their extension, are in the prompt with it.
+#[tokio::test]
+async fn text_that_is_attached_reaches_the_model_with_its_content() {
+    let files = [
+        ("settings.toml", "[server]\nport = 8080\n"),
+        ("rows.jsonl", "{\"n\": 1}\n{\"n\": 2}\n"),
+        ("notes.unheard-of", "plain words of a file without a known type\n"),
+        ("Makefile", "all:\n\techo done\n"),
+    ];
+    let bench = Bench::new();
+    let agent = bench.agent(json!([{"text": "Read."}])).await;
+    let request = files
+        .iter()
+        .fold(TurnRequest::new("Read these"), |request, (name, text)| {
+            request.attach(Attachment::new(*name, text.as_bytes().to_vec()))
+        });
+    let turn = agent
+        .run(agent.session("c").await.unwrap(), request)
+        .await
+        .unwrap();
+    let shown = turn.session().timeline(|view| {
+        let parts = view.parts(Layout::Timeline);
+        parts.map(|part| part.text()).collect::<Vec<_>>().join("\n")
+    });
+    for (name, text) in files {
+        assert!(
+            shown.contains(text.trim_end()),
+            "{name} is not in the prompt:\n{shown}"
+        );
+    }
 }
 
 /// Writes what a process leaves that dies between a call and its result.

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annals_core::block::BlockKind;
+use annals_core::block::{BlockKind, NewBlock};
 use annals_core::ids::{ConversationId, Scope};
+use annals_core::path::LogicalPath;
 use annals_core::time::Timestamp;
+use annals_core::timeline::Timeline;
 use annals_core::turn::TurnEnd;
 use annals_model::{Event, EventStream, Model, ModelError, Request, StopReason, Usage, Window};
 use annals_runtime::{
@@ -248,6 +250,49 @@ async fn a_hook_that_panics_refuses_its_call_and_does_not_reach_the_caller() {
         result.contains("denied_by_policy") && result.contains("before a call"),
         "{result}"
     );
+}
+
+/// Contributes a block at both ends of a turn, and remembers where it saw the timeline.
+#[derive(Clone, Default)]
+struct Contributes {
+    places: Arc<std::sync::Mutex<Vec<usize>>>,
+}
+
+impl Contributes {
+    fn block(&self, cx: &HookCx, timeline: &Timeline) -> Vec<NewBlock> {
+        self.places
+            .lock()
+            .unwrap()
+            .push(std::ptr::from_ref(timeline).addr());
+        let path = LogicalPath::named(&cx.turn, "x.seen").unwrap();
+        let block = NewBlock::new(BlockKind::Other("x.seen".into()), &cx.turn, path);
+        vec![block.text("text/plain", "seen")]
+    }
+}
+
+#[async_trait::async_trait]
+impl Hooks for Contributes {
+    async fn turn_started(&self, cx: &HookCx, timeline: &Timeline) -> Vec<NewBlock> {
+        self.block(cx, timeline)
+    }
+    async fn turn_ending(&self, cx: &HookCx, timeline: &Timeline) -> Vec<NewBlock> {
+        self.block(cx, timeline)
+    }
+}
+
+/// The timeline is copied on write, so a snapshot that a hook was lent must be gone before its blocks are appended: the timeline
+/// stays in its place. A copy would be in another, since the snapshot keeps the old one alive meanwhile.
+#[tokio::test]
+async fn what_a_hook_contributes_does_not_copy_the_timeline() {
+    let bench = Bench::new();
+    let hooks = Contributes::default();
+    let steps = json!({"steps": [{"text": "one"}, {"text": "two"}]});
+    let agent = bench.builder(steps).hooks(hooks.clone()).build().await.unwrap();
+    let session = turn(&agent, agent.session("c").await.unwrap(), "turn_1", "Go").await;
+    let session = turn(&agent, session, "turn_2", "On").await;
+    assert_eq!(texts(&session, "x.seen").len(), 4);
+    let places = hooks.places.lock().unwrap().clone();
+    assert_eq!(places, [places[0]; 4]);
 }
 
 /// A listener is the caller's own code, and runs inside the turn.
