@@ -9,18 +9,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use annals_requirements::Requirement;
 use anyhow::{Context as _, ensure};
 
 use crate::debian::{self, PRIVATE_MOUNTS};
 use crate::flags::Flags;
-use crate::process::{self, Echo};
-use crate::repository::{root, target};
+use crate::process;
+use crate::repository::{root, sysroot, target};
 use crate::stage::Stages;
 
 const LIMIT: Duration = Duration::from_secs(2 * 3_600);
 const ENTER: &str = include_str!("fresh/enter.sh");
 /// What the README says is needed besides Rust, and certificates for the registry.
 const PACKAGES: &str = "gcc,libc6-dev,ca-certificates";
+/// Certificates that an administrator added, as Debian keeps them.
+const OWN_CERTIFICATES: &str = "/usr/local/share/ca-certificates";
 const USERS: [User; 2] = [
     User { name: "root", id: 0 },
     User {
@@ -61,7 +64,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     process::catch_interrupts();
     let machine = Machine::create(keeps)?;
     let mut stages = Stages::new(1 + users.len() * (1 + commands.len()));
-    stages.stage("root", "mmdebstrap", || machine.bootstrap())?;
+    let has_root = users.iter().any(|user| user.id == 0);
+    stages.stage("root", "mmdebstrap", || machine.bootstrap(has_root))?;
     for user in users {
         stages.stage("clone", user.name, || machine.clone_for(user, built.as_deref()))?;
         for command in &commands {
@@ -104,8 +108,15 @@ impl Machine {
         Ok(Machine { folder, is_kept })
     }
 
-    fn bootstrap(&self) -> anyhow::Result<()> {
-        debian::bootstrap(&self.folder, PACKAGES, LIMIT)?;
+    /// Where root runs the commands, they install what the tests need. An ordinary user cannot, so where there is no other,
+    /// the machine comes with it.
+    fn bootstrap(&self, has_root: bool) -> anyhow::Result<()> {
+        let needed = Requirement::ALL
+            .into_iter()
+            .filter(|_| !has_root)
+            .flat_map(Requirement::packages);
+        let packages: Vec<&str> = [PACKAGES].into_iter().chain(needed.copied()).collect();
+        debian::bootstrap(&self.folder, &packages.join(","), LIMIT)?;
         for (file, line) in [
             ("passwd", "builder:x:1000:1000::/build/builder:/bin/sh\n"),
             ("group", "builder:x:1000:\n"),
@@ -117,7 +128,24 @@ impl Machine {
         for file in ["resolv.conf", "hosts"] {
             std::fs::copy(Path::new("/etc").join(file), self.folder.join("etc").join(file))?;
         }
-        Ok(std::fs::create_dir_all(self.folder.join("opt/rust"))?)
+        std::fs::create_dir_all(self.folder.join("opt/rust"))?;
+        self.trust()
+    }
+
+    /// The root trusts whom this machine trusts: the way to the registries may lead through a proxy with a certificate of
+    /// its own.
+    fn trust(&self) -> anyhow::Result<()> {
+        let ours = Path::new(OWN_CERTIFICATES);
+        if !ours.is_dir() {
+            return Ok(());
+        }
+        copy(
+            &ours.join("."),
+            &self.folder.join(OWN_CERTIFICATES.trim_start_matches('/')),
+        )?;
+        let mut update = Command::new("chroot");
+        update.arg(&self.folder).arg("update-ca-certificates");
+        process::succeed(update, LIMIT)
     }
 
     /// A clean clone of what is committed, and a registry cache of the user's own.
@@ -152,7 +180,7 @@ impl Machine {
             .args(["--pid", "--fork", "--kill-child"])
             .args(["sh", "-c", ENTER, "enter"])
             .arg(&self.folder)
-            .arg(toolchain()?)
+            .arg(sysroot()?)
             .args([user.name, "sh", "-c", line]);
         process::succeed(command, LIMIT)
     }
@@ -176,15 +204,6 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let mut command = Command::new("cp");
     command.args(["-a", "--reflink=auto"]).args([from, to]);
     process::succeed(command, LIMIT)
-}
-
-/// The folder of the toolchain in use, whichever way it was installed.
-fn toolchain() -> anyhow::Result<PathBuf> {
-    let mut command = Command::new("rustc");
-    command.args(["--print", "sysroot"]).current_dir(root());
-    let ended = process::run(command, LIMIT, Echo::Kept)?;
-    let line = ended.output.first().context("rustc names no sysroot")?;
-    Ok(PathBuf::from(line))
 }
 
 fn cargo_home() -> anyhow::Result<PathBuf> {

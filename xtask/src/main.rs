@@ -35,8 +35,10 @@ use crate::process::Interrupted;
 const HELP: &str = "\
 cargo xtask <task>
 
-  test [--no-setup]                 install what tests need (Debian as root, PyPI, npm), then tidy, fmt, clippy, tests, doc tests,
+  test [--no-setup] [--without-nextest]
+                                    install what tests need (Debian as root, PyPI, npm), then tidy, fmt, clippy, tests, doc tests,
                                     instruction budgets
+                                      --without-nextest   run the tests as on a machine that has no cargo-nextest
   bench [--quick] [--peers] [--builds] [--json FILE] [--docs] [NAME]…
                                     run the benchmarks of all crates, or of those whose crate or bench name contains NAME,
                                     and say which targets are met
@@ -47,7 +49,11 @@ cargo xtask <task>
                                                   machine that does nothing else
                                       --json FILE the run as JSON as well
                                       --docs      write bench/run.json, docs/performance.md and docs/img from the run
-                                      --from FILE measure nothing: show a run that was written with --json
+                                      --from FILE measure nothing but --builds: show a run that was written with --json
+  bench --against FILE [--program FILE] [--quick] [NAME]…
+                                    FILE, an `annals-workload` built from another commit, and this one in turns; fails if a row
+                                    costs more than a tenth more processor time or instructions
+                                      --program FILE   this `annals-workload` instead of a new optimised one
   bench serve [--quick] [--program FILE]
                                     the HTTP server under load: turns a second beside LangGraph's server, a thousand turns in
                                     flight, ten thousand idle subscribers
@@ -68,9 +74,10 @@ cargo xtask <task>
   growth [--blocks N]               what an append, a claim and a poll cost in an empty log on PostgreSQL and in one of N blocks
                                     (default ten million, which take 6 GB)
   hostile                           a thousand hostile files in a row through one process; says what they left behind
-  docs [dependencies] [tools] [pictures]
-                                    write docs/dependencies.md, docs/tools.md and the pictures of the demo and the page
-  features                          type-check the library with no feature, each alone and all
+  docs [dependencies] [limits] [tools] [pictures]
+                                    write docs/dependencies.md, docs/limits.md, docs/tools.md and the pictures of the demo and the page
+  features                          type-check the library with no feature, in mixtures in which each stands without each
+                                    other one, and with all
   tidy                              check what neither rustfmt nor clippy does
   setup [--packages NAME]…          only install what tests need, or only these sets of packages from PyPI and npm
   fresh [--as USER] [--target DIR] [--command LINE]… [--keep]

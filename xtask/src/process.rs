@@ -64,6 +64,8 @@ pub(crate) enum Echo {
     Kept,
     /// Its output is kept, and its complaints go where ours go.
     OutputKept,
+    /// The command says itself where they go.
+    Elsewhere,
 }
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -102,10 +104,10 @@ pub(crate) fn check_interrupted() -> anyhow::Result<()> {
 pub(crate) fn run(mut command: Command, limit: Duration, echo: Echo) -> anyhow::Result<Ended> {
     check_interrupted()?;
     let line = crate::stage::shown(&command);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .process_group(0);
+    command.stdin(Stdio::null()).process_group(0);
+    if echo != Echo::Elsewhere {
+        command.stdout(Stdio::piped());
+    }
     if echo == Echo::Kept {
         command.stderr(Stdio::piped());
     }

@@ -87,17 +87,33 @@ pub(crate) fn target() -> anyhow::Result<PathBuf> {
 
 /// Runs a cargo command that says what it built, and gives the programs of this kind.
 pub(crate) fn programs(command: Command, kind: &str) -> anyhow::Result<Vec<(String, PathBuf)>> {
+    let messages = messages(command)?;
+    Ok(messages
+        .iter()
+        .filter_map(|message| artifact(message, kind))
+        .collect())
+}
+
+/// Runs a cargo command with `--message-format=json…`, and gives what it said.
+pub(crate) fn messages(command: Command) -> anyhow::Result<Vec<Value>> {
     let line = crate::stage::shown(&command);
     let ended = process::run(command, BUILD_LIMIT, Echo::OutputKept)?;
     if !ended.ended_well() {
         bail!("`{line}` failed, see above");
     }
-    let mut programs = Vec::new();
-    for message in ended.output.iter().filter(|line| line.starts_with('{')) {
-        let message = serde_json::from_str(message).context("cargo said something that is no JSON")?;
-        programs.extend(artifact(&message, kind));
-    }
-    Ok(programs)
+    let lines = ended.output.iter().filter(|line| line.starts_with('{'));
+    lines
+        .map(|line| serde_json::from_str(line).context("cargo said something that is no JSON"))
+        .collect()
+}
+
+/// The folder of the toolchain in use, whichever way it was installed.
+pub(crate) fn sysroot() -> anyhow::Result<PathBuf> {
+    let mut command = Command::new("rustc");
+    command.args(["--print", "sysroot"]).current_dir(root());
+    let ended = process::run(command, BUILD_LIMIT, Echo::Kept)?;
+    let line = ended.output.first().context("rustc names no sysroot")?;
+    Ok(PathBuf::from(line))
 }
 
 fn artifact(message: &Value, kind: &str) -> Option<(String, PathBuf)> {

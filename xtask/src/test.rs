@@ -4,6 +4,8 @@
 //! once each: the former only type-checks, the latter generate code. Instructions are counted in an optimised build of
 //! the core alone.
 
+mod isolated;
+
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -18,16 +20,13 @@ use crate::{bench, corners, setup, tidy};
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut flags = Flags::new(arguments);
     let skips_setup = flags.switch("--no-setup");
+    let has_nextest = !flags.switch("--without-nextest") && program("cargo-nextest").is_some();
     flags.done()?;
     if !skips_setup {
         setup::prepare()?;
     }
     let left_out = target()?.join("left-out.txt");
     let _ = std::fs::remove_file(&left_out);
-    let listing = |mut command: Command| {
-        command.env(LEFT_OUT_FILE, &left_out);
-        command
-    };
     let mut stages = Stages::new(8);
     stages.stage("tidy", "cargo xtask tidy", tidy::check)?;
     stages.command("fmt", cargo(&["fmt", "--all", "--check"]))?;
@@ -36,12 +35,18 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     )?;
     stages.stage("features", "cargo xtask features", corners::check)?;
-    let threads = test_threads().to_string();
-    let tests = match program("cargo-nextest") {
-        Some(_) => cargo(&["nextest", "run", "--workspace", "--test-threads", &threads]),
-        None => cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--examples"]),
-    };
-    stages.command("tests", listing(tests))?;
+    let threads = test_threads();
+    match has_nextest {
+        true => {
+            let mut tests = cargo(&["nextest", "run", "--workspace"]);
+            tests.args(["--test-threads", &threads.to_string()]);
+            tests.env(LEFT_OUT_FILE, &left_out);
+            stages.command("tests", tests)?;
+        }
+        false => stages.stage("tests", "each in a process of its own", || {
+            isolated::run(&left_out, threads)
+        })?,
+    }
     stages.command("doc tests", cargo(&["test", "--workspace", "--doc"]))?;
     stages.command("outside", outside()?)?;
     let budgets = ["--check-budgets".to_owned()];

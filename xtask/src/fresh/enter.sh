@@ -17,4 +17,5 @@ umount -l /opt/host
 cd "/build/$user/annals"
 exec setpriv --reuid "$user" --regid "$user" --init-groups --inh-caps=-all env -i HOME="/build/$user" USER="$user" \
     CARGO_HOME="/build/$user/cargo" PATH=/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PIP_CERT=/etc/ssl/certs/ca-certificates.crt NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt \
     LANG=C.UTF-8 CI="${CI:-true}" RUST_BACKTRACE=1 "$@"
