@@ -4,6 +4,7 @@
 //! workloads are processes that say what they took (`bench/peers/protocol.py`). This puts them together, says which targets are
 //! missed, and writes the page. Progress goes to stderr, the tables to stdout.
 
+mod against;
 pub(crate) mod budgets;
 mod builds;
 mod chart;
@@ -57,6 +58,9 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
             false => budgets::check(&scratch.folder),
         };
     }
+    if let Some(old) = flags.value("--against")? {
+        return against(&old, flags);
+    }
     let wanted = Wanted {
         is_quick: flags.switch("--quick"),
         has_peers: flags.switch("--peers"),
@@ -66,17 +70,22 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         from: flags.value("--from")?,
         names: flags.names()?,
     };
-    if wanted.from.is_some()
-        && (wanted.has_peers || wanted.has_builds || wanted.is_quick || !wanted.names.is_empty())
-    {
-        return Err(
-            Usage("`--from` shows a run that was: it goes with `--docs` and `--json` only".into()).into(),
-        );
+    if wanted.from.is_some() && (wanted.has_peers || wanted.is_quick || !wanted.names.is_empty()) {
+        let usage = "`--from` shows a run that was: it goes with `--builds`, `--docs` and `--json` only";
+        return Err(Usage(usage.into()).into());
     }
     let (run, failed) = match &wanted.from {
         Some(file) => {
             let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{file}`"))?;
-            let run: Run = serde_json::from_str(&text).with_context(|| format!("`{file}` holds no run"))?;
+            let mut run: Run =
+                serde_json::from_str(&text).with_context(|| format!("`{file}` holds no run"))?;
+            if wanted.has_builds {
+                let builds = builds::measure(&Scratch::new()?.folder)?;
+                run.figures.retain(|figure| figure.bench != builds::BENCH);
+                run.figures.extend(builds);
+                let date = machine::facts().remove("date").unwrap_or_default();
+                run.machine.insert("builds of the smallest programs".into(), date);
+            }
             (run, Vec::new())
         }
         None => measure(&wanted)?,
@@ -93,6 +102,20 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         bail!("benchmarks that did not end well: {}", failed.join(", "));
     }
     Ok(())
+}
+
+/// `--against FILE`: this build of the workloads, or the one of `--program`, beside another.
+fn against(old: &str, mut flags: Flags) -> anyhow::Result<()> {
+    let effort = Effort {
+        is_quick: flags.switch("--quick"),
+    };
+    let new = match flags.value("--program")? {
+        Some(file) => PathBuf::from(file),
+        None => ours()?.program,
+    };
+    let scratch = Scratch::new()?;
+    let folder = scratch.folder.join("workloads");
+    against::run([PathBuf::from(old), new], &flags.names()?, &folder, effort)
 }
 
 fn measure(wanted: &Wanted) -> anyhow::Result<(Run, Vec<String>)> {

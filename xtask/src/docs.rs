@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: pages that are made from other things, so that they cannot say something else.
 
 pub(crate) mod dependencies;
+pub(crate) mod limits;
 mod page_picture;
 mod picture;
 mod tools;
@@ -10,12 +11,15 @@ use anyhow::Context as _;
 use crate::flags::Flags;
 use crate::repository::root;
 
-/// Writes `docs/dependencies.md`, `docs/tools.md` and the pictures of the demo and the page, or those that are named.
+/// Writes `docs/dependencies.md`, `docs/limits.md`, `docs/tools.md` and the pictures of the demo and the page, or those that are named.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let names = Flags::new(arguments).names()?;
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
     if is_wanted("dependencies") {
         write(dependencies::PAGE, &dependencies::page()?)?;
+    }
+    if is_wanted("limits") {
+        write(limits::PAGE, &limits::page()?)?;
     }
     if is_wanted("tools") {
         write("docs/tools.md", &tools::page()?)?;

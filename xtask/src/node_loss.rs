@@ -5,7 +5,7 @@ use crate::flags::Flags;
 use crate::repository::cargo;
 use crate::stage;
 
-/// Runs so many turns on so many nodes; ends with an error when something acknowledged is lost, or happens twice. With
+/// Runs turns on several nodes; ends with an error when something acknowledged is lost, or happens twice. With
 /// `--mutants`, statements that lack a condition are sent instead, and it ends with an error when the checks miss one.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut flags = Flags::new(arguments);

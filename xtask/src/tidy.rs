@@ -17,7 +17,7 @@ mod unsafe_code;
 
 use anyhow::bail;
 
-use crate::docs::dependencies;
+use crate::docs::{dependencies, limits};
 use crate::flags::Flags;
 use source::Tree;
 
@@ -26,6 +26,13 @@ const LONG_FILE_LINES: usize = 700;
 
 /// Folders of somebody's machine, without their slash, so that this file does not name one.
 const MACHINE_FOLDERS: [&str; 3] = ["root", "work", "home"];
+
+const EMPTY_COMMENTS: [&str; 5] = ["Why.", "Does it.", "See above.", "As above.", "The same."];
+const PRIVATE_WORDS: [(&str, &str); 3] = [
+    (" so many ", "which number, by the name of its parameter"),
+    ("walled in", "`isolated`, or what isolates it"),
+    ("made anew", "`rebuilt`"),
+];
 
 /// `cargo xtask tidy`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
@@ -40,6 +47,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     wrong.extend(machine_paths(&tree));
     wrong.extend(unmerged(&tree));
     wrong.extend(missing_headers(&tree));
+    wrong.extend(idle_comments(&tree));
     wrong.extend(map::check(&tree));
     wrong.extend(places::check(&tree));
     wrong.extend(questions::check(&tree));
@@ -50,6 +58,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     wrong.extend(shared_build::check()?);
     wrong.extend(small_program::check()?);
     wrong.extend(dependencies::check()?);
+    wrong.extend(limits::check()?);
     let long = tree
         .sources()
         .filter(|file| file.text.lines().count() > LONG_FILE_LINES);
@@ -105,6 +114,34 @@ fn missing_headers(tree: &Tree) -> Vec<String> {
     .collect()
 }
 
+/// Comments that say nothing, and words that readers of the field do not know.
+fn idle_comments(tree: &Tree) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in tree.sources() {
+        for (number, line) in file.text.lines().enumerate() {
+            let Some(comment) = comment(line) else { continue };
+            let place = format!("{}:{}", file.name, number + 1);
+            if EMPTY_COMMENTS.contains(&comment) {
+                wrong.push(format!(
+                    "{place}: `{comment}` says nothing: say it, or delete the comment"
+                ));
+            }
+            for (word, instead) in PRIVATE_WORDS {
+                if comment.contains(word) {
+                    wrong.push(format!("{place}: instead of `{word}` write {instead}"));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// What a line says that is a comment.
+fn comment(line: &str) -> Option<&str> {
+    let comment = line.trim_start().strip_prefix("//")?;
+    Some(comment.trim_start_matches(['/', '!']).trim())
+}
+
 /// Modules, and the roots of tests, benches and examples. What lies below a `tests` folder or is called so belongs to
 /// the module or the root beside it.
 fn needs_header(file: &str) -> bool {
@@ -158,6 +195,26 @@ mod tests {
         ] {
             assert_eq!(machine_path(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn comments_that_say_nothing_are_found() {
+        let file = |text: &str| source::File {
+            name: "crates/a/src/lib.rs".into(),
+            text: text.into(),
+        };
+        let idle = |text: &str| {
+            idle_comments(&Tree {
+                files: vec![file(text)],
+            })
+            .len()
+        };
+        assert_eq!(idle("    /// Why.\n    reason: String,\n"), 1);
+        assert_eq!(idle("/// Starts so many nodes.\n"), 1);
+        assert_eq!(
+            idle("/// Why it failed.\nlet why = \"Why.\"; // not so many\n"),
+            0
+        );
     }
 
     #[test]

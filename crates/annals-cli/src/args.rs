@@ -699,7 +699,7 @@ pub(crate) struct FeedbackArgs {
     /// Whether it was good.
     #[arg(long, value_enum)]
     pub(crate) reaction: ReactionArg,
-    /// Why.
+    /// What was good or bad about it.
     #[arg(long)]
     pub(crate) text: Option<String>,
 }

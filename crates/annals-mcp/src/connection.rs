@@ -657,10 +657,7 @@ async fn obituary(flow: &Flow, process: Process) -> String {
 /// The end of a log, from the beginning of a line.
 fn last_lines(log: &str) -> &str {
     let log = log.trim_end();
-    let from = log.len().saturating_sub(400);
-    let from = (from..=log.len())
-        .find(|at| log.is_char_boundary(*at))
-        .unwrap_or(log.len());
+    let from = log.ceil_char_boundary(log.len().saturating_sub(400));
     match (from, log[from..].find('\n')) {
         (1.., Some(line_end)) => &log[from + line_end + 1..],
         _ => &log[from..],

@@ -34,7 +34,7 @@ pub enum ServerError {
     Unavailable {
         /// The server.
         server: String,
-        /// Why.
+        /// How starting it failed.
         reason: String,
         /// When a call tries to start it again.
         retry_in: Duration,

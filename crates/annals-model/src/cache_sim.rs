@@ -28,15 +28,14 @@ pub struct CacheRules {
 /// Which prefixes are stored, and how one is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheLookup {
-    /// Where the client put a breakpoint. `lookback_blocks`: how many blocks are searched, the breakpoint itself and
-    /// those before it.
+    /// Where the client put a breakpoint.
     Breakpoints {
-        /// See above.
+        /// Number of blocks that are searched: the breakpoint itself and those before it.
         lookback_blocks: usize,
     },
-    /// Everywhere, and writing costs nothing. Reads are cut to a multiple of `step_tokens`.
+    /// Everywhere, and writing costs nothing.
     Automatic {
-        /// See above.
+        /// Reads are cut to a multiple of this.
         step_tokens: u64,
     },
 }

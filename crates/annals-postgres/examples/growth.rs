@@ -154,7 +154,7 @@ async fn measure(log: &PostgresLog, client: &Client, size: &str) -> Measured {
     measured
 }
 
-/// Adds conversations of fifty blocks until there are so many blocks.
+/// Adds conversations of fifty blocks until there are `blocks` of them.
 async fn fill(client: &Client, blocks: u64) {
     client
         .batch_execute("SET synchronous_commit = off")

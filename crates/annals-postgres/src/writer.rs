@@ -28,7 +28,7 @@ const MERGED_MAX_BYTES: usize = 1 << 20;
 /// Appends that wait for a writer; further callers wait for room.
 const QUEUE: usize = 1_024;
 
-/// A writer for whom so many wait is helped by the next one.
+/// A writer for whom this number of appends wait is helped by the next one.
 const WAITING_MAX: usize = 64;
 
 /// So is one whose statement has been on its way for this long.

@@ -187,7 +187,7 @@ async fn nothing_is_removed_while_a_node_lives_that_keeps_no_rows() {
     assert_eq!(store.collect(&*log, HOUR).await.unwrap().removed, 1);
 }
 
-/// So few files that writers and collectors meet, and so many that some are left alone for hours.
+/// So few files that writers and collectors meet, and enough that some are left alone for hours.
 const CONTENTS: u64 = 30;
 
 /// Numbers by a seed.

@@ -1,7 +1,7 @@
 //! HTML → PDF and PNG by an installed Chromium, when there is one.
 //!
 //! The browser is found at run time and started with the first document, speaks the DevTools protocol over a
-//! pair of pipes (no port is opened), and stays warm. It is walled in: no scripts, no network (requests are
+//! pair of pipes (no port is opened), and stays warm. It is isolated: no scripts, no network (requests are
 //! failed, the network is emulated as absent, names do not resolve), a private profile that is removed, its
 //! own process group that is killed as a whole, and it dies with this process.
 //!

@@ -94,10 +94,7 @@ fn parse(content: &str) -> Result<RcDom, TooDeep> {
     let mut parser = parse_document(RcDom::default(), ParseOpts::default());
     let mut rest = content;
     while !rest.is_empty() {
-        let mut end = rest.len().min(PARSE_PIECE_BYTES);
-        while !rest.is_char_boundary(end) {
-            end += 1;
-        }
+        let end = rest.ceil_char_boundary(PARSE_PIECE_BYTES);
         parser.process(rest[..end].into());
         rest = &rest[end..];
         if open_elements(&parser.tokenizer.sink.sink.document) > MAX_OPEN_ELEMENTS {

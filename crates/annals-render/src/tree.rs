@@ -81,10 +81,7 @@ fn bounded(text: &str) -> (&str, usize) {
     if text.len() <= TREE_MAX_BYTES {
         return (text, 0);
     }
-    let mut end = TREE_MAX_BYTES;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(TREE_MAX_BYTES);
     (&text[..end], text.len() - end)
 }
 

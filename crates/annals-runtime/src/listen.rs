@@ -31,7 +31,7 @@ pub enum Update {
     Restarted {
         /// The turn.
         turn: TurnId,
-        /// Why.
+        /// What the provider said, or how it broke off.
         reason: String,
     },
     /// The turn is over; everything is durable.

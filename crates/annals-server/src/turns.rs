@@ -320,7 +320,7 @@ pub(crate) enum Reaction {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Feedback {
     reaction: Reaction,
-    /// Why.
+    /// What was good or bad about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }

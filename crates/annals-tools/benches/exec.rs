@@ -94,8 +94,8 @@ async fn compare(interpreter: &Interpreter, nothing: &str, runs: usize) {
     let writing = json!({"code": code, "contract": [{"filename": "a.txt", "description": "made"}]});
     let contestants = [
         "bare",
-        "exec tool, walled in",
-        "exec tool, walled in, one file",
+        "exec tool, isolated",
+        "exec tool, isolated, one file",
         "exec tool, trusted-host",
     ];
     let mut rows = contestants.map(|what| (format!("{name}: {what}"), Vec::new()));

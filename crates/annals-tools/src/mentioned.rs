@@ -23,7 +23,7 @@ pub struct Brought {
 pub struct Missing {
     /// Its path.
     pub path: PhysicalPath,
-    /// Why.
+    /// What became of it, or that it never was.
     pub reason: String,
 }
 

@@ -180,8 +180,8 @@ impl Budgets {
     fn text(&self) -> String {
         let mut text = format!(
             "# Instructions of the core's hot paths, counted by callgrind in `bench/core-paths`. Written by\n\
-             # `cargo xtask bench --accept-budgets`; `cargo xtask test` compares. A path may cost so much more before\n\
-             # that fails:\n\
+             # `cargo xtask bench --accept-budgets`; `cargo xtask test` compares. What a path may cost more\n\
+             # before that fails:\n\
              tolerance_percent = {}\n\n[instructions]\n",
             self.tolerance_percent
         );

@@ -12,6 +12,8 @@ use super::run::Figure;
 use crate::process::{self, Echo};
 use crate::repository::cargo;
 
+/// What the figures name as their benchmark.
+pub(crate) const BENCH: &str = "build";
 const MANIFEST: &str = "examples/minimal/Cargo.toml";
 const LIMIT: Duration = Duration::from_secs(1_800);
 
@@ -43,7 +45,7 @@ pub(crate) fn measure(scratch: &Path) -> anyhow::Result<Vec<Figure>> {
         ensure!(ended.ended_well(), "{name} does not build");
         std::fs::remove_dir_all(&target)?;
         let figure = |name: String, value: f64, at_most| Figure {
-            bench: "build".into(),
+            bench: BENCH.into(),
             name,
             value,
             unit: "s".into(),

@@ -193,14 +193,14 @@ fn missed(run: &Run) -> usize {
 }
 
 /// A table: its head, then its rows.
-type Rows = Vec<Vec<String>>;
+pub(crate) type Rows = Vec<Vec<String>>;
 
-fn head(cells: &[&str]) -> Rows {
+pub(crate) fn head(cells: &[&str]) -> Rows {
     vec![cells.iter().map(|cell| (*cell).to_owned()).collect()]
 }
 
 /// For a terminal: columns aligned, the first to the left.
-fn aligned(rows: &Rows) -> String {
+pub(crate) fn aligned(rows: &Rows) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let mut text = String::new();
     for row in rows {
@@ -334,7 +334,7 @@ fn slower(run: &Run) -> Vec<String> {
     slower
 }
 
-fn clock(workload: &Workload) -> (&'static str, &'static str) {
+pub(crate) fn clock(workload: &Workload) -> (&'static str, &'static str) {
     match workload.cost {
         Cost::Process => ("process_wall_ns", "process_cpu_ns"),
         Cost::Each | Cost::Rate(_) | Cost::Whole => ("wall_ns", "cpu_ns"),
@@ -384,7 +384,7 @@ fn absence(found: &Measured) -> String {
 }
 
 /// A time from nanoseconds, in the unit that reads best.
-fn time(nanos: f64) -> String {
+pub(crate) fn time(nanos: f64) -> String {
     let (value, unit) = match nanos {
         n if n < 1e3 => (n, "ns"),
         n if n < 1e6 => (n / 1e3, "µs"),

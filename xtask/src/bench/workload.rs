@@ -96,7 +96,7 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    fn runs(self, workload: &Workload, n: u64) -> usize {
+    pub(crate) fn runs(self, workload: &Workload, n: u64) -> usize {
         let is_long = n >= 1_000 || matches!(workload.name, "sessions" | "sessions-persisted");
         match (self.is_quick, is_long) {
             (true, _) => 1,
@@ -105,9 +105,20 @@ impl Effort {
         }
     }
 
-    fn limit(self) -> Duration {
+    pub(crate) fn limit(self) -> Duration {
         Duration::from_secs(if self.is_quick { 8 } else { 60 })
     }
+}
+
+/// Every workload at every size.
+pub(crate) fn sized(effort: Effort) -> impl Iterator<Item = (&'static Workload, u64)> + Clone {
+    ALL.iter().flat_map(move |workload| {
+        let sizes = match effort.is_quick {
+            true => workload.quick_sizes,
+            false => workload.sizes,
+        };
+        sizes.iter().map(move |n| (workload, *n))
+    })
 }
 
 /// Measures every workload at every size.
@@ -116,19 +127,9 @@ pub(crate) fn measure_all(
     scratch: &Path,
     effort: Effort,
 ) -> anyhow::Result<Vec<Measured>> {
-    let sizes = |workload: &'static Workload| {
-        if effort.is_quick {
-            workload.quick_sizes
-        } else {
-            workload.sizes
-        }
-    };
-    let all = ALL
-        .iter()
-        .flat_map(|workload| sizes(workload).iter().map(move |n| (workload, *n)));
-    let total = all.clone().count();
+    let total = sized(effort).count();
     let mut measured = Vec::new();
-    for (at, (workload, n)) in all.enumerate() {
+    for (at, (workload, n)) in sized(effort).enumerate() {
         let runs = effort.runs(workload, n);
         eprintln!("[{}/{total}] {}, n = {n}: {runs} × each", at + 1, workload.name);
         measured.extend(in_turns(systems, workload, n, runs, scratch, effort.limit())?);
@@ -136,7 +137,8 @@ pub(crate) fn measure_all(
     Ok(measured)
 }
 
-fn in_turns(
+/// Measures one workload at one size, `runs` times by each system.
+pub(crate) fn in_turns(
     systems: &[System],
     workload: &Workload,
     n: u64,

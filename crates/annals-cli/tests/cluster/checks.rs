@@ -324,7 +324,7 @@ mod tests {
         shown.collect()
     }
 
-    /// Effects by call, each so many seconds before or after the calls were given up.
+    /// Effects by call, each with the number of seconds before or after the calls were given up.
     fn effects(of: &[(&str, &[i64])]) -> BTreeMap<String, Vec<u128>> {
         let at = |seconds: &i64| nanos(GIVEN_UP).strict_add_signed(i128::from(*seconds) * 1_000_000_000);
         let of = of

@@ -1,7 +1,7 @@
 //! A model whose answer follows from its prompt alone, so that every node and every attempt gets the same one.
 //!
 //! A prompt says what its turn does: `[[plan 17 effect write pace=20]]` makes a call that must not happen twice, then one
-//! that writes a file, then answers, with so many milliseconds between two pieces. `find=NAME` reads a file of that name.
+//! that writes a file, then answers, with that number of milliseconds between two pieces. `find=NAME` reads a file of that name.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};

@@ -60,7 +60,7 @@ CREATE TRIGGER note_growth AFTER UPDATE OF tail ON annals.head FOR EACH ROW WHEN
     EXECUTE FUNCTION public.note_growth();";
 
 impl Cluster {
-    /// Starts so many nodes; nothing where PostgreSQL is not installed. `mutant` changes the statements that nodes send.
+    /// Starts `count` nodes; nothing where PostgreSQL is not installed. `mutant` changes the statements that nodes send.
     pub(crate) async fn start(count: usize, lease: Duration, mutant: Option<Mutant>) -> Option<Self> {
         Self::start_with(count, lease, mutant, Commands::Here).await
     }

@@ -21,7 +21,7 @@ pub(crate) use self::moves::{SCHEMA, State, first_archived, state_of};
 use self::segment::{Header, Writer};
 use crate::pool::{Pool, attempt};
 
-/// At once, so many conversations come back on a node: each is held in memory, compressed.
+/// Maximum number of conversations that come back on a node at once: each is held in memory, compressed.
 const RESTORES_MAX: usize = 4;
 
 /// What needs blocks that somebody keeps archiving under its hands is given up after this many times.

@@ -257,7 +257,7 @@ impl Reader {
         self.header.first - 1 + self.blocks
     }
 
-    /// The next blocks, at most so many; none at the end, which is checked.
+    /// The next blocks, at most `limit`; none at the end, which is checked.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Vec<StoredBlock>, String> {
         let mut page = Vec::new();
         while page.len() < limit && self.blocks < self.header.blocks {

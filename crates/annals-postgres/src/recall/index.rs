@@ -110,7 +110,7 @@ struct Chosen {
 async fn choose(tx: &Transaction<'_>, keys: &[i64]) -> Result<(Vec<Chosen>, Vec<i64>), Fault> {
     let mut keys = keys.to_vec();
     keys.sort_unstable();
-    // With so many a step has enough to do, however little each of them misses.
+    // With this number of conversations a step has enough to do, however little each of them misses.
     let mut left = keys.split_off(keys.len().min(STEP_CONVERSATIONS));
     let rows = tx
         .query_typed(

@@ -128,7 +128,7 @@ impl PostgresRecall {
     }
 }
 
-/// From here on everything is made anew, with vectors of this embedder.
+/// From here on everything is rebuilt, with vectors of this embedder.
 async fn begin_epoch(client: &Client, identity: &str) -> Result<(), Fault> {
     client
         .query_typed(

@@ -72,7 +72,7 @@ pub(crate) fn text(name: &str, number: u64) -> String {
 }
 
 impl Node {
-    /// A conversation with so many blocks that nobody holds.
+    /// A conversation of this number of blocks that nobody holds.
     pub(crate) async fn resting(&self, name: &str, blocks: u64) {
         self.log.create(new_conversation(name)).await.unwrap();
         let acquired = self.log.acquire(&conversation(name), &owner("a"), TTL).await;

@@ -114,7 +114,7 @@ pub enum LogError {
         conversation: String,
         /// The object, in the artifact store.
         object: BlobDigest,
-        /// Why.
+        /// What keeps it from being read.
         detail: String,
     },
     /// A newer version of the program wrote the log.

@@ -160,7 +160,7 @@ pub enum Shortfall {
     /// The embedder gave no vector for the query.
     #[error("searched by words only: {reason}")]
     NoVector {
-        /// Why.
+        /// What the embedder said.
         reason: String,
     },
     /// Some passages have no vector yet.

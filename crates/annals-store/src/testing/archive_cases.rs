@@ -67,7 +67,7 @@ impl Archiving {
         self.store.append(lease, append).await.unwrap();
     }
 
-    /// A conversation with so many blocks, which nobody holds.
+    /// A conversation of this number of blocks, which nobody holds.
     async fn resting(&self, name: &str, blocks: u64) {
         let lease = self.begin(name).await;
         self.fill(&lease, 1, blocks).await;

@@ -42,7 +42,7 @@ pub enum ImportError {
     Line {
         /// Which line, from 1.
         line: u64,
-        /// Why.
+        /// What is wrong with the line.
         reason: String,
     },
     /// The file ends early.

@@ -24,7 +24,7 @@ const STEP_PASSAGES: usize = 512;
 
 /// How far a step came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct Advance {
     /// Blocks that are now behind it.
     pub(super) blocks: u64,
     /// Passages that it wrote.
@@ -67,11 +67,11 @@ pub(super) fn tails_after(tx: &Connection, row: i64, most: usize) -> rusqlite::R
 }
 
 /// Brings the index on, in the order of the log.
-pub(super) fn advance(tx: &Connection, indexer: &mut Indexer) -> rusqlite::Result<Step> {
+pub(super) fn advance(tx: &Connection, indexer: &mut Indexer) -> rusqlite::Result<Advance> {
     let state = State::read(tx)?;
     let stretch = Stretch::after(tx, state.block, STEP_BLOCKS)?;
     let Some(last) = stretch.last else {
-        return Ok(Step {
+        return Ok(Advance {
             blocks: 0,
             passages: 0,
             upto: state.block,
@@ -90,7 +90,7 @@ pub(super) fn advance(tx: &Connection, indexer: &mut Indexer) -> rusqlite::Resul
     let mut stride = Stride::begin(tx, state)?;
     for (mut source, to) in sources {
         if !stride.bring_on(tx, indexer, &mut source, to)? {
-            return Ok(Step {
+            return Ok(Advance {
                 blocks: 0,
                 passages: stride.passages,
                 upto: stride.state.block,
@@ -100,7 +100,7 @@ pub(super) fn advance(tx: &Connection, indexer: &mut Indexer) -> rusqlite::Resul
     }
     tx.prepare_cached("UPDATE recall_state SET block = ?1")?
         .execute([last])?;
-    Ok(Step {
+    Ok(Advance {
         blocks: stretch.blocks as u64,
         passages: stride.passages,
         upto: last,

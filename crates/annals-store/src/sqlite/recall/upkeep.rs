@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, params};
 
 use super::index::Indexer;
-use super::lag::{self, Step};
+use super::lag::{self, Advance};
 use super::{SqliteRecall, State};
 use crate::log::LogError;
 use crate::recall::remembered::remembered;
@@ -57,7 +57,7 @@ impl SqliteRecall {
         Ok(progress)
     }
 
-    async fn advance(&self) -> Result<Step, LogError> {
+    async fn advance(&self) -> Result<Advance, LogError> {
         let mut indexer = Indexer::new(Arc::clone(&self.embedder));
         self.writer
             .write_derived(move |work| Ok(lag::advance(work.tx, &mut indexer)?))

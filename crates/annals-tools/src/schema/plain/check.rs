@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Bound, Found, Kind, Node, Part, Place, Rules, Size, number};
 
-/// A message names all choices up to so many.
+/// Maximum number of choices that a message names.
 const NAMED_CHOICES_MAX: usize = 3;
 
 impl Node {
