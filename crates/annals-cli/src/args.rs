@@ -210,6 +210,9 @@ pub(crate) struct ServeArgs {
     /// After this many seconds of silence others take up its turns.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) lease: u64,
+    /// Print one line for each request on standard error: when, what, whose, how it ended; no contents and no secrets.
+    #[arg(long)]
+    pub(crate) access_log: bool,
     /// When it stops, answers and turns under way have this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pub(crate) grace: u64,

@@ -26,7 +26,7 @@ use anstream::ColorChoice;
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
-use args::{Cli, ColorArg, GlobalArgs};
+use args::{Cli, ColorArg, Command, GlobalArgs};
 use config::Config;
 use failure::{Ended, Failure};
 use screen_text::ScreenText;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     annals::launcher::give_back_freed_memory();
     let cli = Cli::parse();
     choose_colours(cli.global.color);
-    start_tracing(cli.global.verbose);
+    start_tracing(cli.global.verbose, logs_requests(&cli));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ended = match runtime {
         Ok(runtime) => {
@@ -105,13 +105,22 @@ fn without_logins(filter: EnvFilter) -> EnvFilter {
     }
 }
 
-fn start_tracing(verbose: u8) {
+/// Whether requests to a server are to be logged, whatever else is.
+fn logs_requests(cli: &Cli) -> bool {
+    matches!(&cli.command, Command::Serve(args) if args.access_log)
+}
+
+fn start_tracing(verbose: u8, logs_requests: bool) {
     let filter = match (EnvFilter::try_from_env("ANNALS_LOG"), verbose) {
         (Ok(filter), _) => without_logins(filter),
         // What a server of others does wrong is told in the result of the call that asked it.
         (Err(_), 0) => "warn,rmcp=off".into(),
         (Err(_), 1) => without_logins("info".into()),
         (Err(_), _) => without_logins("debug".into()),
+    };
+    let filter = match "annals::access=info".parse() {
+        Ok(requests) if logs_requests => filter.add_directive(requests),
+        _ => filter,
     };
     // Only the first call can succeed, and this is it. Values in a line may be foreign, so it has no colours of its own.
     let _ = tracing_subscriber::fmt()

@@ -20,6 +20,7 @@ mod allocator;
 mod content;
 #[cfg(feature = "local")]
 mod helper;
+mod open_files;
 #[cfg(feature = "local")]
 mod pool;
 #[cfg(not(feature = "local"))]
@@ -50,6 +51,7 @@ pub use error::ContentError;
 #[cfg(feature = "local")]
 pub use helper::{ROLE, init};
 pub use limits::Limits;
+pub use open_files::raise_open_files;
 pub use source::{Piece, Source};
 #[cfg(feature = "documents")]
 pub use task::{Document, DocumentHead, Form};

@@ -55,6 +55,8 @@ pub(crate) struct AgentParts {
     pub(crate) context_tokens: Option<u32>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) scope: Scope,
+    /// Whose rules hold and who pays, where that is not the scope in which the conversations lie.
+    pub(crate) acts_for: Option<Scope>,
     pub(crate) hooks: Arc<dyn Hooks>,
     /// Whether there are hooks that could refuse a call, or take their time over it.
     pub(crate) has_hooks: bool,
@@ -102,13 +104,18 @@ impl AgentParts {
         }))
     }
 
+    /// Whose rules and budget hold for its turns.
+    pub(crate) fn ruled_by(&self) -> &Scope {
+        self.acts_for.as_ref().unwrap_or(&self.scope)
+    }
+
     /// The rules in force; none when the agent has no policy.
     pub(crate) async fn read_policy(&self) -> Result<Option<Arc<Policy>>, RunError> {
         let Some(source) = &self.policy else {
             return Ok(None);
         };
         let known = self.known_tools();
-        Ok(Some(Arc::new(source.read(&self.scope, &known).await?)))
+        Ok(Some(Arc::new(source.read(self.ruled_by(), &known).await?)))
     }
 
     fn known_tools(&self) -> Vec<KnownTool> {
@@ -119,7 +126,7 @@ impl AgentParts {
     pub(crate) async fn read_budget(&self) -> Result<BudgetSettings, RunError> {
         let general = &self.settings.budget;
         match &self.policy {
-            Some(source) => Ok(source.budget(&self.scope, general).await?),
+            Some(source) => Ok(source.budget(self.ruled_by(), general).await?),
             None => Ok(general.clone()),
         }
     }
@@ -219,6 +226,7 @@ impl Agent {
         }
         let parts = AgentParts {
             scope: scope.clone(),
+            acts_for: None,
             ..(*self.parts).clone()
         };
         Agent {

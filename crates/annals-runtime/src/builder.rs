@@ -282,6 +282,7 @@ impl AgentBuilder {
             context_tokens: self.context_tokens,
             settings: Arc::new(self.settings),
             scope: self.scope,
+            acts_for: None,
             has_hooks: self.hooks.is_some(),
             hooks: self.hooks.unwrap_or_else(|| Arc::new(NoHooks)),
             policy: self.policy,
@@ -292,6 +293,40 @@ impl AgentBuilder {
             redactor: Arc::new(Redactor::new(&self.secrets)),
             secrets: Vault::new(self.secrets),
             runtime,
+        };
+        Ok(Agent {
+            parts: Arc::new(parts),
+        })
+    }
+}
+
+impl Agent {
+    /// An agent with the same model, settings and rules and without tools, for conversations that lie in another scope:
+    /// what they use counts for the scope of this one.
+    pub fn without_tools(&self, kept_in: &Scope) -> Result<Agent, BuildError> {
+        let parts = &self.parts;
+        let tools = ToolTable::builder().build()?;
+        let own = parts.model.window();
+        let window = Window {
+            context_tokens: parts.context_tokens.unwrap_or(own.context_tokens),
+            ..own
+        };
+        let frame = Frame::new(
+            instructions::system(None, &NoSkills).into(),
+            tools.schemas(),
+            parts.layout,
+            window,
+            parts.settings.max_iterations,
+        )?;
+        let parts = AgentParts {
+            tools,
+            frame,
+            offer_kept: Arc::default(),
+            scope: kept_in.clone(),
+            acts_for: Some(parts.ruled_by().clone()),
+            skills: Arc::new(NoSkills),
+            sandbox: None,
+            ..(**parts).clone()
         };
         Ok(Agent {
             parts: Arc::new(parts),

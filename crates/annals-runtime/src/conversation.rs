@@ -364,6 +364,11 @@ impl Conversation {
         self.queue().is_working
     }
 
+    /// Whether a turn runs, and does not wait.
+    pub(crate) fn runs_turn(&self) -> bool {
+        self.is_working() && self.has_open_turn()
+    }
+
     /// Waits until something is to be done.
     pub(crate) async fn begins(&self) {
         self.until(|queue| queue.is_working).await;

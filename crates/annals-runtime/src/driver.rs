@@ -150,7 +150,7 @@ impl Drive<'_> {
             .writer
             .journal
             .read(|timeline| timeline.turn(turn).map(|turn| turn.started))?;
-        Some(Book::of(&self.agent.scope, bounded.period, began))
+        Some(Book::of(self.agent.ruled_by(), bounded.period, began))
     }
 
     async fn say_spent(&self, book: &Book, is_over: IsOver) -> Result<(), RunError> {
@@ -283,7 +283,7 @@ impl Drive<'_> {
     async fn decided(&self, awaited: Awaited) -> Vec<NewBlock> {
         let mut blocks = vec![awaited.block];
         if let (Some(rules), Some(source)) = (awaited.keeps, &self.agent.policy)
-            && let Err(fault) = source.remember(&self.agent.scope, &rules).await
+            && let Err(fault) = source.remember(self.agent.ruled_by(), &rules).await
         {
             let text =
                 format!("the decision holds for this conversation and could not be kept for others: {fault}");

@@ -186,6 +186,19 @@ impl Runtime {
         Ok(conversation)
     }
 
+    /// How many conversations have a turn that runs in this process. Turns that wait for a person do not run.
+    pub fn turns_running(&self) -> usize {
+        let slots: Vec<Arc<Slot>> = {
+            let open = self.parts.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.values().cloned().collect()
+        };
+        // One that is just being opened runs nothing yet.
+        let open = slots
+            .iter()
+            .filter_map(|slot| slot.open.try_lock().ok()?.upgrade());
+        open.filter(|conversation| conversation.runs_turn()).count()
+    }
+
     /// Waits until no turn runs in this process. Turns that wait for a person are not waited for.
     pub async fn settled(&self) {
         loop {

@@ -25,6 +25,9 @@ pub struct TurnTerms {
     /// What the client that started the turn performs itself: offered to the model beside the agent's own tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub client_tools: Vec<ClientFunction>,
+    /// What the client that started the turn wants to be shown again. Nothing is made of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<Value>,
 }
 
 /// A function that a client offers for one turn.

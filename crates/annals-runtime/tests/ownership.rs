@@ -388,16 +388,19 @@ async fn a_subscriber_gets_every_block_and_is_told_what_it_missed() {
     let session = agent.run(session, "One").await.unwrap().into_session();
     let session = agent.run(session, "Two").await.unwrap().into_session();
     let tail = session.timeline(|timeline| timeline.tail()).unwrap();
-    let (mut seen, mut ends) = (Vec::new(), 0);
-    while seen.last() != Some(&tail) {
-        match watching.next().await.unwrap() {
+    let (mut seen, mut ends, mut missed) = (Vec::new(), 0, 0);
+    while seen.last() != Some(&tail) || missed == 0 {
+        let next = tokio::time::timeout(Duration::from_secs(120), watching.next());
+        match next.await.expect("it is told that it missed something").unwrap() {
             Update::Block(block) => seen.push(block.seq),
+            Update::Gap { missed: more } => missed += more,
             Update::TurnEnded { .. } => ends += 1,
             Update::Delta(delta) => assert_eq!((&delta.conversation, delta.step), (session.id(), 1)),
             _ => {}
         }
     }
     assert!(ends <= 2);
+    assert!(missed > 0);
     let all: Vec<_> = session.timeline(|timeline| timeline.blocks().iter().map(|block| block.seq).collect());
     assert_eq!(seen, all);
 }

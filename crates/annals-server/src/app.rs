@@ -1,6 +1,6 @@
 //! What all requests share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use annals_core::block::BlockKind;
 use annals_core::ids::Scope;
 use annals_mcp::ServerSet;
 use annals_model::Catalog;
-use annals_runtime::{Agent, Listen, Update};
+use annals_runtime::{Agent, Listen, RunError, Update};
 use annals_store::{LogError, Store, Token};
 use annals_tools::web::egress::EgressPolicy;
 use tokio::time::Instant;
@@ -28,6 +28,9 @@ const TOKEN_CACHED: Duration = Duration::from_secs(2);
 const TOKENS_CACHED_MAX: usize = 1_024;
 /// What clients leave behind is swept this often.
 const SWEPT_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Scopes whose approvals are counted.
+const SCOPES_MAX: usize = 10_000;
 
 /// What all requests share. Cheap to clone.
 #[derive(Clone)]
@@ -60,6 +63,8 @@ pub(crate) struct Parts {
     /// Texts as the page draws them.
     pub(crate) trees: Trees,
     tokens: Mutex<HashMap<[u8; 32], (Token, Instant)>>,
+    /// Scopes that were served since the start.
+    served: Mutex<HashSet<Scope>>,
 }
 
 /// Who is let in.
@@ -153,6 +158,7 @@ impl App {
             views: Views::default(),
             trees: Trees::default(),
             tokens: Mutex::default(),
+            served: Mutex::default(),
         }))
     }
 
@@ -162,7 +168,27 @@ impl App {
 
     /// The agent for the conversations of a scope.
     pub(crate) fn agent(&self, scope: &Scope) -> Agent {
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if !served.contains(scope) && served.len() < SCOPES_MAX {
+            served.insert(scope.clone());
+        }
         self.agent.in_scope(scope)
+    }
+
+    /// How many calls wait for a person in the scopes that have tokens or were served since the start.
+    pub(crate) async fn approvals_pending(&self) -> Result<usize, RunError> {
+        let mut scopes = {
+            let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+            served.clone()
+        };
+        scopes.insert(self.agent.scope().clone());
+        let tokens = self.store().tokens().await?.into_iter();
+        scopes.extend(tokens.map(|token| token.scope).take(SCOPES_MAX));
+        let mut pending = 0;
+        for scope in &scopes {
+            pending += self.agent.runtime().pending_approvals(scope).await?.len();
+        }
+        Ok(pending)
     }
 
     /// Whether what the OpenAI-compatible API keeps for a scope is due to be swept: once a day.

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::conversations::seq;
 use crate::door::Caller;
+use crate::idempotency::keep;
 use crate::problem::{Code, Problem};
 use crate::request::{JsonBody, Params, Place};
 use crate::secrets::{Signer, seconds};
@@ -424,15 +425,19 @@ pub(crate) async fn link(
     State(app): State<App>,
     caller: Caller,
     place: Place,
-    JsonBody { value, .. }: JsonBody<NewLink>,
-) -> Result<(StatusCode, axum::Json<Link>), Problem> {
+    JsonBody { value, once }: JsonBody<NewLink>,
+) -> Result<Response, Problem> {
     let (agent, id) = (app.agent(&caller.scope), place.conversation()?);
     app.store().get(&agent.key(&id)).await?;
     let path = LogicalPath::parse(&value.path).map_err(Problem::bad_request)?;
     let lasts = value.expires_in_seconds.unwrap_or(LINK_DEFAULT_SECONDS);
     let until = seconds(agent.world().now()) + i64::from(lasts.clamp(1, LINK_MAX_SECONDS));
     let url = signed_url(&app.signer, &caller.scope, &id, &path, until);
-    Ok((StatusCode::CREATED, axum::Json(Link { url, expires: until })))
+    let link = Link { url, expires: until };
+    once.perform(&app, StatusCode::CREATED, &link, async |answer| {
+        keep(&app, answer).await
+    })
+    .await
 }
 
 /// An address, relative to this server, that opens one artifact until a moment without a token.

@@ -5,15 +5,17 @@ use annals_core::limits::ATTACHMENT_MAX_BYTES;
 use annals_store::ArtifactDraft;
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request};
+use sha2::{Digest as _, Sha256};
 
 use crate::app::App;
 use crate::problem::Problem;
-use crate::request::{in_time, too_large};
+use crate::request::{Pace, too_large};
 
 /// A form that is being received.
 pub(crate) struct Form {
     parts: Multipart,
     taken_bytes: u64,
+    pace: Pace,
 }
 
 /// One part of a form.
@@ -39,6 +41,17 @@ impl Received {
     }
 }
 
+impl Part {
+    /// Adds what the part means to the digest of its request: each client chooses its own boundary.
+    pub(crate) fn add_to(&self, hash: &mut Sha256) {
+        for text in [self.name.as_str(), self.file.as_deref().unwrap_or_default()] {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        }
+        hash.update(self.received.digest().0);
+    }
+}
+
 impl FromRequest<App> for Form {
     type Rejection = Problem;
 
@@ -49,6 +62,7 @@ impl FromRequest<App> for Form {
         Ok(Form {
             parts: parts.map_err(|error| Problem::bad_request(error.body_text()))?,
             taken_bytes: 0,
+            pace: Pace::new(&app.limits),
         })
     }
 }
@@ -56,14 +70,14 @@ impl FromRequest<App> for Form {
 impl Form {
     /// The next part, whole. Ends with an error where a part or all of them are too large, or come too slowly.
     pub(crate) async fn next(&mut self, app: &App) -> Result<Option<Part>, Problem> {
-        let next = in_time(self.parts.next_field(), &app.limits).await?;
+        let next = self.pace.wait(self.parts.next_field()).await?;
         let Some(mut field) = next.map_err(broken)? else {
             return Ok(None);
         };
         Ok(Some(Part {
             name: field.name().unwrap_or_default().to_owned(),
             file: field.file_name().map(str::to_owned),
-            received: receive(&mut field, app, &mut self.taken_bytes).await?,
+            received: receive(&mut field, app, &mut self.taken_bytes, &mut self.pace).await?,
         }))
     }
 }
@@ -72,7 +86,12 @@ fn broken(error: MultipartError) -> Problem {
     Problem::bad_request(error.body_text())
 }
 
-async fn receive(field: &mut Field<'_>, app: &App, taken_bytes: &mut u64) -> Result<Received, Problem> {
+async fn receive(
+    field: &mut Field<'_>,
+    app: &App,
+    taken_bytes: &mut u64,
+    pace: &mut Pace,
+) -> Result<Received, Problem> {
     let (mut sink, max_bytes) = match field.file_name() {
         Some(_) => {
             let draft = app.agent.artifacts().draft().await;
@@ -84,7 +103,8 @@ async fn receive(field: &mut Field<'_>, app: &App, taken_bytes: &mut u64) -> Res
         None => (Sink::Field(Vec::new()), app.limits.json_max_bytes as u64),
     };
     let mut part_bytes = 0;
-    while let Some(piece) = in_time(field.chunk(), &app.limits).await?.map_err(broken)? {
+    while let Some(piece) = pace.wait(field.chunk()).await?.map_err(broken)? {
+        pace.came(piece.len());
         *taken_bytes += piece.len() as u64;
         part_bytes += piece.len() as u64;
         if part_bytes > max_bytes {

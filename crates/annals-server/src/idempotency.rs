@@ -14,7 +14,7 @@ use crate::problem::{Code, Problem};
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Says that an answer is that of an earlier request.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const KEY_MAX_BYTES: usize = 255;
 
 /// One request, by the name that its client gave it.
@@ -58,6 +58,28 @@ impl Once {
         Some(annals_core::block::BlobDigest::of(name.as_bytes()).to_string())
     }
 
+    /// What the request is answered with, to be kept in the commit of its effect; none without a key.
+    pub(crate) fn answer(&self, status: StatusCode, body: Vec<u8>) -> Option<StoredAnswer> {
+        Some(StoredAnswer {
+            to: self.to.clone()?,
+            digest: self.digest,
+            status: status.as_u16(),
+            body,
+        })
+    }
+
+    /// What the request was answered with, if it came before. Another one under the same key is refused.
+    pub(crate) async fn stored(&self, app: &App) -> Result<Option<StoredAnswer>, Problem> {
+        let Some(to) = &self.to else { return Ok(None) };
+        match app.store().answered(to).await? {
+            Some(known) if known.digest != self.digest => Err(Problem::new(
+                Code::KeyReused,
+                "another request was sent under this Idempotency-Key",
+            )),
+            known => Ok(known),
+        }
+    }
+
     /// Performs `effect` and answers `body`, or gives the answer of the request that came first.
     pub(crate) async fn perform<T: Serialize>(
         self,
@@ -70,13 +92,7 @@ impl Once {
         if let Some(known) = self.known(app).await? {
             return Ok(known);
         }
-        let answer = self.to.clone().map(|to| StoredAnswer {
-            to,
-            digest: self.digest,
-            status: status.as_u16(),
-            body: body.clone(),
-        });
-        match effect(answer).await {
+        match effect(self.answer(status, body.clone())).await {
             Ok(()) => Ok(respond(status, body)),
             // The same request was under way.
             Err(RunError::Log(LogError::Answered { .. })) => match self.known(app).await? {
@@ -89,23 +105,24 @@ impl Once {
 
     /// What was answered before.
     pub(crate) async fn known(&self, app: &App) -> Result<Option<Response>, Problem> {
-        let Some(to) = &self.to else { return Ok(None) };
-        match app.store().answered(to).await? {
-            None => Ok(None),
-            Some(known) if known.digest == self.digest => {
-                let status = StatusCode::from_u16(known.status).unwrap_or(StatusCode::OK);
-                let mut response = respond(status, known.body);
-                response
-                    .headers_mut()
-                    .insert(REPLAYED, HeaderValue::from_static("true"));
-                Ok(Some(response))
-            }
-            Some(_) => Err(Problem::new(
-                Code::KeyReused,
-                "another request was sent under this Idempotency-Key",
-            )),
-        }
+        let Some(known) = self.stored(app).await? else {
+            return Ok(None);
+        };
+        let status = StatusCode::from_u16(known.status).unwrap_or(StatusCode::OK);
+        let mut response = respond(status, known.body);
+        response
+            .headers_mut()
+            .insert(REPLAYED, HeaderValue::from_static("true"));
+        Ok(Some(response))
     }
+}
+
+/// Keeps the answer to a request that changes nothing in the store.
+pub(crate) async fn keep(app: &App, answer: Option<StoredAnswer>) -> Result<(), RunError> {
+    if let Some(answer) = answer {
+        app.store().keep_answer(answer).await?;
+    }
+    Ok(())
 }
 
 fn respond(status: StatusCode, body: Vec<u8>) -> Response {

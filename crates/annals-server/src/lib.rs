@@ -20,6 +20,7 @@ mod app;
 mod approvals;
 mod artifacts;
 mod blocks;
+mod connection;
 mod conversations;
 mod door;
 mod events;

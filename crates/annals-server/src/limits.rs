@@ -18,6 +18,10 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// A client has this long between two pieces of a body.
     pub body_timeout: Duration,
+    /// After that time, a body must have come at this rate on the whole.
+    pub body_bytes_per_second: u64,
+    /// A client that takes nothing of an answer for this long is gone.
+    pub write_timeout: Duration,
     /// Bytes of a JSON body; attachments in it are base64.
     pub json_max_bytes: usize,
     /// Bytes of a body with files: multipart, and exports that are imported.
@@ -46,6 +50,8 @@ impl Default for Limits {
             head_max_bytes: 32 * 1024,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            body_bytes_per_second: 4 * 1024,
+            write_timeout: Duration::from_secs(60),
             json_max_bytes: 16 * 1024 * 1024,
             upload_max_bytes: 512 * 1024 * 1024,
             attachments_max: 32,
@@ -111,6 +117,28 @@ pub(crate) struct StreamPermit {
     caller: String,
 }
 
+/// A turn that is counted and not posted yet: dropped, it counts no more.
+pub(crate) struct TurnPlace {
+    usage: Arc<Usage>,
+    turn: TurnId,
+    is_posted: bool,
+}
+
+impl TurnPlace {
+    /// The turn was posted: it counts until it rests.
+    pub(crate) fn posted(mut self) {
+        self.is_posted = true;
+    }
+}
+
+impl Drop for TurnPlace {
+    fn drop(&mut self) {
+        if !self.is_posted {
+            self.usage.turn_rests(&self.turn);
+        }
+    }
+}
+
 impl Usage {
     fn callers(&self) -> MutexGuard<'_, HashMap<String, Used>> {
         self.callers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -161,14 +189,14 @@ impl Usage {
         })
     }
 
-    /// Counts a turn that is about to be posted, until [`turn_rests`](Self::turn_rests).
+    /// Counts a turn that is about to be posted; once it is, until [`turn_rests`](Self::turn_rests).
     pub(crate) fn turn(
-        &self,
+        self: &Arc<Self>,
         scope: &Scope,
         turn: &TurnId,
         limits: &Limits,
         now: Instant,
-    ) -> Result<(), Problem> {
+    ) -> Result<TurnPlace, Problem> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |turns: &Turns| turns.counts.get(scope).copied().unwrap_or_default();
         if count(&turns) >= limits.turns_per_scope {
@@ -180,7 +208,11 @@ impl Usage {
         }
         *turns.counts.entry(scope.clone()).or_default() += 1;
         turns.begun.insert(turn.clone(), (scope.clone(), now));
-        Ok(())
+        Ok(TurnPlace {
+            usage: Arc::clone(self),
+            turn: turn.clone(),
+            is_posted: false,
+        })
     }
 
     /// A turn has ended, waits for somebody, or never came about.
@@ -255,12 +287,16 @@ mod tests {
             ..Limits::default()
         };
         let (usage, [one, two]) = (
-            Usage::default(),
+            Arc::new(Usage::default()),
             ["turn_1", "turn_2"].map(|id| TurnId::parse(id).unwrap()),
         );
         let [mine, other] = ["a/b/c", "a/b/d"].map(|scope| Scope::parse(scope).unwrap());
         let now = Instant::now();
-        let takes = |scope: &Scope, turn: &TurnId, now| usage.turn(scope, turn, &limits, now).is_ok();
+        let takes = |scope: &Scope, turn: &TurnId, now| {
+            let place = usage.turn(scope, turn, &limits, now);
+            place.map(TurnPlace::posted).is_ok()
+        };
+        drop(usage.turn(&mine, &one, &limits, now).ok());
         assert!(takes(&mine, &one, now));
         assert!(!takes(&mine, &two, now));
         assert!(takes(&other, &two, now), "another scope has its own");

@@ -48,6 +48,7 @@ pub(crate) fn table() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/mcp", USE, answer)
             .about("A message of the Model Context Protocol; answered as JSON or as events.")
+            .takes_object()
             .gives_object(),
         Route::new(Method::GET, "/mcp", USE, answer)
             .about(

@@ -10,6 +10,7 @@ use annals_mcp::resources::{Content, PromptArgument, PromptInfo, ResourceInfo};
 use annals_mcp::{RemoteServer, ServerError};
 use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::door::Caller;
+use crate::idempotency::keep;
 use crate::problem::{Code, Problem};
 use crate::request::{JsonBody, Params, Place};
 use crate::routes::Route;
@@ -272,8 +274,11 @@ async fn prompt(
     State(app): State<App>,
     caller: Caller,
     place: Place,
-    JsonBody { value, .. }: JsonBody<ChosenPrompt>,
-) -> Result<Json<PromptText>, Problem> {
+    JsonBody { value, once }: JsonBody<ChosenPrompt>,
+) -> Result<Response, Problem> {
+    if let Some(known) = once.known(&app).await? {
+        return Ok(known);
+    }
     let connection = connected(&app, &caller, &place).await?;
     let arguments: Map<String, Value> = value
         .arguments
@@ -281,5 +286,9 @@ async fn prompt(
         .map(|(name, value)| (name, Value::String(value)))
         .collect();
     let text = connection.prompt(&value.name, arguments).await.map_err(failed)?;
-    Ok(Json(PromptText { text }))
+    let text = PromptText { text };
+    once.perform(&app, StatusCode::OK, &text, async |answer| {
+        keep(&app, answer).await
+    })
+    .await
 }

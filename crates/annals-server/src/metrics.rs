@@ -1,7 +1,8 @@
-//! Figures of this process in the text form of Prometheus. They are counted from the blocks that its turns write; no label
-//! carries an id.
+//! Figures in the text form of Prometheus. What has happened is counted from the blocks that this process writes; what is so
+//! at the moment is looked up when it is asked for, since turns begin, wait and end on other nodes, too. No label carries an
+//! id.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,14 +34,10 @@ struct Figures {
     model_calls: BTreeMap<&'static str, u64>,
     tokens: BTreeMap<&'static str, u64>,
     tool_calls: BTreeMap<(String, &'static str), u64>,
-    /// Turns that have begun, or gone on, here and have not ended.
-    unfinished: HashSet<TurnId>,
     /// Calls without a result: their tool, and since when they run.
     calls: HashMap<(TurnId, CallId), (String, Timestamp)>,
     tool_seconds: BTreeMap<String, Durations>,
     model_seconds: Durations,
-    /// Calls that wait for a person.
-    approvals: HashSet<(TurnId, CallId)>,
     cache_breaks: BTreeMap<&'static str, u64>,
 }
 
@@ -70,9 +67,6 @@ impl Figures {
             .as_ref()
             .map(|call| (block.turn.clone(), call.clone()));
         match (&block.kind, call) {
-            (BlockKind::TurnHeader, _) => {
-                self.unfinished.insert(block.turn.clone());
-            }
             (BlockKind::ReactCompletion, _) => self.ended(block),
             (BlockKind::ToolCall, Some(call)) => {
                 if let Ok(said) = block.payload::<CallText<'_>>() {
@@ -82,12 +76,8 @@ impl Figures {
                     self.calls.insert(call, (said.tool_id.into_owned(), block.ts));
                 }
             }
-            (BlockKind::ApprovalRequest, Some(call)) => {
-                self.approvals.insert(call);
-            }
             // What a call waited for somebody is not the tool's time.
             (BlockKind::ApprovalDecision | BlockKind::InputResponse, Some(call)) => {
-                self.approvals.remove(&call);
                 if let Some((_, since)) = self.calls.get_mut(&call) {
                     *since = block.ts;
                 }
@@ -98,8 +88,8 @@ impl Figures {
     }
 
     fn ended(&mut self, block: &Block) {
-        self.unfinished.remove(&block.turn);
-        self.approvals.retain(|(turn, _)| *turn != block.turn);
+        // Calls without a result here got theirs on another node, or none.
+        self.calls.retain(|(turn, _), _| *turn != block.turn);
         let Ok(report) = block.payload::<TurnReport>() else {
             return;
         };
@@ -122,7 +112,6 @@ impl Figures {
 
     /// A call is counted at its first result.
     fn returned(&mut self, block: &Block, call: &(TurnId, CallId)) {
-        self.approvals.remove(call);
         let Some((tool, began)) = self.calls.remove(call) else {
             return;
         };
@@ -138,12 +127,12 @@ impl Figures {
         *self.tool_calls.entry((tool, outcome)).or_default() += 1;
     }
 
-    fn text(&self, model: &str, streams: usize, appends: &Counted) -> String {
+    fn text(&self, model: &str, now: &Now, appends: &Counted) -> String {
         let mut text = String::new();
         for (name, about, rows) in self.counters(model) {
             family(&mut text, "counter", name, about, rows);
         }
-        for (name, about, rows) in self.gauges(streams) {
+        for (name, about, rows) in now.gauges() {
             family(&mut text, "gauge", name, about, rows);
         }
         let tools = self.tool_seconds.iter().map(|(tool, took)| {
@@ -217,25 +206,48 @@ impl Figures {
             ),
         ]
     }
+}
 
-    fn gauges(&self, streams: usize) -> [Family; 3] {
-        [
+/// What is so at the moment.
+struct Now {
+    turns_running: usize,
+    streams: usize,
+    /// Unknown while the store does not answer.
+    approvals: Option<usize>,
+}
+
+impl Now {
+    async fn of(app: &App) -> Self {
+        let approvals = app.approvals_pending().await;
+        let approvals = approvals.inspect_err(|error| tracing::warn!(%error, "what waits cannot be counted"));
+        Now {
+            turns_running: app.agent.runtime().turns_running(),
+            streams: app.usage.streams(),
+            approvals: approvals.ok(),
+        }
+    }
+
+    fn gauges(&self) -> Vec<Family> {
+        let mut gauges = vec![
             (
                 "annals_turns_running",
-                "Turns that run or wait here.",
-                alone(self.unfinished.len() as u64),
+                "Turns that run in this process.",
+                alone(self.turns_running as u64),
             ),
             (
                 "annals_streams",
                 "Streams of events that are open.",
-                alone(streams as u64),
+                alone(self.streams as u64),
             ),
+        ];
+        gauges.extend(self.approvals.map(|approvals| {
             (
                 "annals_approvals_pending",
-                "Calls of turns that run or wait here about which a person is asked.",
-                alone(self.approvals.len() as u64),
-            ),
-        ]
+                "Calls in the store about which a person is asked, in the scopes of its tokens and those served here.",
+                alone(approvals as u64),
+            )
+        }));
+        gauges
     }
 }
 
@@ -312,11 +324,12 @@ fn escaped(value: &str) -> String {
 }
 
 pub(crate) async fn text(State(app): State<App>) -> Response {
+    let now = Now::of(&app).await;
     let appends = app.agent.runtime().append_durations().counted();
     let text = app
         .metrics
         .figures()
-        .text(app.agent.model().name(), app.usage.streams(), &appends);
+        .text(app.agent.model().name(), &now, &appends);
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
@@ -329,7 +342,12 @@ mod tests {
     fn a_label_cannot_break_its_line() {
         let mut figures = Figures::default();
         figures.tool_calls.insert(("a\"b\\c\nd".to_owned(), "ok"), 2);
-        let text = figures.text("m", 3, &Durations::default().counted());
+        let now = Now {
+            turns_running: 1,
+            streams: 3,
+            approvals: None,
+        };
+        let text = figures.text("m", &now, &Durations::default().counted());
         assert!(
             text.contains("annals_tool_calls_total{tool=\"a\\\"b\\\\c\\nd\",outcome=\"ok\"} 2\n"),
             "{text}"

@@ -19,6 +19,30 @@ pub(crate) struct Doc {
     /// Other forms of the body than JSON.
     pub(crate) also_takes: Option<&'static str>,
     pub(crate) gives: Given,
+    pub(crate) errors: ErrorForm,
+}
+
+/// The form in which a route says what went wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ErrorForm {
+    /// `application/problem+json`.
+    #[default]
+    Problem,
+    /// As clients of OpenAI's API expect it.
+    OpenAi,
+}
+
+impl ErrorForm {
+    fn content(self) -> Value {
+        match self {
+            ErrorForm::Problem => {
+                json!({"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}})
+            }
+            ErrorForm::OpenAi => {
+                json!({"application/json": {"schema": {"$ref": "#/components/schemas/OpenAiError"}}})
+            }
+        }
+    }
 }
 
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -63,6 +87,7 @@ fn made() -> Value {
     }
     let mut schemas = generator.take_definitions(true);
     schemas.insert("Problem".to_owned(), problem());
+    schemas.insert("OpenAiError".to_owned(), openai_error());
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -95,6 +120,20 @@ fn problem() -> Value {
             "code": {"type": "string", "enum": codes},
             "hint": {"type": "string"},
         },
+    })
+}
+
+fn openai_error() -> Value {
+    let text = json!({"type": ["string", "null"]});
+    json!({
+        "type": "object",
+        "description": "An error as clients of OpenAI's API read it; the door's own refusals come as a Problem.",
+        "required": ["error"],
+        "properties": {"error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "param": text, "code": text},
+        }},
     })
 }
 
@@ -178,7 +217,7 @@ fn responses(doc: &Doc, generator: &mut SchemaGenerator) -> Value {
         "default".to_owned(),
         json!({
             "description": "What went wrong.",
-            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            "content": doc.errors.content(),
         }),
     );
     Value::Object(responses)
@@ -205,6 +244,53 @@ mod tests {
                 route.path
             );
         }
+    }
+
+    /// A client made from the document must be able to send what a route takes and read what it gives.
+    #[test]
+    fn every_route_says_what_it_takes_and_gives() {
+        for route in table() {
+            let about = format!("{} {}", route.method, route.path);
+            let takes = route.doc.takes.is_some() || route.doc.also_takes.is_some();
+            assert_eq!(takes, route.method == http::Method::POST, "the body of {about}");
+            let gives = !matches!(route.doc.gives, Given::Nothing);
+            assert_eq!(gives, is_answered(&route), "the answer of {about}");
+            let is_openai = crate::openai::table()
+                .iter()
+                .any(|known| (&known.method, known.path) == (&route.method, route.path));
+            let form = if is_openai {
+                ErrorForm::OpenAi
+            } else {
+                ErrorForm::Problem
+            };
+            assert_eq!(route.doc.errors, form, "the errors of {about}");
+        }
+    }
+
+    /// Whether there is more to an answer than its status: all but what ends something.
+    fn is_answered(route: &Route) -> bool {
+        let ends = ["/v1/conversations/{c}", "/mcp"];
+        route.method != http::Method::DELETE || !ends.contains(&route.path)
+    }
+
+    #[test]
+    fn the_table_of_codes_in_the_docs_is_the_enum() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/codes.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows = Code::ALL.iter().map(|code| {
+            let (status, text) = (code.status().as_u16(), code.as_str());
+            format!("| {status} | `{text}` | {} | {} |", code.meaning(), code.hint())
+        });
+        let rows: Vec<String> = rows.collect();
+        let section = page
+            .split("## HTTP")
+            .nth(1)
+            .expect("docs/codes.md has a section `## HTTP`");
+        let listed: Vec<&str> = section
+            .lines()
+            .filter(|line| line.starts_with("| ") && !line.starts_with("| status"))
+            .collect();
+        assert_eq!(listed, rows, "docs/codes.md should have:\n{}", rows.join("\n"));
     }
 
     #[test]

@@ -29,6 +29,11 @@ macro_rules! codes {
                 match self { $(Code::$name => StatusCode::$status,)* }
             }
 
+            /// What it means, in one sentence.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Code::$name => concat!($($doc),*).trim_ascii(),)* }
+            }
+
             /// What the caller can do about it.
             pub fn hint(self) -> &'static str {
                 match self { $(Code::$name => $hint,)* }
@@ -68,8 +73,10 @@ codes! {
     Exists = CONFLICT, "exists", "choose another id";
     /// Another process writes the conversation.
     Held = CONFLICT, "held", "try again in a moment, or ask the node that holds it";
+    /// The store has fewer blocks than it acknowledged.
+    Lost = INTERNAL_SERVER_ERROR, "lost", "look at how the database failed over, then read the conversation again";
     /// The body is too large.
-    TooLarge = PAYLOAD_TOO_LARGE, "too_large", "send less; /openapi.json tells the limits";
+    TooLarge = PAYLOAD_TOO_LARGE, "too_large", "send less; the detail says how much is taken";
     /// The body has another type than the route takes.
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "set Content-Type as /openapi.json says";
     /// The range lies outside of the content.
@@ -186,17 +193,39 @@ impl From<LogError> for Problem {
             LogError::NoSuchBlock { .. } => Code::Unprocessable,
             LogError::Cursor(_) => Code::BadRequest,
             LogError::KeyReused { .. } => Code::KeyReused,
-            LogError::Held { id, .. } => {
-                let detail = format!("conversation `{id}` is being written by another process");
-                return Problem::new(Code::Held, detail).retry_after(1);
+            // Who holds it, until when, and what to do.
+            LogError::Held { .. } | LogError::Conflict { .. } => {
+                return Problem::new(Code::Held, error.to_string()).retry_after(1);
             }
-            // Texts of the storage name files of the machine.
+            LogError::Lost { .. } => {
+                tracing::error!(%error, "the store has lost blocks");
+                Code::Lost
+            }
             _ => {
                 tracing::error!(%error, "the store failed");
-                return Problem::new(Code::Unavailable, "the store cannot do this now").retry_after(1);
+                return Problem::new(Code::Unavailable, unavailable(&error)).retry_after(1);
             }
         };
         Problem::new(code, error.to_string())
+    }
+}
+
+/// Why the store cannot do it, without the files of the machine that its own texts name.
+fn unavailable(error: &LogError) -> &'static str {
+    match error {
+        LogError::DiskFull { .. } => "no space is left for the store; nothing that was acknowledged is lost",
+        LogError::ReadOnly { .. } => "the store cannot be written: its disk or folder is read-only",
+        LogError::Busy { .. } => "the store stayed locked by another process",
+        LogError::Corrupt { .. } => {
+            "the store is damaged: restore it from a backup, or export what still reads"
+        }
+        LogError::NewerSchema { .. } | LogError::Unprepared { .. } => {
+            "the store has another form than this program needs"
+        }
+        LogError::Archived { .. } => "the conversation's blocks are archived and cannot be read now",
+        LogError::NotAMember { .. } => "this server counted as gone, and joins again",
+        LogError::Closed => "the store is closed: the server is stopping",
+        _ => "the store cannot do this now",
     }
 }
 

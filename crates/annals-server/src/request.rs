@@ -1,6 +1,7 @@
 //! What comes with a request: the place in its path, its query, its body. Each with limits, and errors as problems.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use annals_core::ids::{ConversationId, TurnId};
 use axum::RequestExt as _;
@@ -12,6 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::door::Caller;
@@ -136,9 +138,10 @@ fn is_json(headers: &HeaderMap) -> bool {
 /// Reads a body as far as its limit, from a client that keeps sending.
 pub(crate) async fn read(body: Body, max_bytes: usize, limits: &Limits) -> Result<Bytes, Problem> {
     let mut pieces = body.into_data_stream();
-    let mut read = BytesMut::new();
-    while let Some(piece) = in_time(pieces.next(), limits).await? {
+    let (mut read, mut pace) = (BytesMut::new(), Pace::new(limits));
+    while let Some(piece) = pace.wait(pieces.next()).await? {
         let piece = piece.map_err(|_| Problem::bad_request("the body ended early"))?;
+        pace.came(piece.len());
         if read.len() + piece.len() > max_bytes {
             return Err(too_large(max_bytes as u64));
         }
@@ -151,9 +154,67 @@ pub(crate) fn too_large(max_bytes: u64) -> Problem {
     Problem::new(Code::TooLarge, format!("at most {max_bytes} bytes are taken"))
 }
 
-/// Waits for the next piece of a body as long as a client may take for it.
-pub(crate) async fn in_time<T>(piece: impl Future<Output = T>, limits: &Limits) -> Result<T, Problem> {
-    tokio::time::timeout(limits.body_timeout, piece)
-        .await
-        .map_err(|_| Problem::new(Code::Timeout, "the body came too slowly"))
+/// How fast a body comes: each piece in its time, and the whole at a rate that cannot be kept up a byte at a time.
+pub(crate) struct Pace {
+    began: Instant,
+    came_bytes: u64,
+    piece_max: Duration,
+    bytes_per_second: u64,
+}
+
+impl Pace {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Pace {
+            began: Instant::now(),
+            came_bytes: 0,
+            piece_max: limits.body_timeout,
+            bytes_per_second: limits.body_bytes_per_second.max(1),
+        }
+    }
+
+    /// Waits for the next piece as long as the client may take for it.
+    pub(crate) async fn wait<T>(&self, piece: impl Future<Output = T>) -> Result<T, Problem> {
+        let whole = Duration::from_millis(self.came_bytes.saturating_mul(1_000) / self.bytes_per_second);
+        let latest = (Instant::now() + self.piece_max).min(self.began + self.piece_max + whole);
+        tokio::time::timeout_at(latest, piece)
+            .await
+            .map_err(|_| Problem::new(Code::Timeout, "the body came too slowly"))
+    }
+
+    pub(crate) fn came(&mut self, bytes: usize) {
+        self.came_bytes += bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::stream;
+
+    use super::*;
+
+    /// A hundred bytes, each in its time.
+    fn dripping() -> Body {
+        let bytes = stream::iter(0..100).then(|_| async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok::<_, Infallible>(Bytes::from_static(b"x"))
+        });
+        Body::from_stream(bytes)
+    }
+
+    #[tokio::test]
+    async fn a_body_that_comes_byte_by_byte_is_not_waited_for() {
+        let limits = Limits {
+            body_timeout: Duration::from_millis(200),
+            ..Limits::default()
+        };
+        let refused = read(dripping(), 1_000, &limits).await.unwrap_err();
+        assert_eq!(refused.code, Code::Timeout);
+        let patient = Limits {
+            body_timeout: Duration::from_secs(600),
+            ..Limits::default()
+        };
+        assert_eq!(read(dripping(), 1_000, &patient).await.unwrap().len(), 100);
+    }
 }

@@ -4,7 +4,7 @@
 use annals_store::Role;
 use axum::Router;
 use axum::handler::Handler;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::door::{self, Access};
-use crate::openapi::{self, Doc, Given};
+use crate::openapi::{self, Doc, ErrorForm, Given};
 use crate::{
     access_log, approvals, artifacts, blocks, conversations, events, health, inputs, mcp, mcp_servers,
     metrics, page, search, transfer, turns,
@@ -74,6 +74,18 @@ impl Route {
     /// Its body.
     pub(crate) fn takes<B: JsonSchema>(mut self) -> Self {
         self.doc.takes = Some(openapi::schema_of::<B>);
+        self
+    }
+
+    /// A JSON object that is described elsewhere.
+    pub(crate) fn takes_object(mut self) -> Self {
+        self.doc.takes = Some(openapi::object);
+        self
+    }
+
+    /// Says what went wrong in the form of OpenAI's API.
+    pub(crate) fn errors_as_openai(mut self) -> Self {
+        self.doc.errors = ErrorForm::OpenAi;
         self
     }
 
@@ -243,27 +255,38 @@ fn of_content() -> Vec<Route> {
     ]
 }
 
-/// A conversation as of one of its blocks, as the page shows it.
+/// A conversation as of one of its blocks, as the page shows it. What they give is described by the page's own types.
 fn of_moments() -> Vec<Route> {
-    use Method as M;
     vec![
-        Route::new(M::GET, "/v1/conversations/{c}/trees", USE, page::trees)
-            .about("Texts of blocks as trees that the page draws."),
-        Route::new(M::GET, "/v1/conversations/{c}/steps", USE, page::steps)
-            .about("What each model call used, and what broke its prefix."),
-        Route::new(M::GET, "/v1/conversations/{c}/moment", USE, page::moment)
-            .about("One block with its files, sources, plan and sandbox, as of that block."),
-        Route::new(M::GET, "/v1/conversations/{c}/view", USE, page::model_view)
-            .about("What the model saw at a block, part by part, with what was read from the cache."),
-        Route::new(M::GET, "/v1/conversations/{c}/proposal", USE, page::proposal)
-            .about("What a call that waits for a person would do."),
-        Route::new(M::GET, "/v1/conversations/{c}/pdf", USE, page::pdf_page)
+        Route::get("/v1/conversations/{c}/trees", page::trees)
+            .about("Texts of blocks as trees that the page draws.")
+            .gives_object(),
+        Route::get("/v1/conversations/{c}/steps", page::steps)
+            .about("What each model call used, and what broke its prefix.")
+            .gives_object(),
+        Route::get("/v1/conversations/{c}/moment", page::moment)
+            .about("One block with its files, sources, plan and sandbox, as of that block.")
+            .gives_object(),
+        Route::get("/v1/conversations/{c}/view", page::model_view)
+            .about("What the model saw at a block, part by part, with what was read from the cache.")
+            .gives_object(),
+        Route::get("/v1/conversations/{c}/proposal", page::proposal)
+            .about("What a call that waits for a person would do.")
+            .gives_object(),
+        Route::get("/v1/conversations/{c}/pdf", page::pdf_page)
             .about("A page of a PDF as a picture.")
             .gives_bytes("image/png"),
-        Route::new(M::GET, "/v1/conversations/{c}/preview", USE, page::preview)
-            .about("A version of a file, as a tree where it is text."),
-        Route::new(M::GET, "/v1/conversations/{c}/diff", USE, page::difference)
-            .about("What changed between two versions of a file."),
+        Route::get("/v1/conversations/{c}/preview", page::preview)
+            .about("A version of a file, as a tree where it is text.")
+            .gives_object(),
+        Route::get("/v1/conversations/{c}/diff", page::difference)
+            .about("What changed between two versions of a file.")
+            .query(&[
+                ("path", "the file's logical path"),
+                ("from", "the block of the one version"),
+                ("to", "the block of the other"),
+            ])
+            .gives_object(),
     ]
 }
 
@@ -321,6 +344,6 @@ pub(crate) fn router(app: &App) -> Router {
         .layer(from_fn_with_state(app.clone(), door::login))
         .layer(from_fn_with_state(app.clone(), door::guard))
         .layer(CatchPanicLayer::custom(health::panicked))
-        .layer(from_fn(access_log::log))
+        .layer(from_fn_with_state(app.clone(), access_log::log))
         .with_state(app.clone())
 }

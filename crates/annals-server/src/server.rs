@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::app::{App, Door, Outside, PublicUrl};
+use crate::connection::Taken;
 use crate::limits::Limits;
-use crate::openai::is_reserved;
+use crate::openai::{is_reserved, take_up};
 use crate::secrets::{Signer, SignerError, hash_of, new_token};
 use crate::webhooks::{Webhook, Webhooks};
 use crate::{relay, routes};
@@ -143,7 +144,10 @@ struct EveryScope(Agent);
 #[async_trait]
 impl Agents for EveryScope {
     async fn agent(&self, key: &ConversationKey) -> Option<Agent> {
-        (!is_reserved(&key.scope)).then(|| self.0.in_scope(&key.scope))
+        match is_reserved(&key.scope) {
+            true => take_up(&self.0, key).await,
+            false => Some(self.0.in_scope(&key.scope)),
+        }
     }
 }
 
@@ -301,7 +305,10 @@ async fn serve_connection(stream: TcpStream, router: Router, app: &App) {
         .timer(TokioTimer::new())
         .header_read_timeout(app.limits.head_timeout)
         .max_buf_size(app.limits.head_max_bytes)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(
+            TokioIo::new(Taken::new(stream, app.limits.write_timeout)),
+            service,
+        );
     let mut connection = std::pin::pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,

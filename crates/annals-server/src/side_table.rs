@@ -102,8 +102,14 @@ impl<'a> SideTable<'a> {
             for entry in entries {
                 let age = Duration::from_micros(now.micros_since(entry.created));
                 if keeps(entry.name.as_str()).is_some_and(|kept| age > kept) {
-                    self.remove(&entry.name, owner).await?;
-                    swept += 1;
+                    match self.remove(&entry.name, owner).await {
+                        // Another node sweeps, too.
+                        Err(LogError::Held { .. }) => {}
+                        removed => {
+                            removed?;
+                            swept += 1;
+                        }
+                    }
                 }
             }
             match next {

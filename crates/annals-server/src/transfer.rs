@@ -1,6 +1,8 @@
 //! Conversations as files: exported while they are written, imported while they arrive.
 
-use annals_store::{ImportAs, ImportError, export_conversation, import_conversation};
+use annals_core::ids::ConversationId;
+use annals_store::{ImportAs, ImportError, export_conversation, import_answering};
+use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -15,7 +17,7 @@ use crate::conversations::Made;
 use crate::door::Caller;
 use crate::idempotency::Once;
 use crate::problem::{Code, Problem};
-use crate::request::{Place, in_time, too_large};
+use crate::request::{Pace, Place, too_large};
 
 /// Bytes on their way between the writer of an export and its connection.
 const PIPE_BYTES: usize = 256 * 1024;
@@ -59,16 +61,14 @@ pub(crate) async fn import(
 ) -> Result<Response, Problem> {
     let agent = app.agent(&caller.scope);
     let (parts, body) = request.into_parts();
-    let (max_bytes, limits) = (app.limits.upload_max_bytes, app.limits.clone());
+    let (max_bytes, mut pace) = (app.limits.upload_max_bytes, Pace::new(&app.limits));
     // On disk first: the digest of the request must be known before its effect.
     let file = tempfile::tempfile().map_err(Problem::internal)?;
     let mut file = tokio::fs::File::from_std(file);
     let (mut hash, mut taken_bytes) = (Sha256::new(), 0_u64);
     let mut pieces = body.into_data_stream();
-    while let Some(piece) = in_time(pieces.try_next(), &limits)
-        .await?
-        .map_err(|_| ended_early())?
-    {
+    while let Some(piece) = pace.wait(pieces.try_next()).await?.map_err(|_| ended_early())? {
+        pace.came(piece.len());
         taken_bytes += piece.len() as u64;
         if taken_bytes > max_bytes {
             return Err(too_large(max_bytes));
@@ -91,19 +91,24 @@ pub(crate) async fn import(
         scope: caller.scope.clone(),
         owner: agent.owner(),
     };
-    let imported = import_conversation(&**agent.log(), agent.artifacts(), &mut *reader, import_as)
-        .await
-        .map_err(refused)?;
-    let made = Made {
-        id: imported.id.to_string(),
+    let answer = |id: &ConversationId| {
+        let made = Made { id: id.to_string() };
+        once.answer(StatusCode::CREATED, serde_json::to_vec(&made).ok()?)
     };
-    once.perform(&app, StatusCode::CREATED, &made, async |answer| {
-        if let Some(answer) = answer {
-            app.store().keep_answer(answer).await?;
+    let imported = import_answering(&**agent.log(), agent.artifacts(), &mut *reader, import_as, answer).await;
+    match imported {
+        Ok(imported) => {
+            let made = Made {
+                id: imported.id.to_string(),
+            };
+            Ok((StatusCode::CREATED, Json(made)).into_response())
         }
-        Ok(())
-    })
-    .await
+        // The same request was under way, or its blocks were written by one whose answer was lost.
+        Err(error) => match once.known(&app).await? {
+            Some(known) => Ok(known),
+            None => Err(refused(error)),
+        },
+    }
 }
 
 fn ended_early() -> Problem {

@@ -90,19 +90,15 @@ impl PromptBody {
         })
     }
 
-    /// Each client chooses its own boundary, so the digest is over what the parts mean.
     async fn of_form(request: Request, caller: &Caller, app: &App) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let mut hash = Sha256::new();
         let rebuilt = Request::from_parts(parts.clone(), body);
         let mut form = Form::from_request(rebuilt, app).await?;
         let (mut prompt, mut attachments) = (String::new(), Vec::new());
-        while let Some(Part { name, file, received }) = form.next(app).await? {
-            for text in [name.as_str(), file.as_deref().unwrap_or_default()] {
-                hash.update((text.len() as u64).to_le_bytes());
-                hash.update(text);
-            }
-            hash.update(received.digest().0);
+        while let Some(part) = form.next(app).await? {
+            part.add_to(&mut hash);
+            let Part { name, file, received } = part;
             match (received, name.as_str()) {
                 (Received::File(blob), _) => {
                     attachments.push(Attachment::stored(file.unwrap_or_default(), blob));
@@ -153,9 +149,9 @@ pub(crate) async fn start(
     check(&app, &agent, &id, &attachments).await?;
     let client_key = new_key(&agent);
     let turn = ConversationHandle::turn_of_key(&client_key);
-    app.usage
+    let counted = app
+        .usage
         .turn(agent.scope(), &turn, &app.limits, Instant::now())?;
-    app.outside.webhooks.owe(&agent, &id, &turn).await?;
     let started = Started {
         turn_id: turn.to_string(),
     };
@@ -165,18 +161,19 @@ pub(crate) async fn start(
         client_key: Some(client_key),
         ..Prompt::default()
     };
-    let mut is_posted = false;
-    let performed = once
-        .perform(&app, StatusCode::ACCEPTED, &started, async |answer| {
-            let posted = agent.conversation(&id).answering(answer).post(prompt).await;
-            is_posted = posted.is_ok();
-            posted.map(drop)
+    // What has begun is done whole, also for a client that goes away.
+    let (tasks, shared) = (app.tasks.clone(), app.clone());
+    let performed = tasks.spawn(async move {
+        let app = shared;
+        app.outside.webhooks.owe(&agent, &id, &turn).await?;
+        once.perform(&app, StatusCode::ACCEPTED, &started, async |answer| {
+            agent.conversation(&id).answering(answer).post(prompt).await?;
+            counted.posted();
+            Ok(())
         })
-        .await;
-    if !is_posted {
-        app.usage.turn_rests(&turn);
-    }
-    performed
+        .await
+    });
+    performed.await.map_err(Problem::internal)?
 }
 
 pub(crate) fn new_key(agent: &Agent) -> String {

@@ -5,13 +5,15 @@
 //! entries, follows those turns in the log and sends what it finds; an entry goes when the turn's end has arrived. Requests
 //! are signed as the Standard Webhooks description says, and pass the egress policy like every other request to an address.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use annals_core::block::payload::{ApprovalRequest, TurnReport};
 use annals_core::block::{BlobDigest, Block, BlockKind};
 use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq, TurnId};
+use annals_core::time::Timestamp;
 use annals_runtime::{Agent, RunError, Update};
 use annals_store::{Lease, LogError, NewConversation, Store};
 use annals_tools::web::egress::EgressPolicy;
@@ -22,6 +24,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::secrets::seconds;
@@ -42,9 +45,10 @@ const POSTED_WITHIN: Duration = Duration::from_secs(60);
 /// Entries are looked for this often, for those of other nodes; one's own are known at once.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const LEASE_TTL: Duration = Duration::from_secs(30);
-/// Conversations followed at once for one receiver.
+/// Entries of other nodes that became visible out of their order are found this often.
+const READ_ALL_EVERY: Duration = Duration::from_secs(60);
+/// Conversations followed at once for one receiver, unless it says otherwise.
 const FOLLOWED_MAX: usize = 1_000;
-const PAGE: usize = 500;
 
 /// A receiver of events.
 #[derive(Clone)]
@@ -55,6 +59,7 @@ pub struct Webhook {
     /// Waited before the second attempt, and twice as long before each further one.
     first_retry: Duration,
     last_retry: Duration,
+    followed_max: usize,
 }
 
 /// What a receiver can be told of.
@@ -119,6 +124,7 @@ impl Webhook {
             events: WebhookEvent::ALL.into_iter().collect(),
             first_retry: Duration::from_secs(1),
             last_retry: Duration::from_secs(600),
+            followed_max: FOLLOWED_MAX,
         })
     }
 
@@ -133,6 +139,14 @@ impl Webhook {
     #[must_use]
     pub fn retry(mut self, first: Duration, last: Duration) -> Self {
         (self.first_retry, self.last_retry) = (first, last);
+        self
+    }
+
+    /// Follows at most this many conversations at once. Where more owe something, those in which nothing happens make room
+    /// for the others.
+    #[must_use]
+    pub fn follows(mut self, conversations: usize) -> Self {
+        self.followed_max = conversations.max(1);
         self
     }
 
@@ -289,61 +303,166 @@ impl Receiver {
         agent.log().acquire(&key, &agent.owner(), LEASE_TTL).await
     }
 
-    /// Follows each conversation that owes something, the turns of one in their order.
+    /// Follows the conversations that owe something, the turns of one in their order.
     async fn deliver_owed(&self, agent: &Agent) {
-        let (mut tasks, mut followed) = (JoinSet::new(), HashSet::new());
+        let (mut owing, mut tasks) = (Owing::default(), JoinSet::new());
+        let is_crowded = Arc::new(AtomicBool::new(false));
+        let mut all_read: Option<Instant> = None;
         loop {
-            match self.owing(agent).await {
-                Ok(owing) => {
-                    for (key, turns) in owing {
-                        if followed.len() < FOLLOWED_MAX && followed.insert(key.clone()) {
-                            let delivery = Delivery {
-                                agent: agent.in_scope(&key.scope),
-                                webhook: self.webhook.clone(),
-                                egress: self.egress.clone(),
-                                table: self.scope.clone(),
-                            };
-                            tasks.spawn(async move {
-                                delivery.conversation(turns).await;
-                                key
-                            });
+            let reads_all = all_read.is_none_or(|read| read.elapsed() >= READ_ALL_EVERY);
+            match owing.read(agent, &self.scope, reads_all).await {
+                Ok(()) if reads_all => all_read = Some(Instant::now()),
+                Ok(()) => {}
+                Err(error) => tracing::warn!(%error, "what is owed to a webhook cannot be read"),
+            }
+            loop {
+                while tasks.len() < self.webhook.followed_max
+                    && let Some((owed, progress)) = owing.next()
+                {
+                    let delivery = Delivery {
+                        agent: agent.in_scope(&owed.1.key.scope),
+                        webhook: self.webhook.clone(),
+                        egress: self.egress.clone(),
+                        table: self.scope.clone(),
+                        is_crowded: is_crowded.clone(),
+                    };
+                    tasks.spawn(async move {
+                        let came = delivery.follow(&owed, progress).await;
+                        (owed, came)
+                    });
+                }
+                is_crowded.store(owing.has_waiting(), Ordering::Relaxed);
+                tokio::select! {
+                    () = self.owed.notified() => break,
+                    () = tokio::time::sleep(LOOK_EVERY) => break,
+                    Some(done) = tasks.join_next() => {
+                        if let Ok((owed, came)) = done {
+                            owing.came(&owed, came);
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "what is owed to a webhook cannot be read"),
             }
-            tokio::select! {
-                () = self.owed.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-                Some(done) = tasks.join_next() => {
-                    if let Ok(key) = done {
-                        followed.remove(&key);
-                    }
-                }
+        }
+    }
+}
+
+/// How far the delivery of a turn has come.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    /// The last block that was looked at.
+    after: Option<Seq>,
+    /// Whether the turn was found in the log.
+    has_begun: bool,
+    /// Since when the next event cannot be delivered, and what is waited before the next attempt.
+    failing: Option<(Instant, Duration)>,
+}
+
+enum IsOver {
+    Yes,
+    No,
+}
+
+/// How a delivery came out.
+enum Came {
+    ToItsEnd,
+    /// Others needed the place, or something failed.
+    SoFar(Progress),
+}
+
+/// An entry, and what it says.
+type OwedEntry = (Entry, Owed);
+
+/// Turns of one conversation in their order.
+type Turns = BTreeMap<(Option<Seq>, Timestamp, ConversationId), OwedEntry>;
+
+/// What a receiver is owed, as far as this process knows.
+#[derive(Default)]
+struct Owing {
+    turns: HashMap<ConversationKey, Turns>,
+    /// The entries of all of them.
+    known: HashSet<ConversationId>,
+    /// Conversations that are not followed, in the order in which they will be.
+    waiting: VecDeque<ConversationKey>,
+    /// How far turns have come that were followed, by entry.
+    progress: HashMap<ConversationId, Progress>,
+}
+
+impl Owing {
+    /// Reads what is new: entries come the newest first, so that those before a known one are known, too.
+    async fn read(&mut self, agent: &Agent, scope: &Scope, reads_all: bool) -> Result<(), LogError> {
+        let page_entries = if reads_all { 500 } else { 50 };
+        let table = SideTable::new(&**agent.log(), scope.clone());
+        let mut cursor = None;
+        loop {
+            let (entries, next) = table.page(cursor, page_entries).await?;
+            let mut has_known = false;
+            for entry in entries {
+                has_known |= !self.add(entry);
+            }
+            match next {
+                Some(next) if reads_all || !has_known => cursor = Some(next),
+                _ => return Ok(()),
             }
         }
     }
 
-    async fn owing(&self, agent: &Agent) -> Result<BTreeMap<ConversationKey, Vec<(Entry, Owed)>>, LogError> {
-        let table = SideTable::new(&**agent.log(), self.scope.clone());
-        let (mut owing, mut cursor) = (BTreeMap::<_, Vec<_>>::new(), None);
-        loop {
-            let (entries, next) = table.page(cursor, PAGE).await?;
-            for entry in entries {
-                if let Some(owed) = Owed::parse(&entry.value) {
-                    owing.entry(owed.key.clone()).or_default().push((entry, owed));
+    /// Whether the entry was not known.
+    fn add(&mut self, entry: Entry) -> bool {
+        let Some(owed) = Owed::parse(&entry.value) else {
+            return true;
+        };
+        if !self.known.insert(entry.name.clone()) {
+            return false;
+        }
+        let key = owed.key.clone();
+        let turns = self.turns.entry(key.clone()).or_default();
+        if turns.is_empty() {
+            // Before those that were looked at and in which nothing happened.
+            self.waiting.push_front(key);
+        }
+        let owed = (entry, owed);
+        turns.insert(place_of(&owed), owed);
+        true
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// What to follow next.
+    fn next(&mut self) -> Option<(OwedEntry, Progress)> {
+        let key = self.waiting.pop_front()?;
+        let first = self.turns.get(&key)?.first_key_value()?.1.clone();
+        let progress = self.progress.remove(&first.0.name).unwrap_or_default();
+        Some((first, progress))
+    }
+
+    /// What came of a turn that was followed.
+    fn came(&mut self, followed: &OwedEntry, came: Came) {
+        let (entry, owed) = followed;
+        match came {
+            Came::SoFar(progress) => {
+                self.progress.insert(entry.name.clone(), progress);
+                self.waiting.push_back(owed.key.clone());
+            }
+            Came::ToItsEnd => {
+                self.known.remove(&entry.name);
+                let Some(turns) = self.turns.get_mut(&owed.key) else {
+                    return;
+                };
+                turns.remove(&place_of(followed));
+                match turns.is_empty() {
+                    true => drop(self.turns.remove(&owed.key)),
+                    false => self.waiting.push_front(owed.key.clone()),
                 }
             }
-            match next {
-                Some(next) => cursor = Some(next),
-                None => break,
-            }
         }
-        for turns in owing.values_mut() {
-            turns.sort_by_key(|(entry, owed)| (owed.after, entry.created));
-        }
-        Ok(owing)
     }
+}
+
+/// Its place among the turns of its conversation.
+fn place_of((entry, owed): &OwedEntry) -> (Option<Seq>, Timestamp, ConversationId) {
+    (owed.after, entry.created, entry.name.clone())
 }
 
 /// Ends when the lease cannot be renewed.
@@ -362,79 +481,107 @@ struct Delivery {
     webhook: Webhook,
     egress: EgressPolicy,
     table: Scope,
+    /// Whether other conversations wait to be followed.
+    is_crowded: Arc<AtomicBool>,
 }
 
 impl Delivery {
-    async fn conversation(&self, turns: Vec<(Entry, Owed)>) {
-        for (entry, owed) in turns {
-            match self.turn(&entry, &owed).await {
-                Ok(()) => {}
-                Err(RunError::Log(LogError::NotFound { .. })) => {}
-                Err(error) => {
-                    // Tried again at the next look, before anything that follows it.
-                    tracing::warn!(%error, "a turn cannot be followed for a webhook");
-                    return;
-                }
+    /// Delivers the events of a turn, as far as it comes.
+    async fn follow(&self, (entry, owed): &OwedEntry, mut progress: Progress) -> Came {
+        match self.turn(entry, owed, &mut progress).await {
+            Ok(IsOver::Yes) | Err(RunError::Log(LogError::NotFound { .. })) => {}
+            Ok(IsOver::No) => return Came::SoFar(progress),
+            Err(error) => {
+                // Tried again later, before anything that follows it.
+                tracing::warn!(%error, "a turn cannot be followed for a webhook");
+                tokio::time::sleep(LOOK_EVERY).await;
+                return Came::SoFar(progress);
             }
-            let table = SideTable::new(&**self.agent.log(), self.table.clone());
-            if let Err(error) = table.remove(&entry.name, &self.agent.owner()).await {
+        }
+        let table = SideTable::new(&**self.agent.log(), self.table.clone());
+        match table.remove(&entry.name, &self.agent.owner()).await {
+            Ok(()) => Came::ToItsEnd,
+            Err(error) => {
                 tracing::warn!(%error, "what a webhook was told will be told again");
-                return;
+                tokio::time::sleep(LOOK_EVERY).await;
+                Came::SoFar(Progress::default())
             }
         }
     }
 
-    /// Sends the events of a turn as they come, to its end.
-    async fn turn(&self, entry: &Entry, owed: &Owed) -> Result<(), RunError> {
+    /// Sends the events of a turn as they come, to its end, or until others need the place more.
+    async fn turn(&self, entry: &Entry, owed: &Owed, progress: &mut Progress) -> Result<IsOver, RunError> {
         let id = &owed.key.id;
-        let mut subscription = self.agent.subscribe(id, owed.after).await?;
-        let mut has_begun = false;
+        let after = progress.after.or(owed.after);
+        let mut subscription = self.agent.subscribe(id, after).await?;
         loop {
             let next = tokio::time::timeout(LOOK_EVERY, subscription.next());
             let Ok(update) = next.await else {
                 let age = Duration::from_micros(self.agent.world().now().micros_since(entry.created));
                 let handle = self.agent.conversation(id);
-                if !has_begun && age > POSTED_WITHIN && handle.turn_status(&owed.turn).await?.is_none() {
-                    return Ok(());
+                if !progress.has_begun
+                    && age > POSTED_WITHIN
+                    && handle.turn_status(&owed.turn).await?.is_none()
+                {
+                    return Ok(IsOver::Yes);
+                }
+                if self.is_crowded.load(Ordering::Relaxed) {
+                    return Ok(IsOver::No);
                 }
                 continue;
             };
             let Update::Block(block) = update? else { continue };
-            if block.turn != owed.turn {
-                continue;
-            }
-            has_begun = true;
-            if let Some((event, data)) = event_of(&owed.key, &block) {
-                if self.webhook.events.contains(&event) {
-                    self.send(&owed.key, &block, event, data).await;
+            if block.turn == owed.turn {
+                progress.has_begun = true;
+                let event = event_of(&owed.key, &block);
+                if let Some((kind, data)) = event {
+                    let is_wanted = self.webhook.events.contains(&kind);
+                    if is_wanted && !self.send(&owed.key, &block, (kind, data), progress).await {
+                        return Ok(IsOver::No);
+                    }
+                    if kind == WebhookEvent::TurnEnded {
+                        return Ok(IsOver::Yes);
+                    }
                 }
-                if event == WebhookEvent::TurnEnded {
-                    return Ok(());
-                }
             }
+            progress.after = Some(block.seq);
         }
     }
 
-    /// Sends until it has arrived, or for a day.
-    async fn send(&self, key: &ConversationKey, block: &Block, event: WebhookEvent, data: Value) {
+    /// Sends until it has arrived, or for a day. Says whether it is done with: where others wait, it is tried again later.
+    async fn send(
+        &self,
+        key: &ConversationKey,
+        block: &Block,
+        (event, data): (WebhookEvent, Value),
+        progress: &mut Progress,
+    ) -> bool {
         let id = message_id(key, block);
         let body = json!({"type": event.as_str(), "timestamp": block.ts, "data": data}).to_string();
-        let (began, mut pause) = (tokio::time::Instant::now(), self.webhook.first_retry);
+        let (began, mut pause) = progress
+            .failing
+            .unwrap_or_else(|| (Instant::now(), self.webhook.first_retry));
         loop {
             let why = match self.attempt(&id, &body).await {
-                Ok(()) => return,
+                Ok(()) => break,
                 Err(why) => why,
             };
             if began.elapsed() >= GIVEN_UP_AFTER {
                 tracing::error!(id, why, "a webhook is given up");
-                return;
+                break;
             }
             tracing::warn!(id, why, "a webhook was not delivered and is tried again");
             // Up to a quarter more, so that many do not come back at once.
             let more = pause.mul_f64((self.agent.world().random() % 256) as f64 / 1_024.0);
             tokio::time::sleep(pause + more).await;
             pause = (pause * 2).min(self.webhook.last_retry);
+            if self.is_crowded.load(Ordering::Relaxed) {
+                progress.failing = Some((began, pause));
+                return false;
+            }
         }
+        progress.failing = None;
+        true
     }
 
     async fn attempt(&self, id: &str, body: &str) -> Result<(), String> {

@@ -573,3 +573,33 @@ async fn code(response: reqwest::Response) -> String {
     let problem: Value = response.json().await.unwrap();
     problem["code"].as_str().unwrap_or_default().to_owned()
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prompts_beyond_what_may_wait_or_run_are_refused_until_there_is_room() {
+    let gate = Gate::default();
+    let mut limited = options();
+    (limited.limits.queue_max, limited.limits.turns_per_scope) = (1, 2);
+    let wait = json!({"tool_calls": [{"tool": "wait", "params": {}}]});
+    let steps = json!([wait, {"text": "One"}, {"text": "Two"}, {"text": "Three"}]);
+    let server = Running::with(steps, limited, |builder| builder.tool(gate.tool())).await;
+    let [c, elsewhere] = [server.new_conversation().await, server.new_conversation().await];
+    let first = server.prompt(&c, "1").await;
+    gate.begun.notified().await;
+    let [here, there] = [&c, &elsewhere].map(|c| format!("/v1/conversations/{c}/turns"));
+    // What is refused for another reason does not count as a turn.
+    for _ in 0..5 {
+        assert_eq!(server.post(&there, &json!({"prompt": ""})).await.status(), 422);
+    }
+    let second = server.prompt(&c, "2").await;
+    for (path, expected) in [(&here, "queue_full"), (&there, "too_many_turns")] {
+        let refused = server.post(path, &json!({"prompt": "3"})).await;
+        assert_eq!(refused.status(), 429);
+        assert!(refused.headers().contains_key("retry-after"));
+        assert_eq!(code(refused).await, expected);
+    }
+    gate.go.notify_one();
+    for turn in [first, second] {
+        server.ended(&c, &turn).await;
+    }
+    assert_eq!(server.post(&there, &json!({"prompt": "3"})).await.status(), 202);
+}

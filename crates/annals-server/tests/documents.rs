@@ -6,9 +6,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
-use annals_runtime::{Ask, HookCx, Hooks, Verdict};
+use annals_runtime::{Agent, Ask, HookCx, Hooks, Verdict};
 use annals_tools::ToolSpec;
-use common::{Gate, Running, options};
+use common::{Gate, Running, options, script};
 use serde_json::{Value, json};
 
 /// Has a script of a set read a text; none when the set is not installed.
@@ -85,6 +85,52 @@ async fn figures_are_what_happened() {
     if let Some(read) = read_by("prometheus", "prometheus.py", &figures().await) {
         check_figures(&serde_json::from_str(&read).unwrap(), server.agent.model().name());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_counted_by_the_server_that_comes_after_until_it_is_decided() {
+    let home = tempfile::tempdir().unwrap();
+    let gate = Gate::default();
+    gate.go.notify_one();
+    let agent = async |steps: Value| {
+        let builder = Agent::builder().model(script(steps)).home(home.path());
+        builder.tool(gate.tool()).hooks(Asks).build().await.unwrap()
+    };
+    let figure = async |server: &Running, line: &str| {
+        let figures = server.get("/metrics").await.text().await.unwrap();
+        figures.lines().any(|found| found == line)
+    };
+    let steps = json!([{"tool_calls": [{"tool": "wait", "params": {}}]}]);
+    let mut first = Running::serve(agent(steps).await, options(), None).await;
+    let c = first.new_conversation().await;
+    let turn = first.prompt(&c, "Go").await;
+    while !figure(&first, "annals_approvals_pending 1").await {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert!(
+        figure(&first, "annals_turns_running 0").await,
+        "a turn that waits does not run"
+    );
+    first.stop.cancel();
+    first.served.take().unwrap().await.unwrap();
+    drop(first);
+
+    let next = Running::serve(agent(json!([{"text": "Done"}])).await, options(), None).await;
+    assert!(figure(&next, "annals_approvals_pending 1").await);
+    let waiting = next.get_json("/v1/approvals").await;
+    let id = waiting["items"][0]["approval_id"].as_str().unwrap();
+    let path = format!("/v1/conversations/{c}/approvals/{id}");
+    next.post_json(&path, &json!({"decision": "once"})).await;
+    next.ended(&c, &turn).await;
+    let late = next.post(&path, &json!({"decision": "deny"})).await;
+    let (status, problem): (u16, Value) = (late.status().as_u16(), late.json().await.unwrap());
+    assert_eq!(
+        (status, &problem["code"]),
+        (409, &json!("decided")),
+        "the first decision holds"
+    );
+    assert!(figure(&next, "annals_approvals_pending 0").await);
+    assert!(figure(&next, "annals_turns_running 0").await);
 }
 
 /// What one turn with three model calls and two tools leaves.

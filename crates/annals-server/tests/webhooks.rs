@@ -234,6 +234,40 @@ async fn what_was_refused_arrives_later_also_from_the_server_that_comes_after() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn conversations_that_wait_for_a_person_keep_nobody_else_from_being_told() {
+    let receiver = Receiver::default();
+    let address = receiver.listen().await;
+    let gate = Gate::default();
+    let options = Options {
+        webhooks: vec![webhook(&address).follows(2)],
+        ..told(&address)
+    };
+    let asks = json!({"tool_calls": [{"tool": "wait", "params": {}}]});
+    let steps = json!([asks, asks, asks, asks, {"text": "Done"}, {"text": "Went on"}]);
+    let server = Running::with(steps, options, |builder| builder.tool(gate.tool()).hooks(Asks)).await;
+    let mut first = None;
+    for waiting in 1..=4 {
+        let c = server.new_conversation().await;
+        server.prompt(&c, "Go").await;
+        let received = receiver.until(waiting).await;
+        first = first.or_else(|| Some((c, received[0].json()["data"]["approval_id"].clone())));
+    }
+    let c = server.new_conversation().await;
+    server.prompt(&c, "Say something").await;
+    let received = receiver.until(5).await;
+    assert_eq!(received[4].json()["data"]["conversation"], c);
+    // One that made room is come back to, and what it told is not told again.
+    let (c, approval) = first.unwrap();
+    gate.go.notify_one();
+    let path = format!("/v1/conversations/{c}/approvals/{}", approval.as_str().unwrap());
+    server.post_json(&path, &json!({"decision": "once"})).await;
+    let received = receiver.until(6).await;
+    assert_eq!(received[5].json()["data"]["conversation"], c);
+    let ids: HashSet<&str> = received.iter().map(|received| received.id.as_str()).collect();
+    assert_eq!(ids.len(), 6, "{:?}", events(&received));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_address_of_the_machine_is_not_told_unless_it_is_opened() {
     let [inside, opened] = [Receiver::default(), Receiver::default()];
     let (closed, open) = (inside.listen().await, opened.listen().await);

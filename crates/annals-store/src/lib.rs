@@ -62,6 +62,7 @@ pub use register::Register;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteLog, SqliteOptions, SqliteRecall};
 pub use transfer::{
-    ExportError, Exported, ImportAs, ImportError, Imported, export_conversation, import_conversation,
+    ExportError, Exported, ImportAs, ImportError, Imported, export_conversation, import_answering,
+    import_conversation,
 };
 pub use workspace::{FileEntry, Materialised, TreeEntry, Workspace, WorkspaceError};

@@ -4,7 +4,7 @@
 //! again. See
 //! [`annals_sandbox::launcher`] for programs that cannot be.
 
-pub use annals_content::give_back_freed_memory;
+pub use annals_content::{give_back_freed_memory, raise_open_files};
 pub use annals_sandbox::launcher::{HelperError, use_helper};
 
 /// In a helper process: does its work and never returns. In every other process: next to nothing. Call it first thing in

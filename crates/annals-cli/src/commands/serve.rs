@@ -25,9 +25,25 @@ pub(crate) async fn run(args: ServeArgs, config: Config) -> Result<Ended, Failur
         opened: opened(&config)?,
         ..Options::default()
     };
+    tell_open_files(&options);
     let lease = Some(std::time::Duration::from_secs(args.lease));
     let setup = Setup::open(Config { lease, ..config }, Needs::Model).await?;
     until_stopped(&setup, options, "").await
+}
+
+/// Files that the process needs beside its connections: the store's, those of tools and of what is being received.
+const OTHER_FILES: u64 = 512;
+
+/// Takes as many open files as the machine gives, and says so when that is too few for the connections of the options.
+fn tell_open_files(options: &Options) {
+    let connections = options.limits.connections_max as u64;
+    match annals::launcher::raise_open_files() {
+        Ok(files) if files < connections + OTHER_FILES => paint::say(format!(
+            "at most {files} files may be open, which is too few for {connections} connections: raise it (`ulimit -Hn`)"
+        )),
+        Ok(_) => {}
+        Err(error) => paint::say(format!("the number of open files cannot be raised: {error}")),
+    }
 }
 
 /// Who is told of turns that end and of calls that wait.

@@ -2,8 +2,9 @@
 //! holds only a number; told to stop, it lets turns end, and told twice, it ends at once.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use annals_requirements::Installed;
@@ -36,7 +37,10 @@ impl Serving {
 
     fn start_with(annals: &Annals, model: &str, more: &[&str]) -> Self {
         let args = [&["serve", "--listen", "127.0.0.1:0", "--model", model], more].concat();
-        let mut command = annals.command(&args);
+        Self::of(&mut annals.command(&args))
+    }
+
+    fn of(command: &mut Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -302,6 +306,75 @@ async fn told_twice_it_ends_at_once_and_the_turn_goes_on_at_the_next_start() {
         .get(&format!("/v1/conversations/{conversation}/turns/{turn}"))
         .await;
     assert_eq!(ended["answer"], "After all", "{ended}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_takes_as_many_open_files_as_it_may_have_and_says_when_that_is_too_few() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": []}));
+    let mut command = annals.command(&["serve", "--listen", "127.0.0.1:0", "--model", &model]);
+    let few = libc::rlimit {
+        rlim_cur: 256,
+        rlim_max: 1_000,
+    };
+    // SAFETY: between fork and exec only a system call is made, on a value that was copied into the closure.
+    let command = unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &few) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+    let mut server = Serving::of(command);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.child.id())).unwrap();
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let numbers: Vec<&str> = files.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(numbers, ["1000", "1000"], "{files}");
+    server.signal(libc::SIGTERM);
+    let (_, said) = server.ended();
+    assert!(said.contains("at most 1000 files may be open"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_access_log_has_a_line_with_its_time_for_each_request_and_no_secret() {
+    let annals = Annals::new();
+    let script = json!({"steps": [{"text": "Nobody logs this answer"}]});
+    let mut server = Serving::start(&annals, &script, &["--access-log"]);
+    let opened = server
+        .client
+        .get(format!("{}/?token={}", server.base, server.token));
+    opened.send().await.unwrap();
+    let made = server
+        .post("/v1/conversations", &json!({}), "a-key-of-mine")
+        .await;
+    let conversation = made["id"].as_str().unwrap();
+    let path = format!("/v1/conversations/{conversation}/turns");
+    server
+        .post(&path, &json!({"prompt": "Nobody logs this prompt"}), "go")
+        .await;
+    server.get("/v1/search?q=nobody-logs-this-query").await;
+    let mut events = server.events(conversation, None).await;
+    while events.block().await.unwrap().1["type"] != "react.completion" {}
+    server.signal(libc::SIGTERM);
+    let (_, said) = server.ended();
+    let lines: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("annals::access"))
+        .collect();
+    for route in [
+        "route=\"/v1/conversations/{c}/turns\"",
+        "route=\"/v1/search\"",
+        "route=\"/\"",
+    ] {
+        assert!(lines.iter().any(|line| line.contains(route)), "{route}: {said}");
+    }
+    assert!(lines.iter().all(|line| line.contains("time=2")), "{said}");
+    let token = server.token.as_str();
+    for secret in [token, "Nobody", "nobody-logs", conversation, "a-key-of-mine"] {
+        assert!(!said.contains(secret), "{secret}: {said}");
+    }
 }
 
 #[test]

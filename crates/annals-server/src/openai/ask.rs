@@ -2,21 +2,26 @@
 
 use std::sync::Arc;
 
-use annals_core::ids::{ConversationId, Scope, Seq, TurnId};
+use annals_core::block::BlobDigest;
+use annals_core::ids::{ConversationId, Scope, Seq};
 use annals_core::sources::SourceRow;
-use annals_runtime::{Agent, Attachment, ConversationHandle, Prompt, Subscription, TurnTerms};
+use annals_runtime::{Agent, Attachment, ConversationHandle, Prompt, RunError, Subscription, TurnTerms};
+use annals_store::LogError;
+use http::StatusCode;
 use tokio::sync::{Mutex, MutexGuard, mpsc};
 use tokio::time::Instant;
 
 use super::error::ApiError;
 use super::follow::{Follow, Seen};
-use super::lineage::{ClientKey, Index, side_scope};
+use super::lineage::{ClientKey, Index, Place};
 use super::part::Part;
 use super::pieces::{Link, Piece};
 use super::target::Target;
 use super::transcript::{File, Held, Transcript};
 use crate::app::App;
 use crate::artifacts::signed_url;
+use crate::idempotency::Once;
+use crate::problem::{Code, Problem};
 use crate::secrets::seconds;
 use crate::turns::new_key;
 
@@ -29,8 +34,10 @@ pub(crate) struct Ask {
     pub(crate) names: Names,
     /// What holds for the turn: a schema for the answer, whether somebody can be asked.
     pub(crate) terms: TurnTerms,
-    /// The client's name for this request: sent again, it is the same turn.
-    pub(crate) idempotency: Option<String>,
+    /// The client's name for this request, if it gave one: sent again, it is the same turn.
+    pub(crate) once: Once,
+    /// Whether the answer is looked for later.
+    pub(crate) is_background: bool,
     /// Where this server is reached, for links.
     pub(crate) origin: String,
 }
@@ -53,6 +60,8 @@ pub(crate) struct Started {
     pub(crate) part: Part,
     pub(crate) pieces: mpsc::UnboundedReceiver<Result<Piece, ApiError>>,
     pub(crate) is_stand_alone: bool,
+    /// Whether an earlier request with the same key started it.
+    pub(crate) is_replayed: bool,
 }
 
 /// Requests for one lineage are decided one after the other: two that continue the same head must not both.
@@ -97,153 +106,228 @@ impl Face {
             return self.deliver(ask).await;
         }
         let target = self.target(&ask, &key).await?;
-        if target == Target::StandAlone {
-            return self.stand_alone(ask).await;
-        }
         let transcript = &ask.transcript;
+        let makes = matches!(target, Target::New(None) | Target::Fork(_));
         let (conversation, mut prompt) = match target {
             Target::Continue(id) => (id, new_prompt(transcript)),
-            Target::Fork(place) => (
-                self.agent.fork(&place.conversation, Some(place.end)).await?,
-                new_prompt(transcript),
+            Target::Fork(place) => (self.forked(place, &ask.once).await?, new_prompt(transcript)),
+            Target::New(id) => (
+                self.create(id, transcript, &ask.once).await?,
+                whole_prompt(transcript),
             ),
-            Target::New(id) => (self.create(id, transcript).await?, whole_prompt(transcript)),
-            Target::StandAlone => return Err(ApiError::missing("conversation")),
+            Target::StandAlone => return self.stand_alone(ask).await,
         };
-        self.agent
-            .check_attachments(&prompt.attachments)
-            .await
-            .map_err(|error| ApiError::invalid("messages", "attachment_refused", error))?;
         prompt.terms = ask.terms.clone();
-        let subscription = self.subscription(&self.agent, &conversation).await?;
-        let turn = self.post(&conversation, prompt).await?;
-        let part = Part::whole(conversation, turn);
-        self.remember(&ask, &part).await?;
+        let posted = self.checked_and_posted(&self.agent, &conversation, prompt, &ask.once);
+        let (part, subscription) = match posted.await {
+            Ok(Some(posted)) => posted,
+            Ok(None) => return self.answered_meanwhile(&ask).await,
+            Err(error) => {
+                if makes {
+                    self.unmake(&self.agent, &conversation).await;
+                }
+                return Err(error);
+            }
+        };
+        let sources = async {
+            self.remember(&ask, &part).await?;
+            self.sources(&part.conversation).await
+        };
+        let sources = sources.await.map_err(ApiError::not_again)?;
         let follow = Follow::new(self, &self.agent, part.clone(), ask.origin)
             .keeping(Some(Seen::turn(ask.transcript, key)));
         Ok(Started {
-            pieces: follow.begin(subscription, self.sources(&part.conversation).await?),
+            pieces: follow.begin(subscription, sources),
             part,
             is_stand_alone: false,
+            is_replayed: false,
         })
     }
 
-    /// Posts a prompt, counted among the turns of its scope.
-    async fn post(&self, conversation: &ConversationId, mut prompt: Prompt) -> Result<TurnId, ApiError> {
-        let client_key = new_key(&self.agent);
+    /// Posts a prompt that can be taken, and gives its turn from its first block on. None when the same request was answered
+    /// meanwhile.
+    pub(super) async fn checked_and_posted(
+        &self,
+        agent: &Agent,
+        conversation: &ConversationId,
+        prompt: Prompt,
+        once: &Once,
+    ) -> Result<Option<(Part, Subscription)>, ApiError> {
+        let checked = agent.check_attachments(&prompt.attachments).await;
+        checked.map_err(|error| ApiError::invalid("messages", "attachment_refused", error))?;
+        let subscription = self.subscription(agent, conversation).await?;
+        let posted = self.post(agent, conversation, prompt, once).await?;
+        Ok(posted.map(|part| (part, subscription)))
+    }
+
+    /// Removes a conversation that was made for a prompt which was then refused: a client that tries again would leave one
+    /// each time.
+    pub(super) async fn unmake(&self, agent: &Agent, conversation: &ConversationId) {
+        if let Err(error) = agent.delete_conversation(conversation).await {
+            tracing::debug!(%error, "a conversation without a turn stays");
+        }
+    }
+
+    /// Posts a prompt, counted among the turns of the caller's scope, with the answer to its request in the same commit.
+    /// None when that request was answered meanwhile. What has begun is done whole, also for a client that goes away.
+    async fn post(
+        &self,
+        agent: &Agent,
+        conversation: &ConversationId,
+        mut prompt: Prompt,
+        once: &Once,
+    ) -> Result<Option<Part>, ApiError> {
+        let client_key = new_key(agent);
         let turn = ConversationHandle::turn_of_key(&client_key);
         prompt.client_key = Some(client_key);
-        let usage = &self.app.usage;
-        usage.turn(self.scope(), &turn, &self.app.limits, Instant::now())?;
-        let webhooks = &self.app.outside.webhooks;
-        webhooks.owe(&self.agent, conversation, &turn).await?;
-        let posted = self.agent.conversation(conversation).post(prompt).await;
-        posted
-            .inspect_err(|_| usage.turn_rests(&turn))
-            .map_err(ApiError::from)
+        let part = Part::whole(conversation.clone(), turn);
+        let counted = self
+            .app
+            .usage
+            .turn(self.scope(), &part.turn, &self.app.limits, Instant::now())?;
+        let answer = once.answer(StatusCode::OK, part.to_string().into_bytes());
+        let is_announced = agent.scope() == self.scope();
+        let (app, agent, posts) = (self.app.clone(), agent.clone(), part.clone());
+        let posted = self.app.tasks.spawn(async move {
+            let Part {
+                conversation, turn, ..
+            } = &posts;
+            if is_announced {
+                app.outside.webhooks.owe(&agent, conversation, turn).await?;
+            }
+            let handle = agent.conversation(conversation).answering(answer);
+            handle.post(prompt).await?;
+            counted.posted();
+            Ok::<_, RunError>(())
+        });
+        match posted.await.map_err(Problem::internal)? {
+            Ok(()) => Ok(Some(part)),
+            Err(RunError::Log(LogError::Answered { .. })) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// An answer to an earlier request, from its first piece on. Its turn has been posted; one that has not begun yet comes
     /// after every block there is.
     pub(crate) async fn follow(&self, part: Part, origin: String) -> Result<Started, ApiError> {
-        let timeline = self.agent.timeline(&part.conversation).await?;
+        let agent = self.agent_of(&part).await?;
+        let timeline = agent.timeline(&part.conversation).await?;
         let before = match timeline.turn(&part.turn) {
             Some(turn) => Seq::try_new(turn.first_seq().get() - 1).ok(),
             None => timeline.tail(),
         };
         let sources: Vec<SourceRow> = timeline.pool().iter().cloned().collect();
-        let subscription = self.agent.subscribe(&part.conversation, before).await?;
-        let follow = Follow::new(self, &self.agent, part.clone(), origin);
+        let subscription = agent.subscribe(&part.conversation, before).await?;
+        let follow = Follow::new(self, &agent, part.clone(), origin);
         Ok(Started {
             pieces: follow.begin(subscription, sources),
             part,
-            is_stand_alone: false,
+            is_stand_alone: agent.scope() != self.scope(),
+            is_replayed: false,
         })
     }
 
     /// The answer to a request that was sent before under the same key.
-    async fn again(&self, ask: &Ask) -> Result<Option<Started>, ApiError> {
-        let Some(key) = &ask.idempotency else {
+    pub(super) async fn again(&self, ask: &Ask) -> Result<Option<Started>, ApiError> {
+        let Some(known) = ask.once.stored(&self.app).await? else {
             return Ok(None);
         };
-        let known = self.index().named("i", key).await?;
-        let Some(part) = known.as_deref().and_then(|id| Part::parse(id).ok()) else {
-            return Ok(None);
-        };
-        self.follow(part, ask.origin.clone()).await.map(Some)
+        let id = String::from_utf8_lossy(&known.body);
+        let started = self.follow(Part::parse(&id)?, ask.origin.clone()).await?;
+        Ok(Some(Started {
+            is_replayed: true,
+            ..started
+        }))
+    }
+
+    /// The answer to the same request, which was under way in another process.
+    pub(super) async fn answered_meanwhile(&self, ask: &Ask) -> Result<Started, ApiError> {
+        let again = self.again(ask).await?;
+        again.ok_or_else(|| Problem::new(Code::Unavailable, "the first answer is gone").into())
+    }
+
+    /// The id of a conversation that a request makes: the same when it is sent again under its key.
+    pub(super) fn new_id(&self, once: &Once) -> ConversationId {
+        let key = once.client_key();
+        let id = key.and_then(|key| {
+            let digest = BlobDigest::of(key.as_bytes()).hex();
+            ConversationId::parse(&format!("conv_{}", &digest[..32])).ok()
+        });
+        id.unwrap_or_else(|| self.agent.world().conversation_id())
+    }
+
+    /// Whether a conversation that exists under the id of this request was made by it and not used yet: then its process
+    /// died before the prompt was posted.
+    pub(super) async fn is_unused(
+        &self,
+        agent: &Agent,
+        id: &ConversationId,
+        end: Option<Seq>,
+    ) -> Result<bool, ApiError> {
+        let key = agent.key(id);
+        let info = agent.log().get(&key).await?;
+        Ok(info.tail == end && agent.log().pending(&key).await?.is_empty())
+    }
+
+    async fn forked(&self, place: Place, once: &Once) -> Result<ConversationId, ApiError> {
+        let id = self.new_id(once);
+        let (parent, end) = (&place.conversation, Some(place.end));
+        match self.agent.fork_as(parent, end, &id, None).await {
+            Err(RunError::Log(LogError::Exists { .. })) if self.is_unused(&self.agent, &id, end).await? => {
+                Ok(id)
+            }
+            Err(RunError::Log(LogError::Exists { .. })) => Ok(self.agent.fork(parent, end).await?),
+            forked => Ok(forked?),
+        }
     }
 
     pub(crate) async fn remember(&self, ask: &Ask, part: &Part) -> Result<(), ApiError> {
         let now = self.agent.world().now();
-        if self.app.is_sweep_due(self.scope()) {
-            let face = self.clone();
-            self.app.tasks.spawn(async move {
-                if let Err(error) = face.index().sweep(&face.agent.owner(), now).await {
-                    tracing::warn!(%error, "what clients left behind could not be swept");
-                }
-            });
-        }
+        self.sweep_if_due();
         if let Some(hint) = &ask.names.hint {
             let conversation = part.conversation.to_string();
             self.index().set_named("k", hint, conversation, now).await?;
-        }
-        if let Some(key) = &ask.idempotency {
-            self.index().set_named("i", key, part.to_string(), now).await?;
         }
         Ok(())
     }
 
     async fn create(
         &self,
-        id: Option<ConversationId>,
+        named: Option<ConversationId>,
         transcript: &Transcript,
+        once: &Once,
     ) -> Result<ConversationId, ApiError> {
         const TITLE_MAX_CHARS: usize = 60;
-        match id {
-            Some(id) => {
-                drop(self.agent.session(id.as_str()).await?);
-                Ok(id)
-            }
-            None => {
-                let line = transcript
-                    .prompt
-                    .text
-                    .lines()
-                    .find(|line| !line.trim().is_empty());
-                let title = line.map(|line| line.trim().chars().take(TITLE_MAX_CHARS).collect());
-                let session = self.agent.new_session(title).await?;
-                Ok(session.id().clone())
-            }
+        if let Some(id) = named {
+            drop(self.agent.session(id.as_str()).await?);
+            return Ok(id);
         }
+        let line = transcript
+            .prompt
+            .text
+            .lines()
+            .find(|line| !line.trim().is_empty());
+        let title = line.map(|line| line.trim().chars().take(TITLE_MAX_CHARS).collect());
+        self.made(&self.agent, title, once).await
     }
 
-    /// Answers without a conversation of the caller's: no tools, nothing is listed, nothing stays.
-    async fn stand_alone(&self, ask: Ask) -> Result<Started, ApiError> {
-        let side = Agent::builder()
-            .model(self.agent.model().clone())
-            .runtime(self.agent.runtime().clone())
-            .scope(side_scope(self.scope()))
-            .build()
-            .await
-            .map_err(|error| ApiError::from(crate::problem::Problem::internal(error)))?;
-        let session = side.new_session(None).await?;
-        let conversation = session.id().clone();
-        drop(session);
-        let mut prompt = whole_prompt(&ask.transcript);
-        prompt.terms = ask.terms.clone();
-        prompt.terms.client_tools.clear();
-        side.check_attachments(&prompt.attachments)
-            .await
-            .map_err(|error| ApiError::invalid("messages", "attachment_refused", error))?;
-        let subscription = self.subscription(&side, &conversation).await?;
-        let turn = side.conversation(&conversation).post(prompt).await?;
-        let part = Part::whole(conversation, turn);
-        let follow = Follow::new(self, &side, part.clone(), ask.origin);
-        Ok(Started {
-            pieces: follow.begin(subscription, Vec::new()),
-            part,
-            is_stand_alone: true,
-        })
+    /// Makes the conversation of a request, once.
+    pub(super) async fn made(
+        &self,
+        agent: &Agent,
+        title: Option<String>,
+        once: &Once,
+    ) -> Result<ConversationId, ApiError> {
+        let id = self.new_id(once);
+        match agent.create_conversation(&id, title.clone(), None).await {
+            Err(RunError::Log(LogError::Exists { .. })) if !self.is_unused(agent, &id, None).await? => {
+                let id = agent.world().conversation_id();
+                agent.create_conversation(&id, title, None).await?;
+                Ok(id)
+            }
+            Err(RunError::Log(LogError::Exists { .. })) | Ok(()) => Ok(id),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn subscription(&self, agent: &Agent, id: &ConversationId) -> Result<Subscription, ApiError> {
@@ -286,7 +370,7 @@ fn new_prompt(transcript: &Transcript) -> Prompt {
 }
 
 /// Everything, for a conversation that knows nothing.
-fn whole_prompt(transcript: &Transcript) -> Prompt {
+pub(super) fn whole_prompt(transcript: &Transcript) -> Prompt {
     prompt(transcript, transcript.as_prompt(), transcript.files())
 }
 

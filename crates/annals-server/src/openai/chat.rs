@@ -167,12 +167,12 @@ impl ChatAnswer {
                 self.annotations.extend(annotations);
                 vec![chunk]
             }
-            Piece::Calls { calls, usage } => {
+            Piece::Calls { calls, usage, .. } => {
                 let mut chunks = vec![self.chunk(json!({"tool_calls": tool_calls(calls, true)}), None)];
                 chunks.extend(self.finished(Some("tool_calls"), usage));
                 chunks
             }
-            Piece::Ended(report) => match ApiError::of_turn(report) {
+            Piece::Ended(report, _) => match ApiError::of_turn(report) {
                 Some(error) => vec![json!(Wrapped { error: &error.body })],
                 None => self.finished(finish_reason(report.outcome), &report.usage),
             },
@@ -222,14 +222,14 @@ impl ChatAnswer {
         }
         let (reason, spent) = match last {
             Piece::More { .. } | Piece::Whole { .. } => return None,
-            Piece::Calls { calls, usage } => {
+            Piece::Calls { calls, usage, .. } => {
                 message["tool_calls"] = tool_calls(calls, false);
                 if self.content.is_empty() {
                     message["content"] = Value::Null;
                 }
                 (Some("tool_calls"), usage)
             }
-            Piece::Ended(report) => match ApiError::of_turn(report) {
+            Piece::Ended(report, _) => match ApiError::of_turn(report) {
                 Some(error) => return Some(Err(error)),
                 None => (finish_reason(report.outcome), &report.usage),
             },
@@ -301,7 +301,7 @@ mod tests {
                 "url_citation"
             );
         }
-        let end = Piece::Ended(TurnReport::empty(TurnEnd::Complete, None));
+        let end = Piece::Ended(TurnReport::empty(TurnEnd::Complete, None), 0);
         let whole = answer.whole(&end, &json!({})).unwrap().ok().unwrap();
         let message = &whole["choices"][0]["message"];
         let content: Vec<char> = message["content"].as_str().unwrap().chars().collect();

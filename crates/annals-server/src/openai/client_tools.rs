@@ -3,11 +3,13 @@
 //!
 //! Between the two the turn waits in the log like one that waits for a person, in no process at all if need be.
 
-use annals_core::block::BlockKind;
+use annals_core::block::{BlobDigest, BlockKind};
 use annals_core::ids::Seq;
 use annals_core::timeline::Ask as Asked;
 use annals_core::view::View;
 use annals_runtime::{ClientFunction, InputAction, InputRequest, InputResponse, RunError};
+use annals_store::LogError;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::ask::{Ask, Face, Started};
@@ -15,6 +17,7 @@ use super::error::ApiError;
 use super::follow::{Follow, Seen};
 use super::part::Part;
 use super::transcript::{ToolOutput, Transcript};
+use crate::idempotency;
 
 /// The kind of index entry that says which part a call belongs to.
 pub(crate) const CALL_ENTRY: &str = "t";
@@ -91,19 +94,28 @@ impl Face {
         // Words that come with the results are heard after them.
         let words = ask.transcript.prompt.text.clone();
         let has_words = !words.trim().is_empty();
-        if has_words && given.iter().any(|given| matches!(given, Given::Now(_))) {
-            handle.steer(words).await?;
+        let last = given.iter().rposition(|given| matches!(given, Given::Now(_)));
+        if has_words && last.is_some() {
+            // Under a name that follows from what is said, so that it is said once also when a process dies in between.
+            let said = format!("{part} {words}");
+            let said = format!("words {}", BlobDigest::of(said.as_bytes()));
+            handle.steer_as(said, words).await?;
         }
-        for given in given {
-            match given {
-                Given::Now(response) => match handle.respond(response).await {
-                    Err(RunError::NothingToDecide(_)) => return Err(already_given()),
-                    responded => responded?,
-                },
-                Given::Before => {}
+        // With the last result the request has had its whole effect.
+        let mut answer = ask.once.answer(StatusCode::OK, part.to_string().into_bytes());
+        for (at, given) in given.into_iter().enumerate() {
+            let Given::Now(response) = given else { continue };
+            let with_last = answer.take_if(|_| Some(at) == last);
+            match handle.clone().answering(with_last).respond(response).await {
+                Err(RunError::NothingToDecide(_)) => return Err(already_given()),
+                Err(RunError::Log(LogError::Answered { .. })) => return self.answered_meanwhile(&ask).await,
+                responded => responded?,
             }
         }
-        self.remember(&ask, &part).await?;
+        idempotency::keep(&self.app, answer)
+            .await
+            .map_err(|error| ApiError::from(error).not_again())?;
+        self.remember(&ask, &part).await.map_err(ApiError::not_again)?;
         let key = ask.names.key();
         let seen = match has_words {
             true => Some(Seen::part(ask.transcript, key)),
@@ -122,20 +134,20 @@ impl Face {
             pieces: follow.begin(subscription, timeline.pool().iter().cloned().collect()),
             part,
             is_stand_alone: false,
+            is_replayed: false,
         })
     }
 
     /// Whether an answer has ended with calls for the client.
-    pub(crate) async fn is_handed_over(&self, part: &Part) -> Result<bool, ApiError> {
-        let timeline = self.agent.timeline(&part.conversation).await?;
+    pub(crate) fn is_handed_over(&self, timeline: &View, part: &Part) -> bool {
         let blocks = timeline
             .turn(&part.turn)
             .map_or(&[][..], |turn| timeline.turn_blocks(turn));
-        Ok(blocks.iter().any(|block| {
+        blocks.iter().any(|block| {
             let request =
                 (block.kind == BlockKind::InputRequest).then(|| block.payload::<InputRequest>().ok());
             part.begins_before(block.seq) && request.flatten().is_some_and(|request| is_for_client(&request))
-        }))
+        })
     }
 
     /// The one turn that all these results belong to.

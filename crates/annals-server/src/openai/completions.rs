@@ -12,10 +12,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::ask::{Ask, Face};
 use super::chat::{ChatAnswer, ChatRequest};
 use super::error::{ApiError, Wrapped};
-use super::headers::{IDEMPOTENCY_KEY, ToolsUse, names, origin, places, terms, text_of};
+use super::headers::{ToolsUse, names, origin, places, terms};
 use super::pieces::Piece;
 use super::routes::{ClientBody, MODEL};
-use super::sse::{Events, data, events, stopped};
+use super::sse::{Events, data, events, stopped, stream_permit};
 use crate::app::App;
 use crate::door::Caller;
 use crate::secrets::seconds;
@@ -24,7 +24,10 @@ pub(super) async fn chat(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    ClientBody(mut request): ClientBody<ChatRequest>,
+    ClientBody {
+        value: mut request,
+        once,
+    }: ClientBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
     let face = Face::of(&app, &caller);
     let transcript = face.transcript(request.messages()?).await?;
@@ -35,10 +38,13 @@ pub(super) async fn chat(
         transcript,
         names: names(&headers, request.conversation.as_ref(), None, metadata.as_ref())?,
         terms: terms(&app, &headers, request.schema()?, functions),
-        idempotency: text_of(&headers, &IDEMPOTENCY_KEY),
+        once,
+        is_background: false,
         origin: origin(&app, &headers),
     };
     let tools = ToolsUse::of(&ask.terms, sent);
+    // Before the turn: a refusal after it would have it asked for again.
+    let permit = stream_permit(&app, &caller, request.stream)?;
     let started = face.start(ask).await?;
     let headers = places(&started, tools);
     let answer = ChatAnswer::new(
@@ -47,10 +53,7 @@ pub(super) async fn chat(
         request.model.clone().unwrap_or_else(|| MODEL.to_owned()),
         request.includes_usage(),
     );
-    if request.stream == Some(true) {
-        let permit = app
-            .usage
-            .stream(&caller.name, &app.limits, tokio::time::Instant::now())?;
+    if let Some(permit) = permit {
         return Ok((headers, events(chat_events(answer, started.pieces), &app, permit)).into_response());
     }
     let mut metadata = metadata.unwrap_or_else(|| json!({}));

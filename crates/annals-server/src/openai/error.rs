@@ -56,6 +56,13 @@ impl ApiError {
         }
     }
 
+    /// Its turn was posted: a client that sent the request again, as SDKs do by themselves at 409 and 5xx, would have it
+    /// done twice.
+    pub(crate) fn not_again(mut self) -> Self {
+        self.is_final = true;
+        self
+    }
+
     /// What the client sent cannot be taken.
     pub(crate) fn invalid(param: &'static str, code: &str, message: impl std::fmt::Display) -> Self {
         let mut error = Self::new(StatusCode::BAD_REQUEST, code, message);

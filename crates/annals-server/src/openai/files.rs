@@ -7,11 +7,14 @@ use annals_core::block::{Blob, BlobDigest, Block, BlockKind, FileMeta, Meta, New
 use annals_core::ids::{ConversationId, Scope, Seq};
 use annals_runtime::Agent;
 use annals_store::Cursor;
+use axum::response::Response;
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ask::Face;
 use super::error::ApiError;
+use crate::idempotency::Once;
 
 const KIND: &str = "x.openai.file";
 const TURN: &str = "turn_file";
@@ -47,7 +50,8 @@ impl Face {
         filename: String,
         purpose: String,
         blob: Blob,
-    ) -> Result<Value, ApiError> {
+        once: Once,
+    ) -> Result<Response, ApiError> {
         let agent = self.file_agent();
         let known = Known {
             filename,
@@ -80,10 +84,13 @@ impl Face {
             meta,
         }
         .json(&known);
-        let session = agent.session(&id).await?;
-        agent.append(&session, vec![block]).await?;
-        session.close().await?;
-        Ok(known.object(&id))
+        let object = known.object(&id);
+        let kept = once.perform(&self.app, StatusCode::OK, &object, async |answer| {
+            let session = agent.session(&id).await?;
+            agent.contribute(&session, vec![block], answer).await?;
+            session.close().await
+        });
+        Ok(kept.await?)
     }
 
     /// What is known of a file.

@@ -13,8 +13,10 @@ use super::error::ApiError;
 use super::lineage::{ClientKey, Place};
 use super::part::Part;
 use super::pieces::{Piece, Pieces};
+use super::sse::{stopped, stopped_for_good};
 use super::transcript::Transcript;
 use crate::relay;
+use crate::secrets::seconds;
 
 /// Calls of one answer that are handed to a client together.
 const CALLS_MAX: usize = 1_000;
@@ -26,6 +28,8 @@ pub(crate) struct Follow {
     part: Part,
     origin: String,
     seen: Option<Seen>,
+    /// Whether the conversation is nobody's and goes with the answer.
+    is_removed: bool,
 }
 
 /// What the client had seen before, to be kept with what it sees now.
@@ -65,7 +69,14 @@ impl Follow {
             part,
             origin,
             seen: None,
+            is_removed: false,
         }
+    }
+
+    /// Removes the conversation with the end.
+    pub(crate) fn removing(mut self, is_removed: bool) -> Self {
+        self.is_removed = is_removed;
+        self
     }
 
     /// Keeps at the end what the client has seen by then.
@@ -84,7 +95,8 @@ impl Follow {
         let tasks = self.face.app.tasks.clone();
         tasks.spawn(async move {
             if let Err(error) = self.run(subscription, sources, &sender).await {
-                let _ = sender.send(Err(error));
+                // The turn was posted before.
+                let _ = sender.send(Err(error.not_again()));
             }
         });
         receiver
@@ -105,7 +117,10 @@ impl Follow {
         loop {
             let update = tokio::select! {
                 update = subscription.next() => update?,
-                () = stopping.cancelled() => return Ok(()),
+                () = stopping.cancelled() => {
+                    self.stopped(sender).await;
+                    return Ok(());
+                }
             };
             let Update::Block(block) = &update else {
                 self.send(sender, pieces.push(&update));
@@ -124,7 +139,10 @@ impl Follow {
             if self.asks_client(block).is_some() {
                 let requests = self.batch(block.seq).await?;
                 self.hand_over(&requests).await?;
-                self.send(sender, pieces.handed_over(&self.part, &requests));
+                self.send(
+                    sender,
+                    pieces.handed_over(&self.part, &requests, seconds(block.ts)),
+                );
                 return Ok(());
             }
             let shown = pieces.push(&update);
@@ -177,10 +195,25 @@ impl Follow {
         Ok(())
     }
 
+    /// The server stops in the middle of the turn. One that is nobody's is given up.
+    async fn stopped(&self, sender: &Sender) {
+        if !self.is_removed {
+            let _ = sender.send(Err(stopped()));
+            return;
+        }
+        let _ = sender.send(Err(stopped_for_good()));
+        let handle = self.agent.conversation(&self.part.conversation);
+        let cancelled = handle.of_turn(self.part.turn.clone()).cancel().await;
+        if let Err(error) = cancelled.and(self.remove().await) {
+            // What is left of it is removed at the next start.
+            tracing::debug!(%error, "a request that nobody waits for any more could not be removed");
+        }
+    }
+
     async fn ended(&self, pieces: &Pieces, end: Seq) {
         let done = match &self.seen {
             Some(seen) => self.keep(seen, pieces, end).await.map_err(RunError::from),
-            None if self.agent.scope() != self.face.scope() => self.remove().await,
+            None if self.is_removed => self.remove().await,
             None => Ok(()),
         };
         if let Err(error) = done {

@@ -9,12 +9,12 @@ use super::ask::{Names, Started};
 use super::error::ApiError;
 use super::part::Part;
 use crate::app::App;
+use crate::idempotency::REPLAYED;
 
 const CONVERSATION: HeaderName = HeaderName::from_static("x-annals-conversation");
 const TURN: HeaderName = HeaderName::from_static("x-annals-turn");
 const TOOLS: HeaderName = HeaderName::from_static("x-annals-tools");
 const ATTENDED: HeaderName = HeaderName::from_static("x-annals-attended");
-pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The value of `x-annals-tools` that wants the client's own tools offered, and says that they are.
 const CLIENT_TOOLS: &str = "client";
@@ -95,6 +95,7 @@ pub(super) fn terms(
         unattended: text_of(headers, &ATTENDED).as_deref() != Some("true"),
         schema,
         client_tools: if offers { functions } else { Vec::new() },
+        request: None,
     }
 }
 
@@ -118,5 +119,8 @@ pub(super) fn places(started: &Started, tools: ToolsUse) -> HeaderMap {
         ToolsUse::Offered => drop(headers.insert(TOOLS, HeaderValue::from_static(CLIENT_TOOLS))),
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if started.is_replayed {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    }
     headers
 }

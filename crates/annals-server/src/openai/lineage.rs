@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use annals_core::block::BlobDigest;
-use annals_core::ids::{ConversationId, Scope, Seq};
+use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq};
 use annals_core::time::Timestamp;
 use annals_store::register::REGISTER_TENANT;
 use annals_store::{LogError, Owner, Store};
@@ -221,6 +221,11 @@ impl std::fmt::Display for Place {
 /// The scope in which this API keeps what is nobody's conversation: what clients have seen, files, stand-alone requests.
 pub(crate) fn side_scope(scope: &Scope) -> Scope {
     side_table::scope_of(TENANT, scope)
+}
+
+/// Whether a conversation of this API's own is a stand-alone request, and no entry of an index.
+pub(crate) fn is_stand_alone(key: &ConversationKey) -> bool {
+    key.scope.tenant() == TENANT && key.id.as_str().starts_with("conv_")
 }
 
 fn name(kind: &str, digest: &BlobDigest) -> Option<ConversationId> {

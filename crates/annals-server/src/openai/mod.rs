@@ -26,9 +26,11 @@ mod response_routes;
 mod responses;
 mod routes;
 mod sse;
+mod stand_alone;
 mod target;
 mod transcript;
 
 pub(crate) use ask::Turnstile;
 pub use lineage::is_reserved;
 pub(crate) use routes::table;
+pub(crate) use stand_alone::take_up;

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::client_tools::ClientCall;
 use super::part::Part;
+use crate::secrets::seconds;
 
 /// What kind of text a piece belongs to, in the order in which a step shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,9 +52,11 @@ pub(crate) enum Piece {
     Calls {
         calls: Vec<ClientCall>,
         usage: TurnUsage,
+        /// When, in seconds since 1970.
+        at: i64,
     },
-    /// The turn is over.
-    Ended(TurnReport),
+    /// The turn is over, since this moment.
+    Ended(TurnReport, i64),
 }
 
 /// A place of a text that links to a source.
@@ -69,7 +72,7 @@ pub(crate) struct Citation {
 impl Piece {
     /// Whether nothing follows it in this answer.
     pub(crate) fn is_last(&self) -> bool {
-        matches!(self, Piece::Calls { .. } | Piece::Ended(_))
+        matches!(self, Piece::Calls { .. } | Piece::Ended(..))
     }
 }
 
@@ -130,7 +133,7 @@ impl Pieces {
     }
 
     /// The calls that these requests leave to the client, after the texts before them.
-    pub(crate) fn handed_over(&mut self, part: &Part, requests: &[InputRequest]) -> Vec<Piece> {
+    pub(crate) fn handed_over(&mut self, part: &Part, requests: &[InputRequest], at: i64) -> Vec<Piece> {
         let call = |request: &InputRequest| ClientCall {
             id: part.call_id(&request.call_id),
             name: match self.functions.get(&request.tool) {
@@ -148,6 +151,7 @@ impl Pieces {
         pieces.push(Piece::Calls {
             calls,
             usage: self.usage,
+            at,
         });
         pieces
     }
@@ -316,7 +320,7 @@ impl Pieces {
             pieces = self.more(answer, &format!("{gap}{}", links.join("\n")));
         }
         pieces.extend(self.close(|_| true));
-        pieces.push(Piece::Ended(report));
+        pieces.push(Piece::Ended(report, seconds(block.ts)));
         pieces
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use annals_runtime::{Agent, TurnTerms};
 use annals_store::BlockLogExt as _;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -9,31 +10,42 @@ use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::ask::{Ask, Face, Started};
 use super::error::ApiError;
-use super::headers::{IDEMPOTENCY_KEY, ToolsUse, names, origin, places, terms, text_of};
+use super::headers::{ToolsUse, names, origin, places, terms};
 use super::part::Part;
 use super::pieces::Piece;
 use super::responses::{Numbered, ResponseAnswer, ResponsesRequest};
 use super::routes::ClientBody;
-use super::sse::{Events, events, stopped};
+use super::sse::{Events, events, stopped, stream_permit};
 use crate::app::App;
 use crate::door::Caller;
+use crate::limits::StreamPermit;
 use crate::secrets::seconds;
+
+/// What comes back of a turn.
+type Incoming = UnboundedReceiver<Result<Piece, ApiError>>;
 
 pub(super) async fn responses(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,
-    ClientBody(mut request): ClientBody<ResponsesRequest>,
+    ClientBody {
+        value: mut request,
+        once,
+    }: ClientBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
     let face = Face::of(&app, &caller);
     let transcript = face.transcript(request.messages()?).await?;
     let functions = request.functions()?;
     let sent = functions.len();
+    let created = seconds(face.agent.world().now());
+    let mut terms = terms(&app, &headers, request.schema()?, functions);
+    terms.request = Some(request.note(created));
     let ask = Ask {
         transcript,
         names: names(
@@ -42,73 +54,115 @@ pub(super) async fn responses(
             request.previous_response_id.as_deref(),
             request.rest.get("metadata"),
         )?,
-        terms: terms(&app, &headers, request.schema()?, functions),
-        idempotency: text_of(&headers, &IDEMPOTENCY_KEY),
+        terms,
+        once,
+        is_background: request.background == Some(true),
         origin: origin(&app, &headers),
     };
     let tools = ToolsUse::of(&ask.terms, sent);
+    // Before the turn: a refusal after it would have it asked for again.
+    let permit = stream_permit(&app, &caller, request.stream)?;
     let started = face.start(ask).await?;
     let headers = places(&started, tools);
-    respond(&face, &caller, started, &request, None, headers).await
+    if started.is_replayed {
+        // What was asked first is what is answered.
+        let asked = Asked::of(&face, &started.part, request.stream == Some(true)).await?;
+        let answer = asked.answer(&started, None);
+        return respond(&face, answer, started, &asked.request, permit, headers).await;
+    }
+    let asked = Asked { request, created };
+    let answer = asked.answer(&started, None);
+    respond(&face, answer, started, &asked.request, permit, headers).await
+}
+
+/// A request and when it came.
+struct Asked {
+    request: ResponsesRequest,
+    created: i64,
+}
+
+impl Asked {
+    /// What was asked for an answer that is looked at again: the log has it with the turn.
+    async fn of(face: &Face, part: &Part, is_stream: bool) -> Result<Self, ApiError> {
+        let agent = face.agent_of(part).await?;
+        let timeline = agent.timeline(&part.conversation).await?;
+        let blocks = timeline
+            .turn(&part.turn)
+            .map_or(&[][..], |turn| timeline.turn_blocks(turn));
+        let note = match blocks.first() {
+            Some(header) => TurnTerms::of_header(header).request,
+            None => queued_request(&agent, part).await?,
+        };
+        let mut request = ResponsesRequest::kept(note, is_stream);
+        let began = blocks.iter().find(|block| part.begins_before(block.seq));
+        let began = seconds(began.map_or_else(|| agent.world().now(), |block| block.ts));
+        let created = match part.after {
+            None => request.created().unwrap_or(began),
+            // The request that brought results of the client's tools.
+            Some(_) => {
+                request.previous_response_id = None;
+                began
+            }
+        };
+        Ok(Asked { request, created })
+    }
+
+    fn answer(&self, started: &Started, after: Option<u64>) -> ResponseAnswer {
+        let id = started.part.to_string();
+        let mut answer = ResponseAnswer::new(&id, self.created, &self.request, after);
+        if !started.is_stand_alone {
+            answer.note("conversation", started.part.conversation.as_str());
+        }
+        answer
+    }
+}
+
+/// What was asked with a prompt that waits for the turns before it.
+async fn queued_request(agent: &Agent, part: &Part) -> Result<Option<Value>, ApiError> {
+    let waiting = agent.log().pending(&agent.key(&part.conversation)).await?;
+    let mut posts = waiting
+        .into_iter()
+        .filter_map(|row| serde_json::from_slice::<Value>(&row.post.body).ok());
+    let post = posts.find(|post| post["turn"] == part.turn.as_str());
+    Ok(post.map(|post| post["terms"]["request"].clone()))
 }
 
 /// The answer to a request for a response: its events, the object when it is done, or as it is now.
 async fn respond(
     face: &Face,
-    caller: &Caller,
+    answer: ResponseAnswer,
     started: Started,
     request: &ResponsesRequest,
-    after: Option<u64>,
+    permit: Option<StreamPermit>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let id = started.part.to_string();
-    let now = seconds(face.agent.world().now());
-    let mut answer = ResponseAnswer::new(&id, now, request, after);
-    if !started.is_stand_alone {
-        answer.note("conversation", started.part.conversation.as_str());
-    }
-    if request.stream == Some(true) {
-        let app = &face.app;
-        let permit = app
-            .usage
-            .stream(&caller.name, &app.limits, tokio::time::Instant::now())?;
-        let stream = response_events(answer, started.pieces, face.clone());
-        return Ok((headers, events(stream, app, permit)).into_response());
+    if let Some(permit) = permit {
+        let stream = response_events(answer, started.pieces);
+        return Ok((headers, events(stream, &face.app, permit)).into_response());
     }
     if request.background == Some(true) {
         return Ok((headers, Json(answer.object("queued"))).into_response());
     }
-    let object = whole_response(answer, started.pieces, face).await?;
+    let object = whole_response(answer, started.pieces).await?;
     Ok((headers, Json(object)).into_response())
 }
 
-async fn whole_response(
-    mut answer: ResponseAnswer,
-    mut pieces: UnboundedReceiver<Result<Piece, ApiError>>,
-    face: &Face,
-) -> Result<Value, ApiError> {
+async fn whole_response(mut answer: ResponseAnswer, mut pieces: Incoming) -> Result<Value, ApiError> {
     while let Some(piece) = pieces.recv().await {
-        let piece = piece?;
-        let now = seconds(face.agent.world().now());
-        if let Some(whole) = answer.finished(&piece, now) {
+        if let Some(whole) = answer.finished(&piece?) {
             return whole;
         }
     }
     Err(stopped())
 }
 
-fn response_events(
-    answer: ResponseAnswer,
-    pieces: UnboundedReceiver<Result<Piece, ApiError>>,
-    face: Face,
-) -> Events {
+fn response_events(answer: ResponseAnswer, pieces: Incoming) -> Events {
     let first: Vec<Event> = answer.first().iter().map(numbered).collect();
-    let rest = stream::unfold(Some((answer, pieces, face)), |state| async {
-        let (mut answer, mut pieces, face) = state?;
-        let now = seconds(face.agent.world().now());
+    let rest = stream::unfold(Some((answer, pieces)), |state| async {
+        let (mut answer, mut pieces) = state?;
         let (events, is_last) = match pieces.recv().await {
             Some(Ok(piece)) => {
-                let events = answer.events(&piece, now).iter().map(numbered).collect();
+                let events = answer.events(&piece).iter().map(numbered).collect();
                 (events, piece.is_last())
             }
             Some(Err(error)) => (vec![failed(&error)], true),
@@ -116,7 +170,7 @@ fn response_events(
         };
         Some((
             stream::iter::<Vec<Event>>(events),
-            (!is_last).then_some((answer, pieces, face)),
+            (!is_last).then_some((answer, pieces)),
         ))
     });
     stream::iter(first).chain(rest.flatten()).boxed()
@@ -143,45 +197,42 @@ pub(super) async fn response(
     let part = Part::parse(&id)?;
     let is_stream = query.get("stream").is_some_and(|value| value == "true");
     let after = query.get("starting_after").and_then(|value| value.parse().ok());
-    let handle = face.agent.conversation(&part.conversation);
-    let status = handle.turn_status(&part.turn).await?;
+    let agent = face.agent_of(&part).await?;
+    let status = agent
+        .conversation(&part.conversation)
+        .turn_status(&part.turn)
+        .await?;
     let status = status.ok_or_else(|| ApiError::missing("response"))?;
-    if is_stream || status.outcome.is_some() || face.is_handed_over(&part).await? {
-        let started = face.follow(part, origin(&app, &headers)).await?;
-        let headers = places(&started, ToolsUse::None);
-        return respond(
-            &face,
-            &caller,
-            started,
-            &ResponsesRequest::empty(is_stream),
-            after,
-            headers,
-        )
-        .await
-        .or_else(|error| failed_response(&id, &face, error));
+    let timeline = agent.timeline(&part.conversation).await?;
+    let is_over = status.outcome.is_some() || face.is_handed_over(&timeline, &part);
+    let permit = stream_permit(&app, &caller, Some(is_stream))?;
+    let asked = Asked::of(&face, &part, is_stream).await?;
+    let mut started = face.follow(part, origin(&app, &headers)).await?;
+    let headers = places(&started, ToolsUse::None);
+    let mut answer = asked.answer(&started, after);
+    if let Some(permit) = permit {
+        let stream = response_events(answer, started.pieces);
+        return Ok((headers, events(stream, &app, permit)).into_response());
     }
-    let now = seconds(face.agent.world().now());
-    let answer = ResponseAnswer::new(&id, now, &ResponsesRequest::empty(false), None);
+    if is_over {
+        let object = looked_at(&mut answer, &mut started.pieces).await?;
+        return Ok((headers, Json(object)).into_response());
+    }
     let state = match status.state {
         annals_runtime::TurnState::Queued => "queued",
         _ => "in_progress",
     };
-    Ok(Json(answer.object(state)).into_response())
+    Ok((headers, Json(answer.object(state))).into_response())
 }
 
-/// A response that failed is still a response.
-fn failed_response(id: &str, face: &Face, error: ApiError) -> Result<Response, ApiError> {
-    if error.status == StatusCode::NOT_FOUND {
-        return Err(error);
+/// A response that is over. One that failed is still a response.
+async fn looked_at(answer: &mut ResponseAnswer, pieces: &mut Incoming) -> Result<Value, ApiError> {
+    while let Some(piece) = pieces.recv().await {
+        if let Some(object) = answer.last(&piece?) {
+            return Ok(object);
+        }
     }
-    let now = seconds(face.agent.world().now());
-    let mut object = ResponseAnswer::new(id, now, &ResponsesRequest::empty(false), None).object("failed");
-    object["error"] = json!({"code": "server_error", "message": error.body.message});
-    if error.body.code.as_deref() == Some("cancelled") {
-        object["status"] = json!("cancelled");
-        object["error"] = Value::Null;
-    }
-    Ok(Json(object).into_response())
+    Err(stopped())
 }
 
 pub(super) async fn keep_response(Path(_): Path<String>) -> ApiError {
@@ -194,23 +245,32 @@ pub(super) async fn cancel(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
+    ClientBody { once, .. }: ClientBody<IgnoredAny>,
 ) -> Result<Response, ApiError> {
     let face = Face::of(&app, &caller);
     let part = Part::parse(&id)?;
-    let handle = face.agent.conversation(&part.conversation);
-    // What follows is the end, also of a response that has handed its calls over.
-    let tail = face.agent.log().tail(&face.agent.key(&part.conversation)).await?;
-    handle.of_turn(part.turn.clone()).cancel().await?;
-    let started = face.follow(Part { after: tail, ..part }, String::new()).await?;
+    let agent = face.agent_of(&part).await?;
+    let asked = Asked::of(&face, &part, false).await?;
+    let handle = agent.conversation(&part.conversation).of_turn(part.turn.clone());
+    let ending = match once.stored(&app).await? {
+        Some(known) => Part::parse(&String::from_utf8_lossy(&known.body))?,
+        None => {
+            // What follows is the end, also of a response that has handed its calls over.
+            let after = agent.log().tail(&agent.key(&part.conversation)).await?;
+            let ending = Part {
+                after,
+                ..part.clone()
+            };
+            let answer = once.answer(StatusCode::OK, ending.to_string().into_bytes());
+            handle.answering(answer).cancel().await?;
+            ending
+        }
+    };
+    let mut started = face.follow(ending, String::new()).await?;
+    // The response keeps its name.
+    started.part = part;
     let headers = places(&started, ToolsUse::None);
-    respond(
-        &face,
-        &caller,
-        started,
-        &ResponsesRequest::empty(false),
-        None,
-        headers,
-    )
-    .await
-    .or_else(|error| failed_response(&id, &face, error))
+    let mut answer = asked.answer(&started, None);
+    let object = looked_at(&mut answer, &mut started.pieces).await?;
+    Ok((headers, Json(object)).into_response())
 }

@@ -42,16 +42,47 @@ enum Input {
 }
 
 impl ResponsesRequest {
-    /// A request that shows nothing again.
-    pub(crate) fn empty(is_stream: bool) -> Self {
+    /// The request of a response that is looked at again, from what was kept of it.
+    pub(crate) fn kept(note: Option<Value>, is_stream: bool) -> Self {
+        let kept: Option<Self> = note.and_then(|note| serde_json::from_value(note).ok());
         ResponsesRequest {
             stream: Some(is_stream),
-            ..ResponsesRequest::default()
+            ..kept.unwrap_or_default()
         }
+    }
+
+    /// What is kept of it, to be shown again.
+    pub(crate) fn note(&self, created: i64) -> Value {
+        let shown = defaults().into_iter().filter_map(|(name, _)| {
+            let given = self.rest.get(name).filter(|given| !given.is_null())?;
+            Some((name.to_owned(), given.clone()))
+        });
+        let mut note: Map<String, Value> = shown.collect();
+        note.insert("created_at".into(), json!(created));
+        note.insert("instructions".into(), json!(self.instructions));
+        note.insert("previous_response_id".into(), json!(self.previous_response_id));
+        note.insert("background".into(), json!(self.background));
+        Value::Object(note)
+    }
+
+    /// When the response was asked for, where that was kept.
+    pub(crate) fn created(&self) -> Option<i64> {
+        self.rest.get("created_at").and_then(Value::as_i64)
+    }
+
+    /// Refuses what cannot be shown again in a response.
+    fn check(&self) -> Result<(), ApiError> {
+        let metadata = self.rest.get("metadata");
+        if metadata.is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) {
+            let message = "`metadata` is an object: leave it out, or send names with texts";
+            return Err(ApiError::invalid("metadata", "invalid_type", message));
+        }
+        Ok(())
     }
 
     /// The messages of the input, the instructions first.
     pub(crate) fn messages(&mut self) -> Result<Vec<RawMessage>, ApiError> {
+        self.check()?;
         let mut messages = Vec::new();
         if let Some(text) = self.instructions.clone().filter(|text| !text.is_empty()) {
             messages.extend(RawMessage::read("system", Content::Text(text), None)?);
@@ -173,7 +204,9 @@ impl ResponseAnswer {
 
     /// With one more entry of `metadata`.
     pub(crate) fn note(&mut self, name: &str, value: &str) {
-        self.object["metadata"][name] = json!(value);
+        if let Some(metadata) = self.object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert(name.to_owned(), json!(value));
+        }
     }
 
     /// The object as it is now.
@@ -202,12 +235,12 @@ impl ResponseAnswer {
     }
 
     /// The events that a piece becomes.
-    pub(crate) fn events(&mut self, piece: &Piece, now: i64) -> Vec<Numbered> {
+    pub(crate) fn events(&mut self, piece: &Piece) -> Vec<Numbered> {
         let events = match piece {
             Piece::More { id, after, text } => self.more(*id, *after, text),
             Piece::Whole { id, text, citations } => self.whole(*id, text, citations),
-            Piece::Calls { calls, usage } => self.handed_over(calls, usage, now),
-            Piece::Ended(report) => vec![self.ended(report, now)],
+            Piece::Calls { calls, usage, at } => self.handed_over(calls, usage, *at),
+            Piece::Ended(report, at) => vec![self.ended(report, *at)],
         };
         if let Some(last) = events.last() {
             self.last = last.number;
@@ -296,7 +329,7 @@ impl ResponseAnswer {
     }
 
     /// The calls for the client, and the end of this answer.
-    fn handed_over(&mut self, calls: &[ClientCall], spent: &TurnUsage, now: i64) -> Vec<Numbered> {
+    fn handed_over(&mut self, calls: &[ClientCall], spent: &TurnUsage, at: i64) -> Vec<Numbered> {
         let mut events = Vec::new();
         for call in calls {
             let index = self.output.len() + self.calls.len();
@@ -326,7 +359,7 @@ impl ResponseAnswer {
             self.calls.push(item);
         }
         self.object["usage"] = usage(spent);
-        self.object["completed_at"] = json!(now);
+        self.object["completed_at"] = json!(at);
         events.push(event(
             self.last + 1,
             "response.completed",
@@ -335,7 +368,7 @@ impl ResponseAnswer {
         events
     }
 
-    fn ended(&mut self, report: &TurnReport, now: i64) -> Numbered {
+    fn ended(&mut self, report: &TurnReport, at: i64) -> Numbered {
         let (status, kind) = match finish_reason(report.outcome) {
             Some("stop") => ("completed", "response.completed"),
             Some(_) => ("incomplete", "response.incomplete"),
@@ -345,25 +378,33 @@ impl ResponseAnswer {
             None => ("failed", "response.failed"),
         };
         self.object["usage"] = usage(&report.usage);
-        self.object["completed_at"] = json!((status == "completed").then_some(now));
+        self.object["completed_at"] = json!((status == "completed").then_some(at));
         if status == "incomplete" {
             self.object["incomplete_details"] = json!({"reason": "max_output_tokens"});
         }
-        if let Some(error) = ApiError::of_turn(report) {
+        if status == "failed"
+            && let Some(error) = ApiError::of_turn(report)
+        {
             self.object["error"] = json!({"code": "server_error", "message": error.body.message});
         }
         event(self.last + 1, kind, json!({"response": self.object(status)}))
     }
 
-    /// The object with the last piece; none when that is not the last.
-    pub(crate) fn finished(&mut self, last: &Piece, now: i64) -> Option<Result<Value, ApiError>> {
-        if let Piece::Ended(report) = last
+    /// The object with the last piece, however the turn ended; none when that is not the last.
+    pub(crate) fn last(&mut self, piece: &Piece) -> Option<Value> {
+        let events = self.events(piece);
+        let end = events.into_iter().next_back().filter(|_| piece.is_last())?;
+        Some(end.data.get("response")?.clone())
+    }
+
+    /// The object with the last piece, or the error that the turn ended with; none when that is not the last.
+    pub(crate) fn finished(&mut self, piece: &Piece) -> Option<Result<Value, ApiError>> {
+        if let Piece::Ended(report, _) = piece
             && let Some(error) = ApiError::of_turn(report)
         {
             return Some(Err(error));
         }
-        let end = self.events(last, now).pop()?;
-        Some(Ok(end.data.get("response")?.clone()))
+        self.last(piece).map(Ok)
     }
 }
 
@@ -518,7 +559,7 @@ mod tests {
             let citations = Vec::new();
             pieces.push(Piece::Whole { id, text, citations });
         }
-        pieces.push(Piece::Ended(TurnReport::empty(TurnEnd::Complete, None)));
+        pieces.push(Piece::Ended(TurnReport::empty(TurnEnd::Complete, None), 9));
         pieces
     }
 
@@ -526,7 +567,7 @@ mod tests {
         let mut answer = answer(after);
         let mut events = answer.first();
         for piece in pieces(cuts) {
-            events.extend(answer.events(&piece, 9));
+            events.extend(answer.events(&piece));
         }
         events
     }
@@ -568,8 +609,8 @@ mod tests {
     #[test]
     fn the_object_has_every_required_field_and_shows_the_request_again() {
         let mut answer = answer(None);
-        let ended = Piece::Ended(TurnReport::empty(TurnEnd::Complete, None));
-        let object = answer.finished(&ended, 9).unwrap().unwrap();
+        let ended = Piece::Ended(TurnReport::empty(TurnEnd::Complete, None), 9);
+        let object = answer.finished(&ended).unwrap().unwrap();
         for (name, _) in defaults() {
             assert!(object.get(name).is_some(), "{name}");
         }

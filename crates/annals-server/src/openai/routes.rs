@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 
 use annals_store::Role;
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequest, Path, Query, Request, State};
 use axum::response::{IntoResponse, Response};
+use axum::{Json, RequestExt as _};
 use futures::TryStreamExt as _;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::ask::Face;
 use super::completions::chat;
@@ -21,6 +22,7 @@ use super::transcript::Transcript;
 use crate::app::App;
 use crate::door::{Access, Caller};
 use crate::form::{Form, Received};
+use crate::idempotency::Once;
 use crate::problem::Problem;
 use crate::request::read;
 use crate::routes::Route;
@@ -31,12 +33,14 @@ pub(super) const MODEL: &str = "annals";
 pub(crate) fn table() -> Vec<Route> {
     use Method as M;
     const USE: Access = Access::Role(Role::Use);
-    vec![
+    let routes = vec![
         Route::new(M::POST, "/v1/chat/completions", USE, chat)
             .about("Chat Completions, whole or streamed.")
+            .takes_object()
             .gives_object(),
         Route::new(M::POST, "/v1/responses", USE, responses)
             .about("Responses, whole, streamed or in the background.")
+            .takes_object()
             .gives_object(),
         Route::new(M::GET, "/v1/responses/{id}", USE, response)
             .about("A response; its stream goes on after an event.")
@@ -46,6 +50,7 @@ pub(crate) fn table() -> Vec<Route> {
             .gives_object(),
         Route::new(M::POST, "/v1/responses/{id}/cancel", USE, cancel)
             .about("Cancels a response that is under way.")
+            .takes_object()
             .gives_object(),
         Route::new(M::GET, "/v1/models", USE, models)
             .about("The models of the OpenAI-compatible API.")
@@ -55,6 +60,7 @@ pub(crate) fn table() -> Vec<Route> {
             .gives_object(),
         Route::new(M::POST, "/v1/files", USE, upload)
             .about("Keeps a file for later requests.")
+            .also_takes("multipart/form-data")
             .gives_object(),
         Route::new(M::GET, "/v1/files", USE, files)
             .about("The files that were kept.")
@@ -68,7 +74,8 @@ pub(crate) fn table() -> Vec<Route> {
         Route::new(M::GET, "/v1/files/{id}/content", USE, file_content)
             .about("The bytes of a file.")
             .gives_bytes("application/octet-stream"),
-    ]
+    ];
+    routes.into_iter().map(Route::errors_as_openai).collect()
 }
 
 impl Face {
@@ -92,22 +99,31 @@ impl Face {
     }
 }
 
-/// A JSON body, whatever its type is called. Clients are told what is wrong in their own form.
-pub(super) struct ClientBody<T>(pub(super) T);
+/// A JSON body, whatever its type is called, and what makes sending it again harmless. Clients are told what is wrong in
+/// their own form.
+pub(super) struct ClientBody<T> {
+    pub(super) value: T,
+    pub(super) once: Once,
+}
 
 impl<T: DeserializeOwned> FromRequest<App> for ClientBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let bytes = read(request.into_body(), app.limits.json_max_bytes, &app.limits).await?;
-        let value = serde_json::from_slice(&bytes).map_err(|error| {
+    async fn from_request(mut request: Request, app: &App) -> Result<Self, ApiError> {
+        let caller = request.extract_parts::<Caller>().await?;
+        let (parts, body) = request.into_parts();
+        let bytes = read(body, app.limits.json_max_bytes, &app.limits).await?;
+        let once = Once::of(&caller, &parts, Sha256::digest(&bytes).into())?;
+        // Some requests need no body.
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        let value = serde_json::from_slice(text).map_err(|error| {
             ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "invalid_json",
                 format_args!("the body cannot be read: {error}"),
             )
         })?;
-        Ok(ClientBody(value))
+        Ok(ClientBody { value, once })
     }
 }
 
@@ -126,10 +142,13 @@ async fn model(Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
     }
 }
 
-async fn upload(State(app): State<App>, caller: Caller, request: Request) -> Result<Json<Value>, ApiError> {
-    let mut form = Form::from_request(request, &app).await?;
-    let (mut file, mut purpose) = (None, "user_data".to_owned());
+async fn upload(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let rebuilt = Request::from_parts(parts.clone(), body);
+    let mut form = Form::from_request(rebuilt, &app).await?;
+    let (mut file, mut purpose, mut hash) = (None, "user_data".to_owned(), Sha256::new());
     while let Some(part) = form.next(&app).await? {
+        part.add_to(&mut hash);
         match (part.name.as_str(), part.received) {
             ("file", Received::File(blob)) => file = Some((part.file.unwrap_or_default(), blob)),
             ("purpose", Received::Field(bytes)) => purpose = String::from_utf8_lossy(&bytes).into_owned(),
@@ -143,9 +162,8 @@ async fn upload(State(app): State<App>, caller: Caller, request: Request) -> Res
             "the form has no file in the field `file`",
         ));
     };
-    Ok(Json(
-        Face::of(&app, &caller).keep_file(name, purpose, blob).await?,
-    ))
+    let once = Once::of(&caller, &parts, hash.finalize().into())?;
+    Face::of(&app, &caller).keep_file(name, purpose, blob, once).await
 }
 
 async fn files(

@@ -8,18 +8,40 @@ use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::error::ApiError;
 use crate::app::App;
+use crate::door::Caller;
 use crate::limits::StreamPermit;
 
 /// User interfaces give up after a minute of silence, proxies sooner.
 const COMMENT_EVERY: Duration = Duration::from_secs(10);
 
-/// The server stops; the turn goes on when it is back.
+/// The server stops; the turn goes on when it is back. Sent again, the request would be another turn beside it.
 pub(super) fn stopped() -> ApiError {
-    let message = "the server is stopping: the turn is kept, ask again later";
+    let message =
+        "the server is stopping: the turn is kept and goes on when it is back; read its conversation then";
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message).not_again()
+}
+
+/// The server stops, and keeps nothing of the request.
+pub(super) fn stopped_for_good() -> ApiError {
+    let message = "the server is stopping: send the request again";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message)
+}
+
+/// The right to one more stream, if one is asked for.
+pub(super) fn stream_permit(
+    app: &App,
+    caller: &Caller,
+    stream: Option<bool>,
+) -> Result<Option<StreamPermit>, ApiError> {
+    if stream != Some(true) {
+        return Ok(None);
+    }
+    let permit = app.usage.stream(&caller.name, &app.limits, Instant::now())?;
+    Ok(Some(permit))
 }
 
 pub(super) type Events = stream::BoxStream<'static, Event>;

@@ -15,7 +15,8 @@ use super::ImportError;
 use super::lines::{About, BLOCKS_MAX_BYTES, End, FORMAT, Header, LINE_MAX_BYTES, Piece, Totals};
 use crate::artifacts::ArtifactStore;
 use crate::log::{
-    Ancestor, Append, BatchId, BlockLog, LogError, Named, NewConversation, Operator, Owner, needed_by,
+    Ancestor, Append, BatchId, BlockLog, LogError, Named, NewConversation, Operator, Owner, StoredAnswer,
+    needed_by,
 };
 
 /// How long the import may hold the new conversation.
@@ -50,6 +51,17 @@ pub async fn import_conversation(
     reader: &mut (dyn AsyncBufRead + Unpin + Send),
     import_as: ImportAs,
 ) -> Result<Imported, ImportError> {
+    import_answering(log, artifacts, reader, import_as, |_| None).await
+}
+
+/// The same, with what the request for it is answered once its id is known, kept in the commit of the import.
+pub async fn import_answering(
+    log: &dyn BlockLog,
+    artifacts: &ArtifactStore,
+    reader: &mut (dyn AsyncBufRead + Unpin + Send),
+    import_as: ImportAs,
+    answer: impl FnOnce(&ConversationId) -> Option<StoredAnswer> + Send,
+) -> Result<Imported, ImportError> {
     let mut import = Import::new(artifacts, reader, Bounds::default());
     let (about, blocks, totals) = import.read().await?;
     let id = import_as.id.clone().unwrap_or_else(|| about.id.clone());
@@ -65,11 +77,15 @@ pub async fn import_conversation(
         }],
         answer: None,
     };
-    begin(log, &new).await?;
-    if !blocks.is_empty() {
+    // The commit that completes it has the answer: the blocks, or the conversation where there are none.
+    let answer = answer(&key.id);
+    if blocks.is_empty() {
+        begin(log, &new.answering(answer)).await?;
+    } else {
+        begin(log, &new).await?;
         let lease = log.acquire(&key, &import_as.owner, LEASE_TTL).await?;
-        log.append(&lease, Append::new(batch_of(&totals), None, blocks))
-            .await?;
+        let append = Append::new(batch_of(&totals), None, blocks).answering(answer);
+        log.append(&lease, append).await?;
         log.release(&lease).await?;
     }
     Ok(Imported {

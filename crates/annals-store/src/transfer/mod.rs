@@ -18,4 +18,4 @@ mod lines;
 
 pub use error::{ExportError, ImportError};
 pub use export::{Exported, export_conversation};
-pub use import::{ImportAs, Imported, import_conversation};
+pub use import::{ImportAs, Imported, import_answering, import_conversation};
