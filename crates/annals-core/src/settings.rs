@@ -46,7 +46,7 @@ pub struct ScopeLimits {
     pub period: Period,
     /// Tokens, those sent and those received.
     pub tokens: Option<u64>,
-    /// Cents of a dollar, where the model's price is known.
+    /// Cents of a dollar. Where the model's price is not known, no turn asks it.
     pub cents: Option<u64>,
     /// Model calls.
     pub model_calls: Option<u64>,
@@ -96,11 +96,11 @@ impl Period {
 pub struct SpendingLimits {
     /// Tokens, those sent and those received.
     pub tokens: Option<u64>,
-    /// Cents of a dollar, where the model's price is known.
+    /// Cents of a dollar. Where the model's price is not known, no turn asks it.
     pub cents: Option<u64>,
     /// Model calls.
     pub model_calls: Option<u64>,
-    /// Seconds from the prompt on.
+    /// Seconds from the prompt on, without those in which a person was asked.
     pub seconds: Option<u64>,
 }
 

@@ -12,7 +12,7 @@ use crate::code::Code;
 use crate::ids::{CallId, ConversationId};
 use crate::time::Timestamp;
 use crate::timeline::{Timeline, Turn};
-use crate::turn::SentPrompt;
+use crate::turn::{SentPrompt, SentSummary};
 
 /// An OTLP request: spans of one service.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -217,9 +217,9 @@ impl<'t> Fold<'t> {
     /// One model call, from the first block that answers it: that one carries the tokens and when it was asked.
     fn model_span(&self, block: &Block) -> Span {
         let meta = block.meta();
-        let asked = meta
-            .prompt::<SentPrompt>()
-            .map_or(self.turn.started, |sent| sent.asked_at);
+        let of_summary = || meta.prompt::<SentSummary>().map(|sent| sent.asked_at);
+        let asked = meta.prompt::<SentPrompt>().map(|sent| sent.asked_at);
+        let asked = asked.or_else(of_summary).unwrap_or(self.turn.started);
         let mut attributes = self.common("chat");
         attributes.push(text("gen_ai.response.model", self.model));
         attributes.extend(meta.usage().iter().flat_map(usage));

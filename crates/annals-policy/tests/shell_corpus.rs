@@ -337,10 +337,76 @@ const CORPUS: &[(&str, &str, Decide)] = &[
     ("escaped, denied", r"\rm x", Deny),
     ("quoted, denied", "'rm' x", Deny),
     ("quoted in parts, denied", "r''m x", Deny),
-    ("trap", "trap 'rm x' EXIT; git status", Ask),
-    ("alias", "alias git=rm; git status", Ask),
+    ("trap, denied", "trap 'rm x' EXIT; git status", Deny),
+    ("trap", "trap 'ls' EXIT; git status", Ask),
+    ("alias, denied", "alias git=rm\ngit status", Deny),
+    (
+        "alias behind command, denied",
+        "command alias git=rm\ngit status",
+        Deny,
+    ),
+    ("callback for each line, denied", "mapfile -C 'rm x' -c 1 y", Deny),
     ("hash", "hash -p /tmp/x git; git status", Ask),
     ("denied word is computed", "git $x origin", Ask),
+    // Lines that go on: joined before anything else is read.
+    ("joined substitution in quotes", "git log \"$\\\n(rm x)\"", Deny),
+    ("joined substitution", "git log $\\\n(rm x)", Deny),
+    ("joined twice", "git log \"$\\\n\\\n(rm x)\"", Deny),
+    ("joined comment hides a quote", "cargo \\\n#'\nrm x #'", Deny),
+    ("joined comment after an operator", "cargo;\\\n#'\nrm x #'", Deny),
+    ("joined inside a word is no comment", "cargo a\\\n#b", Allow),
+    ("joined ANSI quotes", "cargo $\\\n'a\\'b' ; rm x #'", Deny),
+    ("joined variable", "cargo $\\\n{x}", Ask),
+    ("joined name", "cargo $\\\nx", Ask),
+    ("joined operator", "git status &\\\n& rm x", Deny),
+    ("joined redirection", "cargo >\\\n>x", Ask),
+    ("joined descriptor", "make 2\\\n>/dev/null test", Allow),
+    ("joined program", "r\\\nm x", Deny),
+    ("joined reserved word", "i\\\nf git status; then git log; fi", Ask),
+    ("not joined in single quotes", "make 'te\\\nst'", Ask),
+    ("not joined in a comment", "cargo # x\\\nrm x", Deny),
+    ("not joined after a backslash", "cargo a\\\\\nrm x", Deny),
+    ("not joined with a carriage return", "cargo \\\r\nrm x", Deny),
+    // What shells read in different ways.
+    ("descriptor of two digits", "make 10>/dev/null test", Ask),
+    ("copy of a descriptor of two digits", "make test >&10", Ask),
+    ("descriptor by name before a program", "{x}>&1 rm x", Deny),
+    ("descriptor by name, exact", "make {x}>&1 test", Ask),
+    ("ANSI quotes with a quote", "cargo $'a\\' ; rm x #'", Ask),
+    ("quote in braces in quotes", "cargo \"${x:-'$(rm x)'}\"", Deny),
+    (
+        "quote in braces in quotes hides the end",
+        "cargo \"${x:+'}\"; rm x #'}\"",
+        Deny,
+    ),
+    (
+        "comment in a substitution hides the end",
+        "cargo $(ls # )'\n rm x #'\n)",
+        Deny,
+    ),
+    (
+        "quoted substitution in a here-document",
+        "git log <<E\n'$(rm x)'\nE",
+        Deny,
+    ),
+    (
+        "joined substitution in a here-document",
+        "git log <<E\n$\\\n(rm x)\nE",
+        Deny,
+    ),
+    (
+        "joined end of a here-document",
+        "git log <<E\nE\\\n\nrm x\nE",
+        Deny,
+    ),
+    (
+        "quotes in backquotes in quotes",
+        "cargo \"`sh -c \\\"rm x\\\"`\"",
+        Deny,
+    ),
+    ("carriage return in an argument", "cargo build\r", Ask),
+    ("control character in quotes", "cargo '\u{1}'", Ask),
+    ("element with blanks", "A[1 + 2]=1 rm x", Ask),
     // Not a line at all.
     ("quote does not end", "git status 'a", Ask),
     ("double quote does not end", "git status \"a", Ask),
@@ -502,7 +568,7 @@ impl Random {
     }
 }
 
-const PIECES: [&str; 44] = [
+const PIECES: [&str; 64] = [
     "git",
     "status",
     "log",
@@ -546,38 +612,106 @@ const PIECES: [&str; 44] = [
     "!",
     ",",
     "\\\n",
+    "\\\n",
     "if",
+    "\"$\\\n(",
+    "$\\\n",
+    "\\\n#'",
+    "\n",
+    "r",
+    "m",
+    "1",
+    "10>/dev/null",
+    "{x}>&1",
+    "${x:-",
+    "${x#",
+    "$'",
+    "\\'",
+    "<<E\n",
+    "\nE\n",
+    "E",
+    "[",
+    "\r",
+    ";rm x ",
 ];
 
-#[test]
-fn random_lines_that_are_allowed_run_what_the_rules_say_in_real_shells() {
-    const LINES: usize = 30_000;
-    const RUN_MAX: usize = 80;
-    let (policy, shells, mut random) = (policy(), Shells::new(), Random(20_261_117));
-    let (mut allowed, mut counts) = (BTreeSet::new(), BTreeMap::new());
+/// A line that begins as the rules allow and goes on at random.
+fn random_line(random: &mut Random) -> String {
+    let starts = ["git status", "git log", "make test", "cargo", ""];
+    let mut line = starts[random.below(starts.len())].to_owned();
+    for _ in 0..1 + random.below(9) {
+        line.push_str(PIECES[random.below(PIECES.len())]);
+    }
+    line
+}
+
+/// The lines among many random ones that a policy allows, those with the most punctuation first: they are the most likely to
+/// be misread.
+fn random_allowed(policy: &Policy, seed: u64, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    const LINES: usize = 20_000;
+    let (mut random, mut allowed, mut counts) = (Random(seed), BTreeSet::new(), BTreeMap::new());
     for _ in 0..LINES {
-        let starts = ["git status", "git log", "make test", "cargo", ""];
-        let mut line = starts[random.below(starts.len())].to_owned();
-        for _ in 0..1 + random.below(9) {
-            line.push_str(PIECES[random.below(PIECES.len())]);
-        }
+        let line = random_line(&mut random);
         let decide = policy.judge(&call(&line)).decide;
         *counts.entry(decide).or_insert(0) += 1;
-        // The most punctuated ones are the most likely to be misread.
         let odd = line.chars().filter(|c| !c.is_alphanumeric() && *c != ' ').count();
-        if decide == Allow && odd > 2 {
+        if decide == Allow && odd > 2 && is_wanted(&line) {
             allowed.insert((std::cmp::Reverse(odd), line));
         }
     }
-    assert!(
-        counts.len() == 3 && allowed.len() > RUN_MAX,
-        "{counts:?}, {} to run",
-        allowed.len()
-    );
+    assert_eq!(counts.len(), 3, "{counts:?}");
+    allowed.into_iter().map(|(_, line)| line).collect()
+}
+
+#[test]
+fn random_lines_that_are_allowed_run_what_the_rules_say_in_real_shells() {
+    const RUN_MAX: usize = 150;
+    let shells = Shells::new();
+    let allowed = random_allowed(&policy(), 20_261_117, |_| true);
+    assert!(allowed.len() > RUN_MAX, "{}", allowed.len());
     let wrong: Vec<String> = allowed
         .iter()
         .take(RUN_MAX)
-        .flat_map(|(_, line)| beyond_the_rules(&shells, line))
+        .flat_map(|line| beyond_the_rules(&shells, line))
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Everything is allowed but one program and what cannot be told from the text.
+const DENIES_ONE: &str = r#"
+default = "allow-all"
+
+[[rule]]
+tool = "run_shell_command"
+command = ["rm"]
+decide = "deny"
+"#;
+
+#[test]
+fn no_line_hides_a_denied_program_from_the_rules_that_real_shells_run() {
+    const RUN_MAX: usize = 150;
+    let shells = Shells::new();
+    let policy = Policy {
+        owner: Layer::parse("policy.toml", DENIES_ONE, &[]).unwrap(),
+        ..Policy::default()
+    };
+    let mut lines: Vec<String> = CORPUS
+        .iter()
+        .filter(|(_, line, _)| policy.judge(&call(line)).decide == Allow && line.contains("rm"))
+        .map(|(_, line, _)| (*line).to_owned())
+        .collect();
+    let is_wanted = |line: &str| line.contains('r') && line.contains('m');
+    let random = random_allowed(&policy, 20_261_118, is_wanted);
+    assert!(random.len() > RUN_MAX, "{}", random.len());
+    lines.extend(random.into_iter().take(RUN_MAX));
+    let runs_it = |shell: &str, line: &str| {
+        Path::new(shell).exists() && shells.run(shell, line).0.iter().any(|call| call[0] == "rm")
+    };
+    let is_run = |line: &&String| {
+        ["/bin/sh", "/bin/bash"]
+            .into_iter()
+            .any(|shell| runs_it(shell, line))
+    };
+    let wrong: Vec<&String> = lines.iter().filter(is_run).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -306,24 +306,6 @@ impl Agent {
         Ok(self.parts.log().create(new).await?)
     }
 
-    /// Removes a conversation for good, with its working tree; forks keep what they share.
-    pub async fn delete_conversation(&self, id: &ConversationId) -> Result<(), RunError> {
-        let (runtime, key) = (&self.parts.runtime.parts, self.key(id));
-        let lease = self
-            .parts
-            .log()
-            .acquire(&key, &self.owner(), runtime.lease_ttl)
-            .await?;
-        self.parts.log().delete(&lease).await?;
-        let tree = workspace_folder(&runtime.workspaces, &key);
-        match std::fs::remove_dir_all(tree) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(RunError::Artifact(error.to_string()))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// What reading the paths of a conversation needs, without taking the right to write. `at` gives the conversation as
     /// it was when that block was the last one.
     pub async fn reading(&self, id: &ConversationId, at: Option<Seq>) -> Result<ConversationCx, RunError> {
@@ -575,7 +557,7 @@ impl Agent {
     /// caller answers for their order.
     pub async fn append(&self, session: &Session, blocks: Vec<NewBlock>) -> Result<(), RunError> {
         let mut writer = session.conversation.writer().await;
-        writer.journal.ready().await?;
+        writer.ready().await?;
         writer.journal.append(blocks).await
     }
 
@@ -591,7 +573,7 @@ impl Agent {
             return Err(RunError::MayNotContribute(refused.kind.to_string()));
         }
         let mut writer = session.conversation.writer().await;
-        writer.journal.ready().await?;
+        writer.ready().await?;
         writer.journal.append_answering(blocks, answer).await
     }
 }

@@ -433,15 +433,20 @@ fn thoughts(answer: &Answer) -> NewAnswer {
 /// The tokens of a model call and what its prompt was made from, kept with the first block it wrote, so that they survive
 /// a crash.
 fn with_request(blocks: &mut [NewBlock], usage: Usage, sent: &SentPrompt) {
-    let usage = TurnUsage {
-        input_tokens: usage.input_tokens,
-        cache_read_tokens: usage.cache_read_tokens,
-        cache_write_tokens: usage.cache_write_tokens,
-        output_tokens: usage.output_tokens,
-    };
+    let usage = used(usage);
     if let Some(first) = blocks.first_mut() {
         first.meta = std::mem::take(&mut first.meta)
             .with_usage(&usage)
             .with_prompt(sent);
+    }
+}
+
+/// The tokens of a model call, as blocks keep them.
+pub(crate) fn used(usage: Usage) -> TurnUsage {
+    TurnUsage {
+        input_tokens: usage.input_tokens,
+        cache_read_tokens: usage.cache_read_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+        output_tokens: usage.output_tokens,
     }
 }

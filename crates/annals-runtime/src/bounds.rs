@@ -27,6 +27,9 @@ pub(crate) struct Bounds {
     /// What other turns of the scope have used in the period, if that is bounded.
     others: Option<Spent>,
     started: Option<Timestamp>,
+    waits: Waits,
+    /// Whether it is known what the model costs.
+    is_priced: bool,
     /// Calls without a result, as tool and arguments.
     made: HashMap<CallId, u64>,
     /// How often each call came to each result.
@@ -74,7 +77,7 @@ impl Bounds {
             let earlier = record.first_seq().get() as usize - 1;
             self.before = Some(Spent::of(&timeline.blocks()[..earlier], price));
         }
-        self.started = Some(record.started);
+        (self.started, self.is_priced) = (Some(record.started), price.is_some());
         let blocks = timeline.turn_blocks(record);
         for block in blocks.iter().skip(self.followed) {
             self.take(block, price);
@@ -84,6 +87,7 @@ impl Bounds {
 
     fn take(&mut self, block: &Block, price: Option<Price>) {
         self.spent.add(block, price);
+        self.waits.take(block);
         match (&block.kind, &block.meta().call) {
             (BlockKind::ToolCall, Some(call)) => {
                 if let Some(text) = block.text().and_then(CallText::parse) {
@@ -137,6 +141,18 @@ impl Bounds {
                 is_final: false,
             });
         }
+        if let Some(whose) = bounded_in_cents(bounds).filter(|_| !self.is_priced) {
+            // Unbounded, it would cost what nobody allowed.
+            let reason = format!(
+                "`budget.{whose}.cents` is set, and what the model costs is not known: write its price into \
+                 `catalog.toml`, or bound `tokens` instead"
+            );
+            return Some(Reached {
+                end: TurnEnd::BudgetExceeded,
+                reason,
+                is_final: true,
+            });
+        }
         let turn = self.spent(now);
         let conversation = self.before.unwrap_or_default().and(turn);
         let others = self.others.unwrap_or_default();
@@ -156,11 +172,10 @@ impl Bounds {
         })
     }
 
-    /// What the turn has used until now.
+    /// What the turn has used until now. The time in which a person was asked is not its own.
     pub(crate) fn spent(&self, now: Timestamp) -> Spent {
-        let millis = self
-            .started
-            .map_or(0, |started| now.micros_since(started) / 1_000);
+        let micros = self.started.map_or(0, |started| now.micros_since(started));
+        let millis = micros.saturating_sub(self.waits.micros(now)) / 1_000;
         Spent { millis, ..self.spent }
     }
 
@@ -172,13 +187,16 @@ impl Bounds {
 
 impl Spent {
     fn of(blocks: &[std::sync::Arc<Block>], price: Option<Price>) -> Self {
-        let mut spent = Spent::default();
+        let (mut spent, mut waits) = (Spent::default(), Waits::default());
         for block in blocks {
             spent.add(block, price);
-            if block.kind == BlockKind::ReactCompletion
-                && let Ok(report) = block.payload::<TurnReport>()
-            {
-                spent.millis += report.elapsed_ms;
+            waits.take(block);
+            if block.kind == BlockKind::ReactCompletion {
+                let waited = std::mem::take(&mut waits).micros(block.ts) / 1_000;
+                let took = block
+                    .payload::<TurnReport>()
+                    .map_or(0, |report| report.elapsed_ms);
+                spent.millis += took.saturating_sub(waited);
             }
         }
         spent
@@ -217,6 +235,48 @@ impl Spent {
             ))
         })
     }
+}
+
+/// How long a turn waited for what only people and clients can give.
+#[derive(Default)]
+struct Waits {
+    unanswered: u32,
+    /// Since when something is unanswered.
+    since: Option<Timestamp>,
+    micros: u64,
+}
+
+impl Waits {
+    fn take(&mut self, block: &Block) {
+        match block.kind {
+            BlockKind::ApprovalRequest | BlockKind::InputRequest => {
+                self.unanswered += 1;
+                self.since.get_or_insert(block.ts);
+            }
+            BlockKind::ApprovalDecision | BlockKind::InputResponse => {
+                self.unanswered = self.unanswered.saturating_sub(1);
+                if self.unanswered == 0 {
+                    self.micros = self.micros(block.ts);
+                    self.since = None;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn micros(&self, now: Timestamp) -> u64 {
+        self.micros + self.since.map_or(0, |since| now.micros_since(since))
+    }
+}
+
+/// Whose budget bounds money, if one does.
+fn bounded_in_cents(bounds: &BudgetSettings) -> Option<&'static str> {
+    let each = [
+        ("turn", bounds.turn.cents),
+        ("conversation", bounds.conversation.cents),
+        ("scope", bounds.scope.cents),
+    ];
+    each.into_iter().find_map(|(whose, cents)| cents.map(|_| whose))
 }
 
 fn hash_of(value: &impl std::hash::Hash) -> u64 {

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use annals_core::timeline::HideReason;
-use annals_core::turn::round;
+use annals_core::turn::{SentSummary, round};
 use annals_core::view::compact::CompactionPlan;
-use annals_core::view::prompt::{Message, Piece, Prompt};
-use annals_model::{Purpose, Request};
+use annals_model::{Answer, ModelError, Purpose, Request};
 
+use crate::ask::used;
 use crate::driver::Drive;
 use crate::error::RunError;
 use crate::hooks::guarded;
@@ -27,14 +27,17 @@ impl Drive<'_> {
         )
         .await;
         drop(before);
-        let words = self.summary(plan).await;
+        let summary = self.summary(plan).await;
         let turn = &self.turn;
+        let words = summary.as_ref().map(|(answer, _)| answer.text.as_str());
+        let mut block = plan.block(turn, words);
+        if let Some((answer, sent)) = &summary {
+            // Paid for like any other call, and counted like it.
+            block.meta = block.meta.with_usage(&used(answer.usage)).with_prompt(sent);
+        }
         let blocks = self.writer.journal.read(|timeline| {
             let hide = round::hide_block(timeline, turn, HideReason::Compaction, plan.hides.clone());
-            [plan.block(turn, words.as_deref())]
-                .into_iter()
-                .chain(hide)
-                .collect()
+            [block].into_iter().chain(hide).collect()
         });
         self.writer.journal.append(blocks).await?;
         let after = self.writer.journal.snapshot();
@@ -42,22 +45,23 @@ impl Drive<'_> {
         Ok(())
     }
 
-    async fn summary(&self, plan: &CompactionPlan) -> Option<String> {
+    async fn summary(&self, plan: &CompactionPlan) -> Option<(Answer, SentSummary)> {
         let window = self.agent.frame.window;
         let room =
             (window.context_tokens / 2).saturating_sub(SUMMARY_MAX_TOKENS.min(window.context_tokens / 8));
         let text = self.writer.journal.read(|timeline| plan.request(timeline, room));
-        let prompt = Prompt {
-            system: "You keep the memory of an agent.".into(),
-            tools: [].into(),
-            messages: vec![Message::User(vec![Piece::text(text)])].into(),
+        let prompt = SentSummary::prompt(text);
+        let sent = SentSummary {
+            digest: prompt.digest(),
+            asked_at: self.agent.world().now(),
+            room_tokens: room,
         };
         let request = Request {
             purpose: Purpose::Summary,
             ..Request::new(Arc::new(prompt), SUMMARY_MAX_TOKENS.min(window.max_output_tokens))
         };
         match self.stream_quietly(request).await {
-            Ok(answer) => Some(answer.text),
+            Ok(answer) => Some((answer, sent)),
             Err(error) => {
                 tracing::warn!(%error, "the model gave no summary; the digest stands in");
                 None
@@ -66,15 +70,12 @@ impl Drive<'_> {
     }
 
     /// An answer that nobody watches.
-    async fn stream_quietly(
-        &self,
-        request: Request,
-    ) -> Result<annals_model::Answer, annals_model::ModelError> {
+    async fn stream_quietly(&self, request: Request) -> Result<Answer, ModelError> {
         let stream = self.agent.model.stream(request, &self.cancel).await?;
         tokio::select! {
             biased;
-            () = self.cancel.cancelled() => Err(annals_model::ModelError::Cancelled),
-            answer = annals_model::Answer::collect(stream) => answer,
+            () = self.cancel.cancelled() => Err(ModelError::Cancelled),
+            answer = Answer::collect(stream) => answer,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use annals_core::ids::ConversationKey;
+use annals_core::ids::{ConversationKey, TurnId};
 use annals_core::view::View;
 use annals_store::{InboxId, LogError, Pending, Store, Work as Remaining};
 use annals_tools::ConversationCx;
@@ -28,12 +28,15 @@ use crate::approval::Imported;
 use crate::error::{ErrorClass, RunError};
 use crate::joining::{Found, Joined};
 use crate::journal::Journal;
-use crate::listen::Listen;
 use crate::mail::{Letter, Mail};
+use crate::parked::Parked;
 use crate::perform;
 use crate::request::{TurnRequest, Work};
 use crate::turn::Ended;
 use crate::writer::Writer;
+
+/// After this time an inbox that could not be read is read again.
+const INBOX_RETRY: Duration = Duration::from_secs(1);
 
 /// The one owner of a conversation in this process.
 pub(crate) struct Conversation {
@@ -62,6 +65,8 @@ struct Queue {
     parked: Vec<Parked>,
     /// Whether a task works the queue off.
     is_working: bool,
+    /// Whether an inbox that could not be read is going to be read again.
+    is_retried: bool,
     /// Ends the turn that runs.
     running: Option<CancellationToken>,
     /// Who hears of the turn that the owner goes on with by itself.
@@ -78,15 +83,6 @@ enum TakeUp {
     GiveUp,
 }
 
-/// How a conversation was left when nothing more could be done for it here.
-pub(crate) enum Rest {
-    Done,
-    /// Its turn waits for a person.
-    Waiting,
-    /// Its turn, or a post, is there still.
-    Unfinished,
-}
-
 struct Queued {
     agent: Arc<AgentParts>,
     request: TurnRequest,
@@ -94,18 +90,11 @@ struct Queued {
     reply: Option<Reply>,
 }
 
-type Reply = oneshot::Sender<Result<Ended, RunError>>;
+/// Who waits for the end of a turn.
+pub(crate) type Reply = oneshot::Sender<Result<Ended, RunError>>;
 
 /// Tells of posts to a conversation.
 type Posts = BoxStream<'static, Result<InboxId, LogError>>;
-
-struct Parked {
-    agent: Arc<AgentParts>,
-    listener: Arc<dyn Listen>,
-    reply: Reply,
-    /// Wakes the turn when the caller cancels it.
-    _watch: AbortOnDropHandle<()>,
-}
 
 /// What the owner does next.
 enum Job {
@@ -175,7 +164,7 @@ impl Conversation {
         match running {
             Some(cancel) => {
                 let rows = self.log.pending(&self.key).await.unwrap_or_default();
-                let turn = self.read(|timeline| timeline.current_turn().map(|turn| turn.id.clone()));
+                let turn = self.current_turn();
                 if rows
                     .into_iter()
                     .any(|row| Letter::from(row).cancels(turn.as_ref()))
@@ -207,7 +196,7 @@ impl Conversation {
                 joined.joins(request.listener.clone(), || {
                     found.map_or_else(Vec::new, |found| self.read(|timeline| found.missed(timeline)))
                 });
-                let parked = self.parked(agent, request.listener, request.cancel, reply);
+                let parked = Parked::new(self, agent, request.listener, request.cancel, reply);
                 queue.parked.push(parked);
             }
             None => queue.waiting.push_back(Queued {
@@ -265,17 +254,6 @@ impl Conversation {
         });
     }
 
-    /// How it was left, once it has settled.
-    pub(crate) async fn rest(&self) -> Result<Rest, RunError> {
-        Ok(if self.is_waiting() {
-            Rest::Waiting
-        } else if self.has_open_turn() || self.has_posts().await? {
-            Rest::Unfinished
-        } else {
-            Rest::Done
-        })
-    }
-
     /// Whether anything waits in its inbox.
     pub(crate) async fn has_posts(&self) -> Result<bool, RunError> {
         Ok(!self.log.pending(&self.key).await?.is_empty())
@@ -311,9 +289,39 @@ impl Conversation {
         if !self.has_mail.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        let rows = self.log.pending(&self.key).await?;
+        let rows = self
+            .log
+            .pending(&self.key)
+            .await
+            .inspect_err(|_| self.look_again())?;
         self.take_in(rows);
         Ok(())
+    }
+
+    /// The inbox cannot be read. Who asked for a turn that has not begun hears of it; what waits for the inbox itself is
+    /// looked at again in a moment.
+    fn inbox_failed(self: &Arc<Self>, error: &RunError) {
+        tracing::warn!(%error, "the inbox of a conversation cannot be read");
+        let mut queue = self.queue();
+        let waiting = std::mem::take(&mut queue.waiting).into_iter();
+        let (asked, posted): (VecDeque<_>, VecDeque<_>) = waiting.partition(|queued| queued.reply.is_some());
+        queue.waiting = posted;
+        let is_retried = std::mem::replace(&mut queue.is_retried, true);
+        self.stop_working(&mut queue);
+        drop(queue);
+        for reply in asked.into_iter().filter_map(|queued| queued.reply) {
+            let _ = reply.send(Err(RunError::Inbox(error.to_string())));
+        }
+        if !is_retried {
+            let conversation = Arc::downgrade(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(INBOX_RETRY).await;
+                if let Some(conversation) = conversation.upgrade() {
+                    conversation.queue().is_retried = false;
+                    conversation.start();
+                }
+            });
+        }
     }
 
     /// Takes in rows of the inbox that were not looked at.
@@ -351,7 +359,7 @@ impl Conversation {
         ask(&self.cx.timeline.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn has_open_turn(&self) -> bool {
+    pub(crate) fn has_open_turn(&self) -> bool {
         self.read(|timeline| timeline.current_turn().is_some_and(|turn| turn.end.is_none()))
     }
 
@@ -365,8 +373,27 @@ impl Conversation {
     }
 
     /// Whether a turn runs, and does not wait.
-    pub(crate) fn runs_turn(&self) -> bool {
+    pub(crate) fn has_running_turn(&self) -> bool {
         self.is_working() && self.has_open_turn()
+    }
+
+    /// Whether a turn runs, or is to run next.
+    pub(crate) fn runs_turn(&self) -> bool {
+        let queue = self.queue();
+        queue.running.is_some() || !queue.waiting.is_empty()
+    }
+
+    /// It is gone for good, and what its turn waited for with it.
+    pub(crate) fn was_deleted(&self) {
+        let parked = {
+            let mut queue = self.queue();
+            queue.letters.clear();
+            std::mem::take(&mut queue.parked)
+        };
+        for parked in parked {
+            let id = self.key.id.clone();
+            let _ = parked.reply.send(Err(LogError::NotFound { id }.into()));
+        }
     }
 
     /// Waits until something is to be done.
@@ -387,7 +414,7 @@ impl Conversation {
         }
     }
 
-    fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.has_open_turn() && self.read(|timeline| timeline.waiting().next().is_some())
     }
 
@@ -445,7 +472,7 @@ impl Conversation {
                 ..
             }) = queue.waiting.remove(at)
             {
-                let parked = self.parked(agent, request.listener, request.cancel, reply);
+                let parked = Parked::new(self, agent, request.listener, request.cancel, reply);
                 queue.parked.push(parked);
             }
         }
@@ -465,48 +492,23 @@ impl Conversation {
         true
     }
 
-    fn parked(
-        self: &Arc<Self>,
-        agent: Arc<AgentParts>,
-        listener: Arc<dyn Listen>,
-        cancel: CancellationToken,
-        reply: Reply,
-    ) -> Parked {
-        let (conversation, cancelled) = (Arc::downgrade(self), cancel.clone());
-        let lapses = self.lapses_in();
-        let turn = self.read(|timeline| timeline.current_turn().map(|turn| turn.id.clone()));
-        let watch = tokio::spawn(async move {
-            let lapse = async {
-                match lapses {
-                    Some(lapses) => tokio::time::sleep(lapses).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let mail = tokio::select! {
-                () = cancelled.cancelled() => Mail::Cancel { turn },
-                () = lapse => Mail::Lapse,
-            };
-            if let Some(conversation) = conversation.upgrade() {
-                let running = {
-                    let mut queue = conversation.queue();
-                    let running = queue.running.clone().filter(|_| cancelled.is_cancelled());
-                    queue.letters.push(Letter::local(mail));
-                    running
-                };
-                running.inspect(CancellationToken::cancel);
-                conversation.start();
-            }
-        });
-        Parked {
-            agent,
-            listener,
-            reply,
-            _watch: AbortOnDropHandle::new(watch),
-        }
+    /// Something happened on a caller's side for which the turn that waits has to go on.
+    pub(crate) fn wake(self: &Arc<Self>, mail: Mail, cancelled: &CancellationToken) {
+        let running = {
+            let mut queue = self.queue();
+            queue.letters.push(Letter::local(mail));
+            queue.running.clone().filter(|_| cancelled.is_cancelled())
+        };
+        running.inspect(CancellationToken::cancel);
+        self.start();
+    }
+
+    pub(crate) fn current_turn(&self) -> Option<TurnId> {
+        self.read(|timeline| timeline.current_turn().map(|turn| turn.id.clone()))
     }
 
     /// How long the first of the requests that wait still has.
-    fn lapses_in(&self) -> Option<Duration> {
+    pub(crate) fn lapses_in(&self) -> Option<Duration> {
         let now = self.agent.world().now();
         let first = self.read(|timeline| timeline.waiting().filter_map(|request| request.expires).min())?;
         Some(Duration::from_micros(first.micros_since(now)))
@@ -546,10 +548,11 @@ impl Conversation {
         let ended = self.run(&agent, TurnRequest::resume().listen(joined), None).await;
         let mut queue = self.queue();
         queue.joined = None;
+        let parked = std::mem::take(&mut queue.parked).into_iter();
         let Some(ended) = ended.transpose() else {
+            queue.parked = parked.map(|parked| parked.again(self)).collect();
             return Vec::new();
         };
-        let parked = std::mem::take(&mut queue.parked).into_iter();
         match ended {
             Ok(ended) => parked.map(|parked| (parked.reply, Ok(ended.clone()))).collect(),
             Err(error) => {
@@ -592,7 +595,7 @@ impl Conversation {
         let rows: Vec<InboxId> = letters.iter().filter_map(|letter| letter.row).collect();
         let mut writer = self.writer().await;
         let discarded = async {
-            writer.journal.ready().await?;
+            writer.ready().await?;
             let work = match self.has_open_turn() {
                 true => Remaining::Keep,
                 false => Remaining::Done,
@@ -623,9 +626,7 @@ async fn work(mut conversation: Arc<Conversation>) {
             Ok(Some(job)) => job,
             Ok(None) => return,
             Err(error) => {
-                tracing::warn!(%error, "the inbox of a conversation cannot be read");
-                conversation.stop_working(&mut conversation.queue());
-                return;
+                return conversation.inbox_failed(&error);
             }
         };
         let replies = match job {
@@ -676,7 +677,7 @@ async fn run_queued(
     match (ended.transpose(), reply) {
         (Some(ended), Some(reply)) => Some((reply, ended)),
         (None, Some(reply)) => {
-            let parked = conversation.parked(agent, listener, cancel, reply);
+            let parked = Parked::new(conversation, agent, listener, cancel, reply);
             conversation.queue().parked.push(parked);
             None
         }

@@ -217,8 +217,12 @@ impl Drive<'_> {
             Some(first) => Work::DueIn(Duration::from_micros(first.micros_since(now))),
             None => Work::Done,
         };
+        // What came too late is gone from the inbox, or it would make the conversation due for as long as it waits.
         let journal = &mut self.writer.journal;
-        journal.append_consuming(Vec::new(), Vec::new(), work).await?;
+        journal
+            .append_consuming(Vec::new(), self.taken.clone(), work)
+            .await?;
+        self.taken.clear();
         Ok(None)
     }
 

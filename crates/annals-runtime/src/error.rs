@@ -1,6 +1,6 @@
 //! What keeps Annals from keeping a promise. A tool's failure is not among it: that is data for the model.
 
-use annals_core::ids::{ConversationId, RequestId, TurnId};
+use annals_core::ids::{ConversationId, RequestId, Seq, TurnId};
 use annals_core::timeline::FoldError;
 use annals_store::LogError;
 use annals_tools::ToolTableError;
@@ -130,6 +130,30 @@ pub enum RunError {
         "the lease of conversation `{0}` was lost while the turn ran: what was written is kept, open it again"
     )]
     LeaseLost(ConversationId),
+    /// The log has gone back: it lacks blocks that it had confirmed.
+    #[error(
+        "the log lost {lost} blocks of conversation `{conversation}`, from block {first} on: what is there was read again, \
+         see what is missing before going on"
+    )]
+    BlocksLost {
+        /// Which.
+        conversation: ConversationId,
+        /// How many.
+        lost: u64,
+        /// The first of them.
+        first: Seq,
+    },
+    /// A working tree cannot be removed.
+    #[error("the files in `{tree}` cannot be removed: {why}; nothing else was, so try again")]
+    Removal {
+        /// Where it is.
+        tree: String,
+        /// Why not.
+        why: String,
+    },
+    /// What was posted to the conversation cannot be read now.
+    #[error("what was posted to the conversation cannot be read now: {0}; nothing was begun, try again")]
+    Inbox(String),
     /// A host may add blocks of some types only.
     #[error("a block of type `{0}` cannot be contributed: only `stage.*`, `system.message` and `x.*` can")]
     MayNotContribute(String),
@@ -153,6 +177,8 @@ impl RunError {
         match self {
             RunError::Log(LogError::Held { .. } | LogError::Conflict { .. } | LogError::Busy { .. })
             | RunError::Stopped
+            | RunError::Inbox(_)
+            | RunError::BlocksLost { .. }
             | RunError::LeaseLost(_) => ErrorClass::Retry,
             RunError::Log(
                 LogError::NotFound { .. } | LogError::Exists { .. } | LogError::NoSuchBlock { .. },
@@ -171,6 +197,7 @@ impl RunError {
             | RunError::NoSuchTool(_)
             | RunError::MayNotContribute(_) => ErrorClass::Request,
             RunError::Policy(_)
+            | RunError::Removal { .. }
             | RunError::Log(_)
             | RunError::Fold { .. }
             | RunError::Artifact(_)

@@ -47,12 +47,22 @@ pub(crate) struct Ready {
     pub(crate) passed: Vec<(Arc<dyn Tool>, Value)>,
     /// A person has said yes to these arguments, or makes the call.
     pub(crate) is_approved: bool,
+    /// What a person allowed, where these are not the arguments that the person saw: the hooks may make them so.
+    pub(crate) decided: Option<Decided>,
     /// The rules in force.
     pub(crate) policy: Option<Arc<Policy>>,
     /// Whether what it runs is kept in a sandbox.
     pub(crate) is_isolated: bool,
     /// The rules that let it pass.
     pub(crate) gate: Option<Box<GateNote>>,
+}
+
+/// What a person allowed.
+pub(crate) struct Decided {
+    /// The arguments that the person saw.
+    digest: BlobDigest,
+    /// What the person made of them.
+    edited: Option<Map<String, Value>>,
 }
 
 /// What the hooks say of a call.
@@ -77,20 +87,45 @@ impl Ready {
     /// Asks the hooks, then the rules, which see the arguments as the hooks leave them. A person's yes answers a question,
     /// never a refusal.
     pub(crate) async fn allowed(self, hooks: &dyn Hooks, cx: &HookCx) -> Allowed {
-        let said = guarded("before_call", hooks.before_call(cx, self.tool.spec(), &self.args)).await;
         let denied = |why| Allowed::Refused(recovery::failed(Code::DeniedByPolicy, why));
-        match said {
-            Ok(Verdict::Allow) => self.judged(cx, None),
-            Ok(Verdict::Ask(ask)) => self.judged(cx, Some(ask)),
-            Ok(Verdict::Deny(why)) => denied(why),
-            Ok(Verdict::Edit(args)) => match self.edited(args) {
-                Ok(ready) => ready.judged(cx, None),
-                Err(why) => denied(format!("a policy {why}")),
-            },
-            Err(said) => denied(format!(
-                "whether the call is allowed could not be found out: {said}"
-            )),
+        let mut ready = self;
+        loop {
+            let said = guarded(
+                "before_call",
+                hooks.before_call(cx, ready.tool.spec(), &ready.args),
+            )
+            .await;
+            ready = match said {
+                Ok(Verdict::Allow) => return ready.judged(cx, None),
+                Ok(Verdict::Ask(ask)) => return ready.judged(cx, Some(ask)),
+                Ok(Verdict::Deny(why)) => return denied(why),
+                Ok(Verdict::Edit(args)) => match ready.edited(args) {
+                    Ok(ready) => ready,
+                    Err(why) => return denied(format!("a policy {why}")),
+                },
+                Err(said) => {
+                    return denied(format!(
+                        "whether the call is allowed could not be found out: {said}"
+                    ));
+                }
+            };
+            // What a person makes of the arguments passes the hooks like a model's.
+            let Some(args) = ready.take_decided() else {
+                return ready.judged(cx, None);
+            };
+            ready = match ready.edited(args) {
+                Ok(ready) => ready,
+                Err(why) => return Allowed::Refused(misfit_of_person(&why)),
+            };
         }
+    }
+
+    /// A decision holds for the arguments that the person saw. Gives what the person made of them.
+    fn take_decided(&mut self) -> Option<Map<String, Value>> {
+        let digest = args_digest(&self.args);
+        let decided = self.decided.take_if(|decided| decided.digest == digest)?;
+        self.is_approved = true;
+        decided.edited
     }
 
     /// What the rules say, and a hook's question if they have none.
@@ -131,10 +166,17 @@ impl Ready {
                 violation.message
             )
         })?;
+        // Of several changes the last is the one that the call runs with.
+        self.notices
+            .retain(|notice| notice.code != Code::CallEdited.as_str());
         self.notices.push(edited(&checked.args));
         self.args = checked.args;
         Ok(self)
     }
+}
+
+fn misfit_of_person(why: &str) -> Outcome {
+    recovery::failed(Code::DeniedByPerson, format!("a person {why}"))
 }
 
 /// Tells the model with which arguments its call ran.
@@ -232,7 +274,7 @@ impl Drive<'_> {
             Ok(args) => args,
             Err(not_visible) => return Ok(State::Refused(not_visible.outcome())),
         };
-        let ready = Ready {
+        let mut ready = Ready {
             tool,
             cx,
             is_approved: self.is_person || self.granted.contains(id),
@@ -242,23 +284,18 @@ impl Drive<'_> {
             policy: self.policy.clone(),
             is_isolated: self.agent.is_isolated(),
             gate: None,
+            decided: match standing {
+                Standing::Allowed { digest, edited } => Some(Decided { digest, edited }),
+                _ => None,
+            },
         };
-        Ok(self.with_decision(ready, standing))
-    }
-
-    /// A decision holds for the arguments that the person saw.
-    fn with_decision(&self, mut ready: Ready, standing: Standing) -> State {
-        let Standing::Allowed { digest, edited } = standing else {
-            return State::Ready(ready);
-        };
-        ready.is_approved |= digest == args_digest(&ready.args);
-        match edited.filter(|_| ready.is_approved) {
+        Ok(match ready.take_decided() {
             None => State::Ready(ready),
             Some(args) => match ready.edited(args) {
                 Ok(ready) => State::Ready(ready),
-                Err(why) => State::Refused(recovery::failed(Code::DeniedByPerson, format!("a person {why}"))),
+                Err(why) => State::Refused(misfit_of_person(&why)),
             },
-        }
+        })
     }
 
     /// The arguments of a call that another process wrote down, with what its block shows cut put back.

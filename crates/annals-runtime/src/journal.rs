@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use annals_core::block::{Block, NewBlock};
-use annals_core::ids::ConversationKey;
+use annals_core::ids::{ConversationKey, Seq};
 use annals_core::redact::Redactor;
 use annals_core::view::View;
 use annals_store::{
@@ -38,6 +38,8 @@ pub(crate) struct Journal {
     held: Option<Held>,
     /// Whether the log may hold blocks that are not folded in: an append whose end nobody saw, or a lost lease.
     is_behind: bool,
+    /// Whether the conversation was removed, and another may bear its name.
+    is_deleted: bool,
     timeline: SharedTimeline,
     /// How long appends took.
     appended: Arc<Durations>,
@@ -61,6 +63,7 @@ impl Journal {
             membership: runtime.membership.clone(),
             held: Some(Held::new(lease, life)),
             is_behind: false,
+            is_deleted: false,
             timeline,
             world: runtime.world.clone(),
             appended: runtime.appended.clone(),
@@ -94,17 +97,72 @@ impl Journal {
 
     /// Takes the lease again if it was lost, and folds in what others, or an append that nobody waited for, have written.
     pub(crate) async fn ready(&mut self) -> Result<(), RunError> {
+        if self.is_deleted {
+            let id = self.key.id.clone();
+            return Err(LogError::NotFound { id }.into());
+        }
         if !self.is_held_for_long().await {
             let life = self.membership.life();
             let lease = self.log.acquire(&self.key, &life.owner, self.ttl).await?;
             self.adopt(lease, life);
         }
-        if self.is_behind {
-            let tail = self.read(|timeline| timeline.tail());
-            let blocks = self.log.read_after(&self.key, tail, usize::MAX).await?;
-            self.fold(blocks.into_iter().map(Arc::new).collect())?;
-            self.is_behind = false;
+        match self.is_behind {
+            true => self.catch_up().await,
+            false => Ok(()),
         }
+    }
+
+    /// Folds in what the log has beyond the last block that is known. Where it does not have that one, or another in its
+    /// place, the log went back, as a server does that takes the place of one whose last commits it never got: then
+    /// everything is folded again, and the loss is reported, once.
+    async fn catch_up(&mut self) -> Result<(), RunError> {
+        let known = self.read(|timeline| timeline.blocks().last().cloned());
+        let before = known.as_ref().and_then(|known| known.seq.get().checked_sub(1));
+        let before = before.and_then(|seq| Seq::try_new(seq).ok());
+        let mut blocks = self.log.read_after(&self.key, before, usize::MAX).await?;
+        match known {
+            Some(known) if !blocks.first().is_some_and(|first| is_same(first, &known)) => {
+                return self.fold_again().await;
+            }
+            Some(_) => drop(blocks.remove(0)),
+            None => {}
+        }
+        self.fold(blocks.into_iter().map(Arc::new).collect())?;
+        self.is_behind = false;
+        Ok(())
+    }
+
+    async fn fold_again(&mut self) -> Result<(), RunError> {
+        let blocks = self.log.read_all(&self.key).await?;
+        let conversation = self.key.id.clone();
+        let (same, known, rule) = self.read(|timeline| {
+            let pairs = timeline.blocks().iter().zip(&blocks);
+            let same = pairs.take_while(|(known, stored)| is_same(known, stored)).count();
+            (same, timeline.blocks().len(), timeline.media_rule())
+        });
+        let folded = View::new(rule).with(blocks.into_iter().map(Arc::new));
+        let folded = folded.map_err(|source| RunError::Fold {
+            conversation: conversation.clone(),
+            source,
+        })?;
+        *self.timeline.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(folded);
+        self.is_behind = false;
+        let lost = RunError::BlocksLost {
+            conversation,
+            lost: (known - same) as u64,
+            first: Seq::try_new(same as u64 + 1).unwrap_or(Seq::FIRST),
+        };
+        tracing::error!(error = %lost, "the log went back");
+        Err(lost)
+    }
+
+    /// Removes the conversation from the log. What is left of it here is empty and cannot be written.
+    pub(crate) async fn delete(&mut self) -> Result<(), RunError> {
+        let lease = self.held()?.lease.clone();
+        self.log.delete(&lease).await?;
+        (self.held, self.is_deleted) = (None, true);
+        let rule = self.read(|timeline| timeline.media_rule());
+        *self.timeline.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(View::new(rule));
         Ok(())
     }
 
@@ -328,6 +386,12 @@ impl Journal {
     }
 }
 
+/// Whether a block that was read is the one that is known. What only describes it may come back in another form.
+fn is_same(read: &Block, known: &Block) -> bool {
+    let told = |block: &Block| (block.seq, block.ts, block.kind.clone(), block.path.clone());
+    told(read) == told(known) && read.turn == known.turn && read.body == known.body
+}
+
 /// A lease, the life of this process in which it was taken, and whether it must be taken for lost.
 #[derive(Clone)]
 struct Held {
@@ -340,7 +404,7 @@ struct Held {
 impl Held {
     fn new(lease: Lease, life: Life) -> Self {
         Held {
-            until: Deadline::of(Instant::now(), lease.ttl()),
+            until: Deadline::of(life.asking, lease.ttl()),
             lease,
             life,
             is_lost: Arc::default(),

@@ -189,9 +189,13 @@ impl Agent {
 
     /// The ancestry of a conversation, itself first, as rows for JSON Lines.
     pub async fn lineage(&self, id: &ConversationId) -> Result<Vec<LineageRow>, RunError> {
-        let mut rows = Vec::new();
+        let (mut rows, mut seen) = (Vec::new(), HashSet::new());
         let mut waiting = vec![id.clone()];
         while let Some(conversation) = waiting.pop() {
+            // Two parents may have one in common, and an imported conversation may bear its parent's name.
+            if !seen.insert(conversation.clone()) {
+                continue;
+            }
             let Ok(info) = self.parts.log().get(&self.key(&conversation)).await else {
                 continue;
             };

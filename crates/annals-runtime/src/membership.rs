@@ -64,6 +64,8 @@ pub(crate) struct Life {
     stopping: CancellationToken,
     /// Until when it lasts unless it is prolonged; without end for one that never joined.
     pub(crate) until: Deadline,
+    /// When this was looked at: the time of a lease that is then asked for begins here, not when the answer comes.
+    pub(crate) asking: Instant,
 }
 
 impl Life {
@@ -73,6 +75,15 @@ impl Life {
             over: CancellationToken::new(),
             stopping: CancellationToken::new(),
             until: Deadline::default(),
+            asking: Instant::now(),
+        }
+    }
+
+    /// The same life, about to ask for a lease.
+    pub(crate) fn asking(&self) -> Self {
+        Life {
+            asking: Instant::now(),
+            ..self.clone()
         }
     }
 
@@ -98,7 +109,7 @@ impl Membership {
 
     /// The present life.
     pub(crate) fn life(&self) -> Life {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).asking()
     }
 
     /// Goes on as this owner, which asked to join at this moment. Joining for the first time under the present node keeps

@@ -48,7 +48,7 @@ pub(crate) async fn turn(
     row: Option<InboxId>,
 ) -> Result<Option<Ended>, RunError> {
     writer.journal.set_listener(request.listener);
-    writer.journal.ready().await?;
+    writer.ready().await?;
     let kept = match &request.work {
         Work::Resume => writer.journal.read(|timeline| {
             let open = timeline.current_turn().filter(|turn| turn.end.is_none());
@@ -117,7 +117,7 @@ pub(crate) async fn give_up(
     next: Option<TurnRequest>,
     row: Option<InboxId>,
 ) -> Result<(), RunError> {
-    writer.journal.ready().await?;
+    writer.ready().await?;
     let open = writer.journal.read(|timeline| {
         let open = timeline.current_turn().filter(|turn| turn.end.is_none());
         open.map(|turn| turn.id.clone())
@@ -190,7 +190,7 @@ impl Opened<'_> {
         let opened = self.open_turn(&turn, &prompt, &attachments).await;
         // Another process may have written since this one last did. Then what it wrote is folded in, once.
         if let Err(RunError::Log(LogError::Conflict { .. })) = opened {
-            self.writer.journal.ready().await?;
+            self.writer.ready().await?;
             self.new_turn(Some(turn.clone()))?;
             self.open_turn(&turn, &prompt, &attachments).await?;
         } else {

@@ -196,7 +196,21 @@ impl Runtime {
         let open = slots
             .iter()
             .filter_map(|slot| slot.open.try_lock().ok()?.upgrade());
-        open.filter(|conversation| conversation.runs_turn()).count()
+        open.filter(|conversation| conversation.has_running_turn()).count()
+    }
+
+    /// Has `remove` remove a conversation that nobody opens meanwhile. It is given the one that is open in this process, which
+    /// nobody is given any more afterwards.
+    pub(crate) async fn remove(
+        &self,
+        key: &ConversationKey,
+        remove: impl AsyncFnOnce(Option<Arc<Conversation>>) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
+        let slot = self.slot(key);
+        let mut place = slot.open.lock().await;
+        remove(place.upgrade()).await?;
+        *place = Weak::new();
+        Ok(())
     }
 
     /// Waits until no turn runs in this process. Turns that wait for a person are not waited for.

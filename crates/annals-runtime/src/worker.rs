@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::Agent;
-use crate::conversation::{Conversation, Rest};
+use crate::conversation::Conversation;
 use crate::error::RunError;
 use crate::membership::{Life, until_lost};
 use crate::runtime::Runtime;
@@ -165,6 +165,28 @@ impl Drop for Worker {
     }
 }
 
+/// How a conversation was left when nothing more could be done for it here.
+enum Rest {
+    Done,
+    /// Its turn waits for a person.
+    Waiting,
+    /// Its turn, or a post, is there still.
+    Unfinished,
+}
+
+impl Conversation {
+    /// How it was left, once it has settled.
+    async fn rest(&self) -> Result<Rest, RunError> {
+        Ok(if self.is_waiting() {
+            Rest::Waiting
+        } else if self.has_open_turn() || self.has_posts().await? {
+            Rest::Unfinished
+        } else {
+            Rest::Done
+        })
+    }
+}
+
 struct Crew {
     runtime: Runtime,
     agents: Box<dyn Agents>,
@@ -251,11 +273,12 @@ impl Crew {
                 .max_turns
                 .saturating_sub(self.running.load(Ordering::Acquire));
             if free > 0 {
+                let asking = life.asking();
                 match self.runtime.log().claim(&life.owner, self.ttl(), free).await {
                     Ok(claimed) => {
                         for claimed in claimed {
                             self.running.fetch_add(1, Ordering::AcqRel);
-                            tasks.spawn(self.clone().take_up(claimed, life.clone()));
+                            tasks.spawn(self.clone().take_up(claimed, asking.clone()));
                         }
                     }
                     Err(LogError::NotAMember { .. }) => self.runtime.parts.membership.lost(),

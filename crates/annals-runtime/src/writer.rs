@@ -5,6 +5,7 @@ use std::sync::Arc;
 use annals_core::view::Renderer;
 
 use crate::approval::{Grants, Imported};
+use crate::error::RunError;
 use crate::journal::Journal;
 use crate::listen::Nobody;
 use crate::media::Media;
@@ -28,6 +29,17 @@ impl Writer {
             media: Media::default(),
             grants: Grants::new(imported),
         }
+    }
+
+    /// Has the right to write and knows all that was written. What was made from blocks that the log has lost is given up.
+    pub(crate) async fn ready(&mut self) -> Result<(), RunError> {
+        let ready = self.journal.ready().await;
+        if let Err(RunError::BlocksLost { .. }) = &ready {
+            self.renderer = None;
+            self.media = Media::default();
+            self.grants.forget();
+        }
+        ready
     }
 
     /// Between turns a conversation holds its timeline and nothing that can be made again from it.

@@ -3,169 +3,18 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annals_core::block::{BlobDigest, Block};
-use annals_core::ids::{ConversationId, ConversationKey, NodeId, Scope, Seq, TurnId};
+use annals_core::ids::{ConversationId, TurnId};
 use annals_model::ScriptModel;
 use annals_model::script::Script;
 use annals_runtime::{Agent, RunError, Session, TurnRequest, World};
-use annals_store::{
-    Answers, Append, ArtifactStore, AskingPage, BlockLog, Claimed, Claims, ConversationInfo, Cursor,
-    IdempotencyKey, Inbox, InboxId, Lease, Listing, LogError, Member, Members, MemoryLog, NewConversation,
-    Owner, Pending, Post, Posted, Store, StoredAnswer, Tails, Token, Tokens,
-};
+use annals_store::{ArtifactStore, LogError, MemoryLog, Store};
 use annals_tools::{DynamicTool, Effect, Tool, ToolSpec};
+use common::store::{Death, FrontStore};
 use common::{shape, texts};
-use futures::stream::BoxStream;
 use serde_json::{Value, json};
-
-/// A log whose process dies at the n-th append: just before it, or just after it became durable.
-struct MortalLog {
-    log: Arc<MemoryLog>,
-    appends_left: AtomicUsize,
-    death: Death,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Death {
-    BeforeAppend,
-    AfterAppend,
-}
-
-#[async_trait::async_trait]
-impl BlockLog for MortalLog {
-    async fn create(&self, new: NewConversation) -> Result<(), LogError> {
-        self.log.create(new).await
-    }
-    async fn get(&self, id: &ConversationKey) -> Result<ConversationInfo, LogError> {
-        self.log.get(id).await
-    }
-    async fn list(&self, scope: &Scope, cursor: Option<Cursor>, limit: usize) -> Result<Listing, LogError> {
-        self.log.list(scope, cursor, limit).await
-    }
-    async fn asking(
-        &self,
-        scope: &Scope,
-        cursor: Option<Cursor>,
-        limit: usize,
-    ) -> Result<AskingPage, LogError> {
-        self.log.asking(scope, cursor, limit).await
-    }
-    async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError> {
-        self.log.acquire(key, owner, ttl).await
-    }
-    async fn renew(&self, lease: &Lease) -> Result<(), LogError> {
-        self.log.renew(lease).await
-    }
-    async fn release(&self, lease: &Lease) -> Result<(), LogError> {
-        self.log.release(lease).await
-    }
-    async fn append(&self, lease: &Lease, append: Append) -> Result<Option<Seq>, LogError> {
-        let left = self.appends_left.fetch_sub(1, Ordering::SeqCst);
-        match (left, self.death) {
-            (1, Death::BeforeAppend) => Err(LogError::Closed),
-            (1, Death::AfterAppend) => {
-                self.log.append(lease, append).await?;
-                Err(LogError::Closed)
-            }
-            _ => self.log.append(lease, append).await,
-        }
-    }
-    async fn read(&self, id: &ConversationKey, from: Seq, limit: usize) -> Result<Vec<Block>, LogError> {
-        self.log.read(id, from, limit).await
-    }
-    async fn fork(&self, parent: &ConversationKey, at: Seq, new: NewConversation) -> Result<(), LogError> {
-        self.log.fork(parent, at, new).await
-    }
-    async fn named_blobs(
-        &self,
-        after: Option<BlobDigest>,
-        limit: usize,
-    ) -> Result<Vec<BlobDigest>, LogError> {
-        self.log.named_blobs(after, limit).await
-    }
-    async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
-        self.log.delete(lease).await
-    }
-}
-
-#[async_trait::async_trait]
-impl Inbox for MortalLog {
-    async fn post(&self, key: &ConversationKey, post: Post) -> Result<Posted, LogError> {
-        self.log.post(key, post).await
-    }
-    async fn pending(&self, key: &ConversationKey) -> Result<Vec<Pending>, LogError> {
-        self.log.pending(key).await
-    }
-    fn posted(
-        &self,
-        key: &ConversationKey,
-        after: Option<InboxId>,
-    ) -> BoxStream<'static, Result<InboxId, LogError>> {
-        self.log.posted(key, after)
-    }
-}
-
-#[async_trait::async_trait]
-impl Claims for MortalLog {
-    async fn claim(&self, owner: &Owner, ttl: Duration, limit: usize) -> Result<Vec<Claimed>, LogError> {
-        self.log.claim(owner, ttl, limit).await
-    }
-}
-
-#[async_trait::async_trait]
-impl Members for MortalLog {
-    async fn join(&self, node: &NodeId, address: Option<&str>, ttl: Duration) -> Result<Owner, LogError> {
-        self.log.join(node, address, ttl).await
-    }
-    async fn beat(&self, owner: &Owner) -> Result<(), LogError> {
-        self.log.beat(owner).await
-    }
-    async fn leave(&self, owner: &Owner) -> Result<(), LogError> {
-        self.log.leave(owner).await
-    }
-    async fn alive(&self) -> Result<Vec<Member>, LogError> {
-        self.log.alive().await
-    }
-}
-
-#[async_trait::async_trait]
-impl Answers for MortalLog {
-    async fn answered(&self, to: &IdempotencyKey) -> Result<Option<StoredAnswer>, LogError> {
-        self.log.answered(to).await
-    }
-    async fn keep_answer(&self, answer: StoredAnswer) -> Result<(), LogError> {
-        self.log.keep_answer(answer).await
-    }
-}
-
-#[async_trait::async_trait]
-impl Tokens for MortalLog {
-    async fn add_token(&self, token: Token) -> Result<(), LogError> {
-        self.log.add_token(token).await
-    }
-    async fn find_token(&self, hash: &[u8; 32]) -> Result<Option<Token>, LogError> {
-        self.log.find_token(hash).await
-    }
-    async fn tokens(&self) -> Result<Vec<Token>, LogError> {
-        self.log.tokens().await
-    }
-    async fn revoke_token(&self, name: &str) -> Result<bool, LogError> {
-        self.log.revoke_token(name).await
-    }
-    async fn server_key(&self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], LogError> {
-        self.log.server_key(name, fresh).await
-    }
-}
-
-impl Tails for MortalLog {
-    fn follow(&self, key: &ConversationKey, after: Option<Seq>) -> BoxStream<'static, Result<Seq, LogError>> {
-        self.log.follow(key, after)
-    }
-}
 
 fn steps() -> Vec<Value> {
     vec![
@@ -219,11 +68,7 @@ async fn run_with_deaths(first_death_at: usize, death: Death) -> (Session, Outsi
     let home = tempfile::tempdir().unwrap();
     let outside = Outside::default();
     let log = Arc::new(MemoryLog::default());
-    let mortal = MortalLog {
-        log: log.clone(),
-        appends_left: AtomicUsize::new(first_death_at),
-        death,
-    };
+    let mortal = FrontStore::dying(log.clone(), first_death_at, death);
     let first = agent(&home, Arc::new(mortal), &outside, steps(), 1).await;
     let session = first.session("c").await.unwrap();
     let request = TurnRequest::new("Go").turn_id(TurnId::parse("turn_1").unwrap());

@@ -17,7 +17,7 @@ use annals_model::{Event, EventStream, Model, ModelError, Request, StopReason, U
 use annals_runtime::{
     Agent, CancellationToken, HookCx, Hooks, RunError, Runtime, TurnRequest, Update, Verdict, World,
 };
-use annals_store::{ArtifactStore, LogError, ManualClock, MemoryLog, Operator};
+use annals_store::{ArtifactStore, LogError, ManualClock, MemoryLog, Operator, Store};
 use annals_tools::{DynamicTool, Tool, ToolSpec};
 use common::{Bench, texts, turn};
 use futures::{StreamExt as _, stream};
@@ -86,10 +86,14 @@ fn add_one() -> DynamicTool {
 }
 
 async fn echo(home: &tempfile::TempDir) -> Agent {
+    echo_on(home, Arc::new(MemoryLog::default())).await
+}
+
+async fn echo_on(home: &tempfile::TempDir, log: Arc<dyn Store>) -> Agent {
     Agent::builder()
         .model(Echo::default())
         .tools([add_one()])
-        .log(Arc::new(MemoryLog::default()))
+        .log(log)
         .artifacts(ArtifactStore::open(home.path().join("artifacts")).unwrap())
         .workspaces(home.path().join("workspace"))
         .build()
@@ -99,13 +103,23 @@ async fn echo(home: &tempfile::TempDir) -> Agent {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_requests_on_ten_conversations_lose_repeat_and_reorder_nothing() {
-    const CONVERSATIONS: usize = 10;
-    const REQUESTS: usize = 100;
     let home = tempfile::tempdir().unwrap();
-    let agent = echo(&home).await;
+    many_requests(echo(&home).await, 100).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_requests_on_ten_conversations_of_one_file_lose_repeat_and_reorder_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let log = annals_store::SqliteLog::open(home.path().join("log.db"), Default::default());
+    many_requests(echo_on(&home, Arc::new(log.unwrap())).await, 20).await;
+}
+
+/// Asks each of ten conversations this often at the same time.
+async fn many_requests(agent: Agent, requests: usize) {
+    const CONVERSATIONS: usize = 10;
     let mut running = Vec::new();
     for conversation in 0..CONVERSATIONS {
-        let sessions = futures::future::join_all((0..REQUESTS).map(|_| {
+        let sessions = futures::future::join_all((0..requests).map(|_| {
             let (agent, name) = (agent.clone(), format!("c{conversation}"));
             async move { agent.session(&name).await.unwrap() }
         }));
@@ -138,11 +152,11 @@ async fn a_thousand_requests_on_ten_conversations_lose_repeat_and_reorder_nothin
     }
     for conversation in 0..CONVERSATIONS {
         let session = agent.session(&format!("c{conversation}")).await.unwrap();
-        let expected: Vec<String> = (0..REQUESTS).map(|n| format!("<<{conversation}:{n}>>")).collect();
+        let expected: Vec<String> = (0..requests).map(|n| format!("<<{conversation}:{n}>>")).collect();
         assert_eq!(texts(&session, "user.prompt"), expected);
-        let answers: Vec<String> = (0..REQUESTS).map(|n| format!("{conversation}:{n}")).collect();
+        let answers: Vec<String> = (0..requests).map(|n| format!("{conversation}:{n}")).collect();
         assert_eq!(texts(&session, "assistant.completion"), answers);
-        assert_eq!(texts(&session, "react.tool.result"), vec!["2"; REQUESTS]);
+        assert_eq!(texts(&session, "react.tool.result"), vec!["2"; requests]);
     }
 }
 
@@ -565,4 +579,45 @@ async fn a_picture_is_read_once_in_a_turn() {
         .await
         .unwrap();
     assert_eq!((turn.answer(), turn.end()), ("still here", TurnEnd::Complete));
+}
+
+/// A file that is read into a store under the name it had says that the conversation came from one of that name.
+#[tokio::test]
+async fn the_ancestry_of_a_conversation_that_bears_its_parent_s_name_has_an_end() {
+    let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let agent = echo(&elsewhere).await;
+    let session = agent.session("c").await.unwrap();
+    let turn = agent.run(session, "<<one>>").await.unwrap();
+    turn.into_session().close().await.unwrap();
+    let (id, mut file) = (ConversationId::parse("c").unwrap(), Vec::new());
+    annals_store::export_conversation(&**agent.log(), agent.artifacts(), &agent.key(&id), &mut file)
+        .await
+        .unwrap();
+    let agent = echo(&home).await;
+    let import_as = annals_store::ImportAs {
+        id: None,
+        scope: agent.scope().clone(),
+        owner: agent.owner(),
+    };
+    let mut reader = &file[..];
+    annals_store::import_conversation(&**agent.log(), agent.artifacts(), &mut reader, import_as)
+        .await
+        .unwrap();
+    let fork = agent.fork(&id, None).await.unwrap();
+    let lineage = tokio::time::timeout(Duration::from_secs(60), agent.lineage(&fork));
+    let rows = lineage.await.expect("it ends").unwrap();
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row.conversation.as_str(),
+                row.ancestor.parent.as_str(),
+                row.ancestor.operator,
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [(fork.as_str(), "c", Operator::Fork), ("c", "c", Operator::Import)]
+    );
 }

@@ -22,4 +22,4 @@ pub use crate::block::payload::{TurnEnd, TurnReport, TurnUsage};
 pub use budget::{Budget, WindowTooSmall};
 pub use next::{CallModel, Next, Offer, ends_with_answer, next};
 pub use offering::{Offering, OfferingError};
-pub use sent::SentPrompt;
+pub use sent::{SentPrompt, SentSummary};

@@ -81,6 +81,28 @@ impl SentPrompt {
     }
 }
 
+/// What the request of a summary was made from beside the blocks before it. Kept with the summary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentSummary {
+    /// SHA-256 of the prompt, see [`Prompt::digest`].
+    pub digest: BlobDigest,
+    /// When the model was asked.
+    pub asked_at: Timestamp,
+    /// What the text to be summarised might take.
+    pub room_tokens: u32,
+}
+
+impl SentSummary {
+    /// The prompt that asks for a summary with this text, see `CompactionPlan::request`.
+    pub fn prompt(text: String) -> Prompt {
+        Prompt {
+            system: "You keep the memory of an agent.".into(),
+            tools: [].into(),
+            messages: vec![Message::User(vec![Piece::text(text)])].into(),
+        }
+    }
+}
+
 fn is_default(rule: &MediaRule) -> bool {
     *rule == MediaRule::default()
 }

@@ -1,5 +1,8 @@
-//! The reader: characters to words, words to simple commands. It never fails; what it does not understand is
-//! [beyond](super::Beyond).
+//! The reader: characters to words, words to simple commands. It never fails; what it does not understand, and what shells
+//! read in different ways, is [beyond](super::Beyond).
+//!
+//! A backslash before the end of a line joins two lines before anything else is looked at, so [`Reader::peek`] never shows
+//! one. Where shells join nothing, in single quotes, comments and after a backslash, [`Reader::next`] takes what stands there.
 
 use super::{Beyond, DEPTH_MAX, Line, Simple, Word};
 
@@ -17,9 +20,17 @@ pub(super) struct Reader<'t> {
     command: Simple,
     /// Whether the next word names a function.
     names_function: bool,
-    /// Delimiters of here-documents whose bodies begin at the next line, with whether leading tabs are stripped.
-    heredocs: Vec<(String, bool)>,
+    /// Here-documents whose bodies begin at the next line.
+    heredocs: Vec<Heredoc>,
     bodies: Vec<String>,
+}
+
+struct Heredoc {
+    delimiter: String,
+    /// Whether leading tabs are stripped.
+    strips: bool,
+    /// Whether the delimiter is quoted, and the body is taken as it stands.
+    is_quoted: bool,
 }
 
 /// A word as it is read.
@@ -63,11 +74,7 @@ impl<'t> Reader<'t> {
                     self.end_command();
                     self.read_heredocs();
                 }
-                '#' => {
-                    while self.peek().is_some_and(|c| c != '\n') {
-                        self.skip();
-                    }
-                }
+                '#' => self.comment(),
                 ';' | '&' | '|' => self.operator(c),
                 '(' | ')' => {
                     self.skip();
@@ -86,16 +93,35 @@ impl<'t> Reader<'t> {
         self.line
     }
 
+    /// The next character, after lines that go on are joined.
     fn peek(&mut self) -> Option<char> {
-        self.rest.peek().map(|(_, c)| *c)
+        loop {
+            let (at, c) = *self.rest.peek()?;
+            if !self.text[at..].starts_with("\\\n") {
+                return Some(c);
+            }
+            self.rest.nth(1);
+        }
     }
 
+    /// Leaves out what was peeked at.
     fn skip(&mut self) {
-        self.rest.next();
+        self.next();
     }
 
+    /// The next character as it stands.
     fn next(&mut self) -> Option<char> {
-        self.rest.next().map(|(_, c)| c)
+        let (_, c) = self.rest.next()?;
+        // Shells use such characters inside, and terminals hide what stands around them.
+        if c.is_control() && !matches!(c, '\n' | '\t') {
+            self.line.note(Beyond::Malformed);
+        }
+        Some(c)
+    }
+
+    /// No line goes on in a comment.
+    fn comment(&mut self) {
+        while self.rest.next_if(|(_, c)| *c != '\n').is_some() {}
     }
 
     /// Where the reader stands, in bytes.
@@ -141,14 +167,17 @@ impl<'t> Reader<'t> {
 
     /// `<`, `>` and their kin, with their operand.
     fn redirection(&mut self) {
-        // A number right before belongs to it: `2>`.
         let operator = self.redirection_operator();
         match operator {
             "<<" | "<<-" => {
                 self.line.note(Beyond::Redirection);
                 self.skip_blanks();
                 let delimiter = self.draft();
-                self.heredocs.push((delimiter.text, operator == "<<-"));
+                self.heredocs.push(Heredoc {
+                    delimiter: delimiter.text,
+                    strips: operator == "<<-",
+                    is_quoted: delimiter.is_quoted,
+                });
             }
             "<(" | ">(" => {
                 let inner = self.until_closing();
@@ -159,9 +188,8 @@ impl<'t> Reader<'t> {
             _ => {
                 self.skip_blanks();
                 let target = self.draft();
-                let is_descriptor = matches!(operator, ">&" | "<&")
-                    && !target.text.is_empty()
-                    && target.text.bytes().all(|byte| byte.is_ascii_digit());
+                let is_descriptor =
+                    matches!(operator, ">&" | "<&") && matches!(target.text.as_bytes(), [b'0'..=b'9']);
                 let is_null = matches!(operator, "<" | ">" | ">>") && target.text == "/dev/null";
                 if !(is_descriptor || is_null) || target.is_expanded {
                     self.line.note(Beyond::Redirection);
@@ -215,9 +243,16 @@ impl<'t> Reader<'t> {
         if !draft.is_begun {
             return;
         }
-        let is_number = !draft.is_quoted && draft.text.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number && !draft.text.is_empty() && matches!(self.peek(), Some('<' | '>')) {
-            return;
+        if !draft.is_quoted && matches!(self.peek(), Some('<' | '>')) {
+            match draft.text.as_bytes() {
+                // It belongs to the redirection: `2>`.
+                [b'0'..=b'9'] => return,
+                // A descriptor to some shells, which then run what follows; a word to others.
+                [b'{', .., b'}'] | [b'0'..=b'9', .., b'0'..=b'9'] => {
+                    return self.line.note(Beyond::Malformed);
+                }
+                _ => {}
+            }
         }
         if std::mem::take(&mut self.names_function) {
             return;
@@ -252,7 +287,7 @@ impl<'t> Reader<'t> {
                 '\'' => self.single_quoted(&mut draft),
                 '"' => self.double_quoted(&mut draft),
                 '$' => self.dollar(&mut draft, Quotes::None),
-                '`' => self.backquoted(&mut draft),
+                '`' => self.backquoted(&mut draft, Quotes::None),
                 _ => self.plain(&mut draft, c),
             }
         }
@@ -271,9 +306,6 @@ impl<'t> Reader<'t> {
         if is_pattern {
             draft.is_expanded = true;
         }
-        if c == '\0' {
-            self.line.note(Beyond::Malformed);
-        }
         draft.text.push(c);
         (draft.is_begun, draft.last) = (true, Some(c));
     }
@@ -281,8 +313,6 @@ impl<'t> Reader<'t> {
     fn escaped(&mut self, draft: &mut Draft) {
         self.skip();
         match self.next() {
-            // A line goes on.
-            Some('\n') => {}
             Some(c) => {
                 draft.text.push(c);
                 (draft.is_begun, draft.is_quoted, draft.last) = (true, true, None);
@@ -310,11 +340,10 @@ impl<'t> Reader<'t> {
             match c {
                 '"' => return self.skip(),
                 '$' => self.dollar(draft, Quotes::Double),
-                '`' => self.backquoted(draft),
+                '`' => self.backquoted(draft, Quotes::Double),
                 '\\' => {
                     self.skip();
                     match self.next() {
-                        Some('\n') => {}
                         Some(c @ ('$' | '`' | '"' | '\\')) => draft.text.push(c),
                         Some(c) => draft.text.extend(['\\', c]),
                         None => return self.line.note(Beyond::Malformed),
@@ -342,7 +371,7 @@ impl<'t> Reader<'t> {
             }
             Some('{') => {
                 self.skip();
-                self.braced();
+                self.braced(quotes);
                 draft.is_expanded = true;
             }
             // `$'…'` and `$"…"` are quotes to some shells and not to others.
@@ -378,7 +407,11 @@ impl<'t> Reader<'t> {
         loop {
             match self.next() {
                 Some('\'') => return,
-                Some('\\') => self.skip(),
+                // To a shell without such quotes the next one may be the last, and what follows may be commands.
+                Some('\\') => {
+                    self.line.note(Beyond::Malformed);
+                    self.skip();
+                }
                 Some(c) => draft.text.push(c),
                 None => return self.line.note(Beyond::Malformed),
             }
@@ -386,24 +419,29 @@ impl<'t> Reader<'t> {
     }
 
     /// `${…}`: what is substituted inside counts.
-    fn braced(&mut self) {
+    fn braced(&mut self, quotes: Quotes) {
         self.line.note(Beyond::Expansion);
         let mut draft = Draft::default();
         while let Some(c) = self.peek() {
             match c {
                 '}' => return self.skip(),
                 '\\' => self.escaped(&mut draft),
-                '\'' => self.single_quoted(&mut draft),
+                '\'' if quotes == Quotes::None => self.single_quoted(&mut draft),
+                // A quote to some shells and with some operators.
+                '\'' => {
+                    self.line.note(Beyond::Malformed);
+                    self.skip();
+                }
                 '"' => self.double_quoted(&mut draft),
-                '$' => self.dollar(&mut draft, Quotes::None),
-                '`' => self.backquoted(&mut draft),
+                '$' => self.dollar(&mut draft, quotes),
+                '`' => self.backquoted(&mut draft, quotes),
                 _ => self.skip(),
             }
         }
         self.line.note(Beyond::Malformed);
     }
 
-    fn backquoted(&mut self, draft: &mut Draft) {
+    fn backquoted(&mut self, draft: &mut Draft, quotes: Quotes) {
         self.skip();
         (draft.is_begun, draft.is_expanded) = (true, true);
         let mut inner = String::new();
@@ -412,6 +450,7 @@ impl<'t> Reader<'t> {
                 Some('`') => break,
                 Some('\\') => match self.next() {
                     Some(c @ ('`' | '\\' | '$')) => inner.push(c),
+                    Some('"') if quotes == Quotes::Double => inner.push('"'),
                     Some(c) => inner.extend(['\\', c]),
                     None => return self.line.note(Beyond::Malformed),
                 },
@@ -427,17 +466,26 @@ impl<'t> Reader<'t> {
     fn until_closing(&mut self) -> Line {
         let start = self.at();
         let mut depth = 1_u32;
-        // Quotes hide brackets. Where they do not pair as expected, the rest of the text is taken, which is too much.
+        // Quotes and comments hide brackets. Where they do not pair as expected, the rest of the text is taken, which is too
+        // much.
         let mut quote: Option<char> = None;
+        let mut may_comment = true;
         while let Some((at, c)) = self.rest.next() {
             match (quote, c) {
                 (Some('\''), '\'') | (Some('"'), '"') => quote = None,
                 (None, '\'' | '"') => quote = Some(c),
-                (None | Some('"'), '\\') => self.skip(),
+                (None | Some('"'), '\\') => {
+                    // A line that goes on leaves everything as it is.
+                    if self.rest.next().is_some_and(|(_, c)| c == '\n') {
+                        continue;
+                    }
+                }
                 (None, '(') => depth += 1,
                 (None, ')') => depth -= 1,
+                (None, '#') if may_comment => self.comment(),
                 _ => {}
             }
+            may_comment = " \t\n;&|()<>".contains(c);
             if depth == 0 {
                 return Line::parse_at(&self.text[start..at], self.depth + 1);
             }
@@ -449,26 +497,67 @@ impl<'t> Reader<'t> {
 
     /// Takes the bodies of here-documents, which begin where the reader stands.
     fn read_heredocs(&mut self) {
-        for (delimiter, strips) in std::mem::take(&mut self.heredocs) {
-            let mut body = String::new();
-            loop {
-                let Some(line) = self.rest_of_line() else {
-                    self.line.note(Beyond::Malformed);
-                    break;
-                };
-                let shown = if strips {
-                    line.trim_start_matches('\t')
-                } else {
-                    line
-                };
-                if shown == delimiter {
-                    break;
+        for heredoc in std::mem::take(&mut self.heredocs) {
+            let body = self.read_heredoc(&heredoc);
+            if !heredoc.is_quoted {
+                let inner = Reader::new(&body, self.depth + 1).document();
+                if inner.beyond.is_some() {
+                    self.line.absorb(inner, Beyond::Redirection);
                 }
-                body.push_str(shown);
-                body.push('\n');
             }
             self.bodies.push(body);
         }
+    }
+
+    fn read_heredoc(&mut self, heredoc: &Heredoc) -> String {
+        let mut body = String::new();
+        let mut begun: Option<String> = None;
+        loop {
+            let Some(line) = self.rest_of_line() else {
+                self.line.note(Beyond::Malformed);
+                return body;
+            };
+            let shown = match heredoc.strips {
+                true => line.trim_start_matches('\t'),
+                false => line,
+            };
+            let backslashes = shown.len() - shown.trim_end_matches('\\').len();
+            let goes_on = !heredoc.is_quoted && backslashes % 2 == 1;
+            let is_joined = begun.is_some();
+            let mut whole = begun.take().unwrap_or_default();
+            whole.push_str(shown.strip_suffix('\\').filter(|_| goes_on).unwrap_or(shown));
+            if shown == heredoc.delimiter || !goes_on && whole == heredoc.delimiter {
+                // Shells differ in whether lines that were joined can be the last.
+                if is_joined {
+                    self.line.note(Beyond::Malformed);
+                }
+                return body;
+            }
+            body.push_str(shown);
+            body.push('\n');
+            begun = goes_on.then_some(whole);
+        }
+    }
+
+    /// A text in which only substitutions mean something: the body of a here-document.
+    fn document(mut self) -> Line {
+        if self.depth > DEPTH_MAX {
+            self.line.note(Beyond::Malformed);
+            return self.line;
+        }
+        let mut draft = Draft::default();
+        while let Some(c) = self.peek() {
+            match c {
+                '$' => self.dollar(&mut draft, Quotes::Double),
+                '`' => self.backquoted(&mut draft, Quotes::None),
+                '\\' => {
+                    self.skip();
+                    self.next();
+                }
+                _ => self.skip(),
+            }
+        }
+        self.line
     }
 
     fn rest_of_line(&mut self) -> Option<&'t str> {
@@ -485,12 +574,12 @@ impl<'t> Reader<'t> {
         Some(&self.text[start..end])
     }
 
-    /// A here-document is a script when a shell reads it, and may substitute commands whatever program reads it.
+    /// A here-document is a script when a shell reads it.
     fn read_bodies(&mut self) {
         let is_script = self.line.commands.iter().any(super::wrapper::is_shell);
         for body in std::mem::take(&mut self.bodies) {
-            let inner = Line::parse_at(&body, self.depth + 1);
-            if is_script || inner.beyond == Some(Beyond::Substitution) {
+            if is_script {
+                let inner = Line::parse_at(&body, self.depth + 1);
                 self.line.absorb(inner, Beyond::Redirection);
             }
         }

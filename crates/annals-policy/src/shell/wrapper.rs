@@ -1,4 +1,4 @@
-//! Programs that run other programs: what they run is looked at by rules that deny or ask, never by rules that allow.
+//! Programs and builtins that run other programs: what they run is looked at by rules that deny or ask, never by rules that allow.
 
 use super::{Line, Simple, Word};
 
@@ -63,12 +63,28 @@ impl Unwrapped {
                 self.script(&join(arguments), depth);
                 self.is_computed |= arguments.iter().any(|word| !word.is_literal);
             }
-            "source" | "." => self.is_computed = true,
+            // Kept by the shell and run later: on a signal, under another name, for each line.
+            "trap" | "mapfile" | "readarray" => self.later(arguments, depth),
+            "alias" => {
+                let named = arguments.iter().filter_map(|word| word.text.split_once('='));
+                let texts: Vec<String> = named.map(|(_, text)| text.to_owned()).collect();
+                texts.iter().for_each(|text| self.script(text, depth));
+                self.is_computed |= arguments.iter().any(|word| !word.is_literal);
+            }
+            "source" | "." | "hash" | "enable" | "complete" | "compgen" => self.is_computed = true,
             "find" => self.find(arguments, depth),
             "su" if arguments.iter().any(|word| word.text == "-c") => self.shell(arguments, depth),
             name if SHELLS.contains(&name) => self.shell(arguments, depth),
             name if RUNNERS.contains(&name) => self.runner(arguments, depth),
             _ => {}
+        }
+    }
+
+    /// Any argument may be a script.
+    fn later(&mut self, arguments: &[Word], depth: u32) {
+        for word in arguments {
+            self.script(&word.text, depth);
+            self.is_computed |= !word.is_literal;
         }
     }
 
@@ -79,7 +95,10 @@ impl Unwrapped {
             self.suffix(&arguments[at..]);
         }
         let looks_further = |word: &Word| {
-            matches!(base_name(word), "eval" | "source" | "." | "find") || SHELLS.contains(&base_name(word))
+            matches!(
+                base_name(word),
+                "eval" | "source" | "." | "find" | "trap" | "alias"
+            ) || SHELLS.contains(&base_name(word))
         };
         if let Some(at) = arguments.iter().position(looks_further) {
             self.run_by(&arguments[at..], depth);

@@ -1,6 +1,8 @@
 //! A real agent in a folder of its own: script model, react and system tools, SQLite, files on disk.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod store;
+
 use std::sync::{Arc, Mutex};
 
 use annals_core::block::{Block, Body};
