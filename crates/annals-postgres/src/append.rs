@@ -17,8 +17,11 @@ use crate::answers::{Keepable, Keepables};
 use crate::conversations::{refusal, tail_of};
 use crate::fault::Fault;
 use crate::head::micros;
+use crate::link::Wire;
 use crate::row::{Columns, Encoded, Parameter};
-use crate::statement::Shape;
+use crate::seen::{Seen, history};
+use crate::statement::{Flush, Shape};
+use crate::{pooler, schema};
 
 const KEEP: i16 = 0;
 const DUE: i16 = 1;
@@ -102,6 +105,11 @@ impl Prepared {
     pub(crate) fn tail_after(&self) -> Option<Seq> {
         tail_of(self.expected + self.grows())
     }
+
+    /// The checksum of its last block.
+    pub(crate) fn sum(&self) -> Option<i64> {
+        self.rows.last().map(|row| row.sum)
+    }
 }
 
 /// The heads of all appends, column by column.
@@ -167,8 +175,9 @@ impl<'a> Heads<'a> {
 /// A connection that appends. Planning a statement costs several times what carrying it out does, so the server plans each
 /// shape once for a connection of its own; behind a pooler it plans each time.
 pub(crate) struct Appender {
-    pub(crate) client: Client,
+    pub(crate) wire: Wire,
     plan: Plan,
+    flush: Flush,
 }
 
 enum Plan {
@@ -181,30 +190,40 @@ enum Plan {
 pub(crate) const PLANNING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off";
 
 impl Appender {
-    pub(crate) fn new(client: Client, has_own_session: bool) -> Self {
+    /// On a connection that has a session of its own as far as anybody knows.
+    pub(crate) async fn new(wire: Wire, has_own_session: bool) -> Result<Self, Fault> {
+        let has_own_session = has_own_session && !pooler::is_between(&wire.client).await?;
         let plan = match has_own_session {
             true => Plan::Once(HashMap::new()),
             false => Plan::EachTime,
         };
-        Appender { client, plan }
+        let flush = Flush::of(&schema::flush(&wire.client).await?);
+        Ok(Appender { wire, plan, flush })
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.wire.client
     }
 
     async fn query(&mut self, shape: Shape, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
+        let client = &self.wire.client;
         let Plan::Once(planned) = &mut self.plan else {
-            return Ok(self.client.query_typed(&shape.statement(), parameters).await?);
+            let statement = shape.statement(self.flush);
+            return Ok(client.query_typed(&statement, parameters).await?);
         };
         if planned.is_empty() {
-            self.client.batch_execute(PLANNING).await?;
+            client.batch_execute(PLANNING).await?;
         }
         let statement = match planned.entry(shape) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let types: Vec<Type> = parameters.iter().map(|(_, kind)| kind.clone()).collect();
-                place.insert(self.client.prepare_typed(&shape.statement(), &types).await?)
+                let statement = shape.statement(self.flush);
+                place.insert(client.prepare_typed(&statement, &types).await?)
             }
         };
         let values: Vec<_> = parameters.iter().map(|(value, _)| *value).collect();
-        Ok(self.client.query(&*statement, &values).await?)
+        Ok(client.query(&*statement, &values).await?)
     }
 }
 
@@ -254,6 +273,7 @@ pub(crate) async fn send(
         names_artifacts: !named.is_empty(),
     };
     let done = appender.query(shape, &parameters).await?;
+    appender.wire.check_replicated()?;
     Ok(done.iter().map(|row| row.get(0)).collect())
 }
 
@@ -269,15 +289,30 @@ pub(crate) enum Verdict {
 }
 
 /// Why an append was left alone.
-pub(crate) async fn verdict(client: &Client, now: Option<i64>, append: &Prepared) -> Result<Verdict, Fault> {
+pub(crate) async fn verdict(
+    wire: &Wire,
+    now: Option<i64>,
+    append: &Prepared,
+    seen: &Seen,
+) -> Result<Verdict, Fault> {
+    let client = &wire.client;
     let head = client
         .query_typed_opt(
             "SELECT token, tail, batch FROM annals.head WHERE conversation = $1",
             &[(&append.conversation, Type::INT8)],
         )
         .await?;
+    if let Some(head) = &head
+        && let Some(lost) = seen.lost(&append.lease, tail_of(append.expected), tail_of(head.get(1)))
+    {
+        return Ok(Verdict::Refused(lost));
+    }
     let Some(head) = head.filter(|head| head.get::<_, i64>(0) == append.lease.token() as i64) else {
         return match refusal(client, &append.lease).await {
+            Err(Fault::Refused(error @ LogError::NotFound { .. })) => {
+                let lost = seen.gone(append.lease.key(), history(client).await.as_deref());
+                Ok(Verdict::Refused(lost.unwrap_or(error)))
+            }
             Ok(error) | Err(Fault::Refused(error)) => Ok(Verdict::Refused(error)),
             Err(fault) => Err(fault),
         };
@@ -288,6 +323,8 @@ pub(crate) async fn verdict(client: &Client, now: Option<i64>, append: &Prepared
         Ok(Verdict::Refused(LogError::Conflict { id, stale }))
     };
     if batch == Some(append.batch) && tail == append.expected + append.grows() {
+        // It is seen here, which does not say that the standbys have it: whoever committed it may not have waited.
+        wire.confirm(&schema::flush(client).await?).await?;
         return Ok(Verdict::Done);
     }
     if tail != append.expected {

@@ -71,18 +71,21 @@ fn bytes_of(digests: &[BlobDigest]) -> Vec<&[u8]> {
     digests.iter().map(|digest| &digest.0[..]).collect()
 }
 
-/// Renews what an append is about to name, and refuses one that needs what was removed.
+/// Renews what an append is about to name, and refuses one that needs what was removed. A row that a collector is marking is
+/// waited for and judged by what it says then; nobody marks one that is held here.
 pub(crate) async fn renew(client: &Client, now: Option<i64>, names: &Names) -> Result<(), Fault> {
     let lost = client
         .query_typed_opt(
             concat!(
-                "WITH renewed AS (UPDATE annals.artifact SET touched = ",
+                "WITH live AS MATERIALIZED (SELECT digest FROM annals.artifact WHERE digest = ANY($2)
+                     AND removing IS NULL AND gone IS NULL ORDER BY digest FOR NO KEY UPDATE),
+                 renewed AS (UPDATE annals.artifact a SET touched = ",
                 now!(),
-                " WHERE digest = ANY($2) AND removing IS NULL AND gone IS NULL AND touched < ",
+                " FROM live WHERE a.digest = live.digest AND a.touched < ",
                 now!(),
                 " - $3)
                  SELECT digest FROM annals.artifact WHERE digest = ANY($4)
-                 AND (removing IS NOT NULL OR gone IS NOT NULL) LIMIT 1"
+                 AND digest NOT IN (SELECT digest FROM live) LIMIT 1"
             ),
             &[
                 (&now, Type::INT8),

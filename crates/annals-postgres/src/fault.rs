@@ -11,6 +11,9 @@ pub(crate) enum Fault {
     /// No answer in time. The statement may take effect yet.
     #[error("the database does not answer")]
     Silent,
+    /// The server committed, and did not wait for its standbys.
+    #[error("a commit may not have reached the standbys: somebody ended its wait for them")]
+    Unreplicated,
     /// The log says no.
     #[error(transparent)]
     Refused(#[from] LogError),
@@ -34,11 +37,12 @@ pub(crate) enum Remedy {
 impl Fault {
     pub(crate) fn remedy(&self) -> Remedy {
         match self {
-            Fault::Silent => Remedy::Elsewhere,
+            Fault::Silent | Fault::Unreplicated => Remedy::Elsewhere,
             Fault::Refused(_) | Fault::Damaged(_) => Remedy::None,
             Fault::Database(error) => match error.code() {
                 // Not of the server: the connection broke.
                 None => Remedy::Elsewhere,
+                Some(_) if is_outdated_plan(error) => Remedy::Elsewhere,
                 Some(code) => remedy(code),
             },
         }
@@ -81,6 +85,10 @@ impl Fault {
                 log,
                 detail: "the database does not answer; what was asked may take effect yet".to_owned(),
             },
+            Fault::Unreplicated => LogError::Storage {
+                log,
+                detail: self.to_string(),
+            },
             Fault::Database(error) => {
                 let detail = described(error);
                 match error.code().map(SqlState::code) {
@@ -105,6 +113,15 @@ fn remedy(code: &SqlState) -> Remedy {
         code if code.starts_with("08") => Remedy::Elsewhere,
         _ => Remedy::None,
     }
+}
+
+/// Whether a statement was prepared before a migration changed what it gives. The code alone stands for whatever a server
+/// cannot do.
+fn is_outdated_plan(error: &tokio_postgres::Error) -> bool {
+    let database = error.as_db_error();
+    database.is_some_and(|database| {
+        database.code().code() == "0A000" && database.routine() == Some("RevalidateCachedQuery")
+    })
 }
 
 /// The server's own words with their SQLSTATE, or the driver's with their cause.

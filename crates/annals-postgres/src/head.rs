@@ -1,15 +1,17 @@
 //! The head of each conversation: who may write, and what work remains. Appends are in `append`.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use annals_core::ids::ConversationKey;
 use annals_store::{Claimed, Lease, LogError, Owner};
-use tokio_postgres::Client;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
 
-use crate::conversations::{holding, not_found, refusal};
+use crate::conversations::{holding, not_found, refusal, tail_of};
 use crate::fault::Fault;
 use crate::members;
+use crate::seen::{Seen, history};
 use crate::sql::{arrived, found, is_free, now};
 
 /// A time in the unit of the tables.
@@ -26,7 +28,12 @@ pub(crate) async fn acquire(
     key: &ConversationKey,
     owner: &Owner,
     ttl: Duration,
+    seen: &Seen,
 ) -> Result<Lease, Fault> {
+    let last = seen
+        .last(key)
+        .and_then(|last| last.tail)
+        .map_or(0, |tail| tail.get() as i64);
     const STATEMENT: &str = concat!(
         "WITH ",
         found!(),
@@ -37,10 +44,11 @@ pub(crate) async fn acquire(
         now!(),
         " + $6 END FROM c WHERE h.conversation = c.key AND (h.node = $4 AND h.epoch = $5 OR ",
         is_free!(),
-        ") RETURNING h.token)
+        ") RETURNING h.token, h.tail)
          SELECT c.key, g.token, h.node, h.epoch, h.until, ",
         is_free!(),
-        " FROM c JOIN annals.head h ON h.conversation = c.key LEFT JOIN g ON true"
+        ", g.tail, (SELECT b.sum FROM annals.block b WHERE b.conversation = c.key AND b.seq = $7)
+         FROM c JOIN annals.head h ON h.conversation = c.key LEFT JOIN g ON true"
     );
     loop {
         let row = client
@@ -53,14 +61,23 @@ pub(crate) async fn acquire(
                     (&owner.node.as_str(), Type::TEXT),
                     (&(owner.epoch as i64), Type::INT8),
                     (&micros(ttl), Type::INT8),
+                    (&last, Type::INT8),
                 ],
             )
-            .await?
-            .ok_or_else(|| not_found(key))?;
+            .await?;
+        let Some(row) = row else {
+            let lost = seen.gone(key, history(client).await.as_deref());
+            return Err(lost.map_or_else(|| not_found(key), Fault::from));
+        };
         if let Some(token) = row.get::<_, Option<i64>>(1) {
-            let incarnation = row.get::<_, i64>(0).unsigned_abs();
+            let incarnation: i64 = row.get(0);
             let token = token.unsigned_abs();
-            return Ok(Lease::new(key.clone(), owner.clone(), token, ttl, incarnation));
+            let lease = Lease::new(key.clone(), owner.clone(), token, ttl, incarnation.unsigned_abs());
+            if let Err(lost) = seen.found(key, incarnation, tail_of(row.get(6)), row.get(7)) {
+                release(client, &lease).await?;
+                return Err(lost.into());
+            }
+            return Ok(lease);
         }
         let held = holding(row.get(2), row.get(3), row.get(4))?;
         // What the statement saw before it waited may be free; another was quicker, and the next look shows who.
@@ -127,6 +144,7 @@ pub(crate) async fn claim(
     owner: &Owner,
     ttl: Duration,
     limit: usize,
+    seen: &Seen,
 ) -> Result<Vec<Claimed>, Fault> {
     const STATEMENT: &str = concat!(
         "WITH picked AS MATERIALIZED (SELECT h.conversation, h.due FROM annals.head h WHERE h.due <= ",
@@ -139,8 +157,8 @@ pub(crate) async fn claim(
          g AS (UPDATE annals.head h SET token = h.token + 1, node = $2, epoch = $3, until = ",
         now!(),
         " + $4, attempts = h.attempts + 1 FROM picked p WHERE h.conversation = p.conversation
-          RETURNING h.conversation, h.token, h.attempts, p.due)
-         SELECT g.conversation, g.token, g.attempts, s.text || '/' || c.id FROM g
+          RETURNING h.conversation, h.token, h.attempts, h.tail, p.due)
+         SELECT g.conversation, g.token, g.attempts, s.text || '/' || c.id, g.tail FROM g
          JOIN annals.conversation c ON c.key = g.conversation JOIN annals.scope s ON s.key = c.scope_key
          ORDER BY g.due, g.conversation"
     );
@@ -159,9 +177,19 @@ pub(crate) async fn claim(
     if rows.is_empty() && members::is_gone(client, now, owner).await? {
         return Err(LogError::NotAMember { owner: owner.clone() }.into());
     }
+    let sums = sums(client, &rows, seen).await?;
     let claimed = rows.iter().map(|row| {
         let key = ConversationKey::parse(row.get(3)).map_err(|error| Fault::Damaged(error.to_string()))?;
         let (incarnation, token): (i64, i64) = (row.get(0), row.get(1));
+        if let Err(lost) = seen.found(
+            &key,
+            incarnation,
+            tail_of(row.get(4)),
+            sums.get(&incarnation).copied(),
+        ) {
+            // Its new owner folds what is there. A session of this process that has more is told so when it writes.
+            tracing::error!("{lost}");
+        }
         let lease = Lease::new(
             key,
             owner.clone(),
@@ -175,4 +203,28 @@ pub(crate) async fn claim(
         })
     });
     claimed.collect()
+}
+
+/// The checksums of the blocks that were the last ones of claimed conversations, by conversation, as far as this process
+/// knows any.
+async fn sums(client: &Client, claimed: &[Row], seen: &Seen) -> Result<HashMap<i64, i64>, Fault> {
+    let (mut conversations, mut tails) = (Vec::<i64>::new(), Vec::new());
+    for row in claimed {
+        let key = ConversationKey::parse(row.get(3)).map_err(|error| Fault::Damaged(error.to_string()))?;
+        if let Some(tail) = seen.last(&key).and_then(|last| last.tail) {
+            conversations.push(row.get(0));
+            tails.push(tail.get() as i64);
+        }
+    }
+    if conversations.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = client
+        .query_typed(
+            "SELECT b.conversation, b.sum FROM annals.block b JOIN unnest($1::int8[], $2::int8[]) k (conversation, seq)
+             ON k.conversation = b.conversation AND k.seq = b.seq",
+            &[(&conversations, Type::INT8_ARRAY), (&tails, Type::INT8_ARRAY)],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }

@@ -19,8 +19,9 @@ use futures::stream::BoxStream;
 use crate::address::Address;
 use crate::answers::Keepable;
 use crate::archive::{Archives, Fetched, Rounds};
-use crate::pool::{Pauses, Pool, attempt};
+use crate::pool::{Pauses, Pool, Promise, attempt};
 use crate::recall::{self, PostgresRecall};
+use crate::seen::Seen;
 use crate::tails::{News, mark_of};
 use crate::writer::Writers;
 use crate::{answers, artifacts, asking, blocks, conversations, head, inbox, link, members, schema, tokens};
@@ -101,6 +102,7 @@ impl PostgresOptions {
 pub struct PostgresLog {
     pool: Arc<Pool>,
     writers: Writers,
+    seen: Arc<Seen>,
     news: Arc<News>,
     archives: Arc<Archives>,
     recall: Option<PostgresRecall>,
@@ -119,8 +121,8 @@ impl PostgresLog {
     /// Opens the log of a database whose tables `annals store init` has made.
     pub async fn open(address: Address, options: PostgresOptions) -> Result<Self, LogError> {
         let opened = async {
-            let (client, _) = link::open(&address, &address.config).await?;
-            schema::identify(&client, &address.name).await
+            let (wire, _) = link::open(&address, &address.config).await?;
+            schema::identify(&wire.client, &address.name).await
         };
         let identity = opened.await.map_err(|fault| fault.into_log(&address.name))?;
         let pool = Pool::new(address, identity, options.patience);
@@ -128,10 +130,13 @@ impl PostgresLog {
         let recall = options
             .embedder
             .map(|embedder| PostgresRecall::new(&pool, &archives, embedder, options.lag_max_passages));
+        let seen = Arc::<Seen>::default();
+        let clock = options.clock.as_ref();
         Ok(PostgresLog {
             archives,
             recall,
-            writers: Writers::start(options.writers, &pool, options.clock.as_ref(), options.patience),
+            writers: Writers::start(options.writers, &pool, &seen, clock, options.patience),
+            seen,
             news: News::start(&pool, options.clock.clone()),
             clock: options.clock,
             pool,
@@ -183,12 +188,9 @@ impl PostgresLog {
 impl BlockLog for PostgresLog {
     async fn create(&self, new: NewConversation) -> Result<(), LogError> {
         let now = self.now();
-        attempt!(self.pool, |client, attempts| conversations::create(
-            client,
-            now,
-            &new,
-            attempts.in_doubt()
-        ))
+        attempt!(Promise::Durable, self.pool, |client, attempts| {
+            conversations::create(client, now, &new, attempts.in_doubt())
+        })
     }
 
     async fn get(&self, key: &ConversationKey) -> Result<ConversationInfo, LogError> {
@@ -217,7 +219,7 @@ impl BlockLog for PostgresLog {
     async fn acquire(&self, key: &ConversationKey, owner: &Owner, ttl: Duration) -> Result<Lease, LogError> {
         let now = self.now();
         attempt!(self.pool, |client, attempts| head::acquire(
-            client, now, key, owner, ttl
+            client, now, key, owner, ttl, &self.seen
         ))
     }
 
@@ -263,13 +265,9 @@ impl BlockLog for PostgresLog {
         let (now, mut rounds) = (self.now(), Rounds::default());
         loop {
             let forked: Result<Fetched<()>, LogError> =
-                attempt!(self.pool, |client, attempts| conversations::fork(
-                    client,
-                    now,
-                    (parent, at),
-                    &new,
-                    attempts.in_doubt()
-                ));
+                attempt!(Promise::Durable, self.pool, |client, attempts| {
+                    conversations::fork(client, now, (parent, at), &new, attempts.in_doubt())
+                });
             match forked? {
                 Fetched::Done(()) => return Ok(()),
                 Fetched::Archived(number) => self.archives.bring_back(number, &mut rounds).await?,
@@ -278,10 +276,11 @@ impl BlockLog for PostgresLog {
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
-        let deleted: Result<(), LogError> = attempt!(self.pool, |client, attempts| {
+        let deleted: Result<(), LogError> = attempt!(Promise::Durable, self.pool, |client, attempts| {
             conversations::delete(client, lease, attempts.in_doubt())
         });
         deleted?;
+        self.seen.forget(lease.key());
         self.news.followers.end(lease.key());
         Ok(())
     }
@@ -301,7 +300,9 @@ impl Inbox for PostgresLog {
         let now = self.now();
         let (number, posted) = {
             let outcome: Result<_, LogError> =
-                attempt!(self.pool, |client, attempts| inbox::post(client, now, key, &post));
+                attempt!(Promise::Durable, self.pool, |client, attempts| inbox::post(
+                    client, now, key, &post
+                ));
             outcome?
         };
         let mark = Mark {
@@ -330,7 +331,7 @@ impl Claims for PostgresLog {
     async fn claim(&self, owner: &Owner, ttl: Duration, limit: usize) -> Result<Vec<Claimed>, LogError> {
         let now = self.now();
         attempt!(self.pool, |client, attempts| head::claim(
-            client, now, owner, ttl, limit
+            client, now, owner, ttl, limit, &self.seen
         ))
     }
 }
@@ -367,7 +368,9 @@ impl ArtifactLedger for PostgresLog {
         loop {
             let now = self.now();
             let kept: Result<bool, LogError> =
-                attempt!(self.pool, |client, attempts| artifacts::keep(client, now, blob));
+                attempt!(Promise::Durable, self.pool, |client, attempts| artifacts::keep(
+                    client, now, blob
+                ));
             if kept? {
                 return Ok(());
             }
@@ -435,14 +438,15 @@ impl Answers for PostgresLog {
 
     async fn keep_answer(&self, answer: StoredAnswer) -> Result<(), LogError> {
         let (now, answer) = (self.now(), Keepable::new(answer));
-        attempt!(self.pool, |client, attempts| answer.keep(client, now))
+        attempt!(Promise::Durable, self.pool, |client, attempts| answer
+            .keep(client, now))
     }
 }
 
 #[async_trait]
 impl Tokens for PostgresLog {
     async fn add_token(&self, token: Token) -> Result<(), LogError> {
-        attempt!(self.pool, |client, attempts| tokens::add(
+        attempt!(Promise::Durable, self.pool, |client, attempts| tokens::add(
             client,
             &token,
             attempts.in_doubt()
@@ -459,7 +463,7 @@ impl Tokens for PostgresLog {
     }
 
     async fn revoke_token(&self, name: &str) -> Result<bool, LogError> {
-        attempt!(self.pool, |client, attempts| tokens::revoke(
+        attempt!(Promise::Durable, self.pool, |client, attempts| tokens::revoke(
             client,
             name,
             attempts.in_doubt()
@@ -467,9 +471,11 @@ impl Tokens for PostgresLog {
     }
 
     async fn server_key(&self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], LogError> {
-        attempt!(self.pool, |client, attempts| tokens::server_key(
-            client, name, &fresh
-        ))
+        attempt!(
+            Promise::Durable,
+            self.pool,
+            |client, attempts| tokens::server_key(client, name, &fresh)
+        )
     }
 }
 

@@ -7,12 +7,11 @@ use std::time::Duration;
 use annals_store::LogError;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use tokio_postgres::Client;
 
 use crate::address::Address;
 use crate::fault::{Fault, Remedy};
-use crate::link;
-use crate::schema::Identity;
+use crate::link::{self, Wire};
+use crate::schema::{self, Identity};
 
 /// At most this many connections read at once on one node.
 const CONNECTIONS_MAX: usize = 8;
@@ -32,22 +31,22 @@ pub(crate) struct Pool {
     identity: Identity,
     patience: Duration,
     /// Taken out for an operation and put back after it; held only for a push or a pop.
-    idle: Mutex<Vec<Client>>,
+    idle: Mutex<Vec<Wire>>,
     turns: Semaphore,
 }
 
 /// A connection for one operation. Dropped before the operation has ended, it is closed.
 pub(crate) struct Link<'p> {
     pool: &'p Pool,
-    pub(crate) client: Client,
+    pub(crate) wire: Wire,
     _turn: SemaphorePermit<'p>,
 }
 
 impl Link<'_> {
     /// Gives the connection back: no statement runs on it and no transaction is open.
     pub(crate) fn give_back(self) {
-        if !self.client.is_closed() {
-            self.pool.lock().push(self.client);
+        if !self.wire.client.is_closed() {
+            self.pool.lock().push(self.wire);
         }
     }
 }
@@ -76,20 +75,20 @@ impl Pool {
         &self.identity
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Client>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Wire>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn link(&self) -> Result<Link<'_>, Fault> {
         let turn = self.turns.acquire().await.map_err(|_| LogError::Closed)?;
         let idle = self.lock().pop();
-        let client = match idle.filter(|client| !client.is_closed()) {
-            Some(client) => client,
+        let wire = match idle.filter(|wire| !wire.client.is_closed()) {
+            Some(wire) => wire,
             None => link::connect(&self.address, &self.identity, self.answer_max()).await?,
         };
         Ok(Link {
             pool: self,
-            client,
+            wire,
             _turn: turn,
         })
     }
@@ -107,6 +106,15 @@ impl Pool {
     pub(crate) fn error(&self, fault: Fault) -> LogError {
         fault.into_log(&self.address.name)
     }
+}
+
+/// What an answer promises to whoever asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Nothing beyond this attempt: it reads, or writes anew each time.
+    None,
+    /// That what was asked for is there for good, whichever attempt did it.
+    Durable,
 }
 
 /// Attempts at one operation, until one answers or patience ends.
@@ -130,6 +138,20 @@ impl<'p> Attempts<'p> {
                 Err(fault) => self.after(fault).await?,
             }
         }
+    }
+
+    /// Makes sure of an answer. An attempt that finds its work done by an earlier one writes nothing and so waits for nobody:
+    /// the commit that did it may not have reached the standbys.
+    pub(crate) async fn vouch(&self, link: &Link<'p>, promise: Promise) -> Result<(), Fault> {
+        link.wire.check_replicated()?;
+        if !self.in_doubt || promise == Promise::None {
+            return Ok(());
+        }
+        let confirmed = tokio::time::timeout(self.pool.answer_max(), async {
+            let flush = schema::flush(&link.wire.client).await?;
+            link.wire.confirm(&flush).await
+        });
+        confirmed.await.map_err(|_| Fault::Silent)?
     }
 
     /// What an attempt came to: its answer, or nothing if it is worth another.
@@ -191,20 +213,31 @@ impl Pauses {
 }
 
 /// Runs an operation on a connection of the pool, again if the database failed in a way that passes. `$attempts` tells
-/// whether an earlier attempt may have taken effect.
+/// whether an earlier attempt may have taken effect. With [`Promise::Durable`] in front, what an earlier attempt did is
+/// durable, too, when this answers.
 macro_rules! attempt {
-    ($pool:expr, |$client:ident, $attempts:ident| $operation:expr) => {{
+    ($pool:expr, |$client:ident, $attempts:ident| $operation:expr) => {
+        $crate::pool::attempt!(@run $crate::pool::Promise::None; $pool; $client; $attempts; $operation)
+    };
+    ($promise:expr, $pool:expr, |$client:ident, $attempts:ident| $operation:expr) => {
+        $crate::pool::attempt!(@run $promise; $pool; $client; $attempts; $operation)
+    };
+    (@run $promise:expr; $pool:expr; $client:ident; $attempts:ident; $operation:expr) => {{
         let mut $attempts = $pool.attempts();
         loop {
             #[allow(unused_mut, reason = "transactions need it, statements do not")]
             let mut link = $attempts.link().await?;
             let outcome = {
                 #[allow(unused_variables, reason = "each operation takes the one it needs")]
-                let $client = &mut link.client;
+                let $client = &mut link.wire.client;
                 match tokio::time::timeout($pool.answer_max(), async { $operation.await }).await {
                     Ok(outcome) => outcome,
                     Err(_) => Err($crate::fault::Fault::Silent),
                 }
+            };
+            let outcome = match outcome {
+                Ok(answer) => $attempts.vouch(&link, $promise).await.map(|()| answer),
+                outcome => outcome,
             };
             if let Some(answer) = $attempts.settle(link, outcome).await? {
                 break Ok(answer);

@@ -112,6 +112,26 @@ pub(crate) async fn identify(client: &Client, log: &str) -> Result<Identity, Fau
     }
 }
 
+/// How far a commit goes by what the operator has set for the server, the database or the role (`synchronous_commit`), whatever
+/// somebody may have set for the session.
+pub(crate) async fn flush(client: &Client) -> Result<String, Fault> {
+    let row = client
+        .query_typed_one(
+            "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'",
+            &[],
+        )
+        .await?;
+    let flush: String = row.try_get(0)?;
+    // It goes into statements as it is.
+    match flush.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
+        true => Ok(flush),
+        false => Err(Fault::Damaged(format!(
+            "synchronous_commit is `{}`",
+            flush.escape_default()
+        ))),
+    }
+}
+
 fn is_missing(error: &tokio_postgres::Error) -> bool {
     use tokio_postgres::error::SqlState;
     [
@@ -171,8 +191,8 @@ pub async fn init_as(address: &Address, schema: i32) -> Result<Migrated, LogErro
 
 async fn prepare(address: &Address, partitions: Option<Partitions>, to: i32) -> Result<Migrated, Fault> {
     let config = address.direct.as_ref().unwrap_or(&address.config);
-    let (mut client, _) = link::open(address, config).await?;
-    let tx = client.transaction().await?;
+    let (mut wire, _) = link::open(address, config).await?;
+    let tx = wire.client.transaction().await?;
     tx.batch_execute("SET LOCAL lock_timeout = '5s'").await?;
     tx.query_typed(
         "SELECT pg_advisory_xact_lock($1)",

@@ -126,8 +126,41 @@ const NAMING: &str = "naming AS (INSERT INTO annals.named (digest, conversation)
         SELECT n.digest, n.conversation FROM unnest($25::int8[], $26::bytea[]) AS n(conversation, digest)
         JOIN moved m ON m.conversation = n.conversation ON CONFLICT DO NOTHING),\n";
 
+/// How far the commit of an append goes (`synchronous_commit`), whatever somebody set for the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// To disk, here and on the standbys that the operator wants.
+    On,
+    /// Until those show it.
+    Applied,
+    /// As far as the operator has set it, which is less: it may be more tomorrow, so nothing is asserted.
+    AsSet,
+}
+
+impl Flush {
+    /// From what the operator has set.
+    pub(crate) fn of(set: &str) -> Self {
+        match set {
+            "on" => Flush::On,
+            "remote_apply" => Flush::Applied,
+            _ => Flush::AsSet,
+        }
+    }
+
+    /// Evaluated once, and read when the statement commits. It ends with the transaction.
+    fn condition(self) -> &'static str {
+        match self {
+            Flush::On => " WHERE (SELECT set_config('synchronous_commit', 'on', true)) IS NOT NULL",
+            Flush::Applied => {
+                " WHERE (SELECT set_config('synchronous_commit', 'remote_apply', true)) IS NOT NULL"
+            }
+            Flush::AsSet => "",
+        }
+    }
+}
+
 impl Shape {
-    pub(crate) fn statement(self) -> String {
+    pub(crate) fn statement(self, flush: Flush) -> String {
         let part = |is_needed: bool, part: &'static str| match is_needed {
             true => part,
             false => "",
@@ -141,6 +174,7 @@ impl Shape {
             part(self.keeps_answers, ANSWERED),
             part(self.names_artifacts, NAMING),
             &self.written(),
+            flush.condition(),
         ]
         .concat()
     }
@@ -203,7 +237,7 @@ mod tests {
 
     /// What the parameters are, from the statement that has all of them.
     fn parameter_types() -> Vec<String> {
-        let all = shapes().last().unwrap().statement();
+        let all = shapes().last().unwrap().statement(Flush::On);
         let kind = |n: usize| {
             let cast = all.split(&format!("${n}::")).nth(1)?;
             cast.split([',', ')']).next().map(str::to_owned)
@@ -231,7 +265,7 @@ mod tests {
         for (at, shape) in shapes().enumerate() {
             let plan = format!(
                 "PREPARE s{at} ({types}) AS {}; EXPLAIN EXECUTE s{at} ({}NULL)",
-                shape.statement(),
+                shape.statement(Flush::On),
                 "NULL, ".repeat(PARAMETERS - 1)
             );
             let rows = client.simple_query(&plan).await.unwrap();

@@ -102,7 +102,8 @@ pub async fn status(address: &Address) -> Result<Status, LogError> {
 }
 
 async fn look(address: &Address) -> Result<Status, Fault> {
-    let (client, _) = link::open(address, &address.config).await?;
+    let (wire, _) = link::open(address, &address.config).await?;
+    let client = wire.client;
     match schema::identify(&client, address.name()).await {
         // An older or newer schema is part of the answer.
         Ok(_)

@@ -13,12 +13,13 @@ use annals_core::ids::{ConversationKey, Seq};
 use annals_store::log::{Followers, Mark};
 use annals_store::{Clock, InboxId, LogError};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use crate::fault::Fault;
 use crate::pool::{Pool, attempt};
-use crate::{answers, inbox, link};
+use crate::{answers, inbox, link, pooler};
 
 /// How long hints are gathered.
 const GATHERED: Duration = Duration::from_millis(20);
@@ -188,39 +189,58 @@ async fn read_heads(client: &Client, numbers: &[i64]) -> Result<Vec<tokio_postgr
 /// Keeps a connection that tells and listens.
 async fn hint(news: Weak<News>, pool: Arc<Pool>) {
     while news.strong_count() > 0 {
-        if let Err(fault) = hint_until_it_breaks(&news, &pool).await {
-            tracing::debug!("hints are left to polling for now: {fault}");
+        match hint_until_it_breaks(&news, &pool).await {
+            Ok(Ended::Broken) => {}
+            Ok(Ended::Pooled) => {
+                tracing::warn!(
+                    "a pooler stands before {}: growth on other nodes is found by polling; name the way around it with \
+                     `direct_host` or `direct_port`, or say `pooled=true`",
+                    pool.address().name()
+                );
+                return;
+            }
+            Err(fault) => tracing::debug!("hints are left to polling for now: {fault}"),
         }
         tokio::time::sleep(HINTLESS).await;
     }
 }
 
-async fn hint_until_it_breaks(news: &Weak<News>, pool: &Pool) -> Result<(), Fault> {
+/// Why a connection for hints is not used any more.
+enum Ended {
+    Broken,
+    Pooled,
+}
+
+async fn hint_until_it_breaks(news: &Weak<News>, pool: &Pool) -> Result<Ended, Fault> {
     let Some(direct) = &pool.address().direct else {
-        return Ok(());
+        return Ok(Ended::Pooled);
     };
-    let (client, mut heard) = link::open(pool.address(), direct).await?;
-    // A lost hint is found by polling: it need not be flushed.
-    client
-        .batch_execute(&format!("SET synchronous_commit = off; LISTEN {CHANNEL}"))
-        .await?;
+    let (wire, mut heard) = link::open(pool.address(), direct).await?;
+    let client = wire.client;
+    if pooler::is_between(&client).await? {
+        return Ok(Ended::Pooled);
+    }
+    client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+    // When the hints that are being gathered are due.
+    let mut due: Option<Instant> = None;
     loop {
         let Some(strong) = news.upgrade() else {
-            return Ok(());
+            return Ok(Ended::Broken);
         };
         tokio::select! {
             hint = heard.recv() => match hint {
                 Some(hint) => strong.hear(&hint, &mut heard),
-                None => return Ok(()),
+                None => return Ok(Ended::Broken),
             },
-            () = strong.is_gathered.notified() => {
-                tokio::time::sleep(GATHERED).await;
+            () = strong.is_gathered.notified(), if due.is_none() => due = Some(Instant::now() + GATHERED),
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                due = None;
                 let gathered = std::mem::take(&mut *lock(&strong.gathered));
                 for payload in payloads(&gathered) {
-                    client.query_typed(
-                        "SELECT pg_notify($1, $2)",
-                        &[(&CHANNEL, Type::TEXT), (&payload, Type::TEXT)],
-                    ).await?;
+                    // A lost hint is found by polling: it need not be flushed. Numbers and colons need no quotes.
+                    client.batch_execute(&format!(
+                        "BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{payload}'; COMMIT"
+                    )).await?;
                 }
             }
             // Looks now and then whether anybody still wants to know.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annals_core::ids::Seq;
-use annals_store::{Append, Clock, Lease, LogError, Stale};
+use annals_store::{Append, Clock, Lease, LogError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -20,6 +20,7 @@ use crate::append::{self, Appender, Prepared, Verdict};
 use crate::fault::{Fault, Remedy};
 use crate::link;
 use crate::pool::{Pauses, Pool};
+use crate::seen::{Seen, history};
 
 /// What one statement carries at most.
 const MERGED_MAX: usize = 256;
@@ -33,9 +34,6 @@ const WAITING_MAX: usize = 64;
 
 /// So is one whose statement has been on its way for this long.
 const HELD_UP: Duration = Duration::from_millis(50);
-
-/// For this many conversations it is remembered what was acknowledged.
-const REMEMBERED_MAX: usize = 100_000;
 
 /// An append and who waits for it.
 struct Job {
@@ -66,6 +64,7 @@ pub(crate) struct Writers {
     queues: Vec<mpsc::Sender<Job>>,
     seats: Vec<Arc<Seat>>,
     desk: Arc<Desk>,
+    seen: Arc<Seen>,
     clock: Option<Arc<dyn Clock>>,
     answer_max: Duration,
 }
@@ -79,8 +78,6 @@ struct Known {
     loads: Vec<Load>,
     /// Which writer has the appends of a conversation that are under way, and how many those are.
     under_way: HashMap<i64, (usize, usize)>,
-    /// The token and the tail of the last append of each conversation: a tail below it means that the database lost it.
-    acknowledged: HashMap<i64, (u64, Seq)>,
 }
 
 impl Known {
@@ -157,45 +154,20 @@ impl Desk {
         known.loads[writer].waiting = known.loads[writer].waiting.saturating_sub(1);
         known.end(conversation);
     }
+}
 
-    /// A stale tail below what this lease's writer was told is no other writer's doing.
-    fn or_lost(&self, error: LogError, append: &Prepared) -> LogError {
-        let known = self.known().acknowledged.get(&append.conversation).copied();
-        match (&error, known) {
-            (
-                LogError::Conflict {
-                    stale: Stale::Tail { actual, .. },
-                    ..
-                },
-                Some((token, tail)),
-            ) if token == append.lease.token() && *actual < Some(tail) => LogError::Lost {
-                id: append.lease.key().id.clone(),
-                acknowledged: tail,
-                actual: *actual,
-            },
-            _ => error,
-        }
-    }
+/// Remembers that an append is durable; gives the tail.
+fn note(seen: &Seen, append: &Prepared) -> Option<Seq> {
+    let tail = append.tail_after();
+    seen.acknowledged(&append.lease, tail, append.sum());
+    tail
+}
 
-    /// Tells the caller that its append is durable.
-    fn acknowledge(&self, job: Job) {
-        let tail = self.note(&job.append);
-        // A caller that does not wait any more is as if the process had died.
-        let _gone = job.answer.send(Ok(tail));
-    }
-
-    /// Remembers that an append is durable; gives the tail.
-    fn note(&self, append: &Prepared) -> Option<Seq> {
-        let tail = append.tail_after();
-        if let Some(tail) = tail {
-            let acknowledged = &mut self.known().acknowledged;
-            if acknowledged.len() >= REMEMBERED_MAX {
-                acknowledged.clear();
-            }
-            acknowledged.insert(append.conversation, (append.lease.token(), tail));
-        }
-        tail
-    }
+/// Tells the caller that its append is durable.
+fn acknowledge(seen: &Seen, job: Job) {
+    let tail = note(seen, &job.append);
+    // A caller that does not wait any more is as if the process had died.
+    let _gone = job.answer.send(Ok(tail));
 }
 
 /// A writer's connection, lent to a caller.
@@ -215,6 +187,7 @@ impl Writers {
     pub(crate) fn start(
         count: usize,
         pool: &Arc<Pool>,
+        seen: &Arc<Seen>,
         clock: Option<&Arc<dyn Clock>>,
         patience: Duration,
     ) -> Self {
@@ -222,7 +195,6 @@ impl Writers {
         let desk = Arc::new(Desk(Mutex::new(Known {
             loads: vec![Load::default(); count],
             under_way: HashMap::new(),
-            acknowledged: HashMap::new(),
         })));
         let seat = |_| {
             Arc::new(Seat {
@@ -236,6 +208,7 @@ impl Writers {
             let writer = Writer {
                 number,
                 desk: Arc::clone(&desk),
+                seen: Arc::clone(seen),
                 pool: Arc::clone(pool),
                 clock: clock.cloned(),
                 patience,
@@ -248,6 +221,7 @@ impl Writers {
             queues: seats.iter().enumerate().map(start).collect(),
             seats,
             desk,
+            seen: Arc::clone(seen),
             clock: clock.cloned(),
             answer_max: pool.answer_max(),
         }
@@ -264,7 +238,7 @@ impl Writers {
             conversation: Some(append.conversation),
         };
         if is_alone && self.send_at_once(writer, &append).await {
-            return Ok(self.desk.note(&append));
+            return Ok(note(&self.seen, &append));
         }
         let (answer, answered) = oneshot::channel();
         let room = self.queues[writer].reserve().await;
@@ -281,7 +255,7 @@ impl Writers {
         let Ok(mut held) = seat.appender.try_lock() else {
             return false;
         };
-        let Some(appender) = held.as_mut().filter(|appender| !appender.client.is_closed()) else {
+        let Some(appender) = held.as_mut().filter(|appender| !appender.client().is_closed()) else {
             return false;
         };
         let _lent = self.desk.lend(writer);
@@ -324,6 +298,7 @@ impl Drop for Assigned<'_> {
 struct Writer {
     number: usize,
     desk: Arc<Desk>,
+    seen: Arc<Seen>,
     pool: Arc<Pool>,
     clock: Option<Arc<dyn Clock>>,
     patience: Duration,
@@ -388,26 +363,32 @@ impl Writer {
         }
     }
 
+    async fn connect(&self) -> Result<Appender, Fault> {
+        let (address, known) = (self.pool.address(), self.pool.identity());
+        let wire = link::connect(address, known, self.pool.answer_max()).await?;
+        self.seen.connected(history(&wire.client).await);
+        Appender::new(wire, self.seat.has_own_session.load(Ordering::Relaxed)).await
+    }
+
     /// One statement. What it settles is answered and taken out.
     async fn try_write(&mut self, held: &mut Option<Appender>, jobs: &mut Vec<Job>) -> Result<(), Fault> {
-        let appender = match held.take().filter(|appender| !appender.client.is_closed()) {
+        let appender = match held.take().filter(|appender| !appender.client().is_closed()) {
             Some(appender) => appender,
             None => {
-                let (address, known) = (self.pool.address(), self.pool.identity());
-                let client = link::connect(address, known, self.pool.answer_max()).await?;
-                Appender::new(client, self.seat.has_own_session.load(Ordering::Relaxed))
+                let connected = tokio::time::timeout(self.pool.answer_max(), self.connect()).await;
+                connected.map_err(|_| Fault::Silent)??
             }
         };
         let appender = held.insert(appender);
         let now = self.clock.as_ref().map(|clock| clock.now().unix_micros());
         let appends: Vec<&Prepared> = jobs.iter().map(|job| &job.append).collect();
         let sent = tokio::time::timeout(self.pool.answer_max(), append::send(appender, now, &appends)).await;
-        let client = &appender.client;
+        let wire = &appender.wire;
         let done: HashSet<i64> = match sent.map_err(|_| Fault::Silent).flatten() {
             Ok(done) => done.into_iter().collect(),
             // The answer that one append carries was kept by another request meanwhile, or is too old to count.
             Err(fault) if fault.is_unique_violation() && appends.len() == 1 => {
-                appends[0].forget_answer(client, now).await?;
+                appends[0].forget_answer(&wire.client, now).await?;
                 HashSet::new()
             }
             Err(fault) => return Err(fault),
@@ -416,16 +397,15 @@ impl Writer {
         let mut unsettled = std::mem::take(jobs).into_iter();
         while let Some(job) = unsettled.next() {
             if done.contains(&job.append.conversation) {
-                self.desk.acknowledge(job);
+                acknowledge(&self.seen, job);
                 continue;
             }
-            let asked =
-                tokio::time::timeout(self.pool.answer_max(), append::verdict(client, now, &job.append)).await;
+            let verdict = append::verdict(wire, now, &job.append, &self.seen);
+            let asked = tokio::time::timeout(self.pool.answer_max(), verdict).await;
             match asked.map_err(|_| Fault::Silent).flatten() {
-                Ok(Verdict::Done) => self.desk.acknowledge(job),
+                Ok(Verdict::Done) => acknowledge(&self.seen, job),
                 Ok(Verdict::Again) => again.push(job),
                 Ok(Verdict::Refused(error)) => {
-                    let error = self.desk.or_lost(error, &job.append);
                     let _gone = job.answer.send(Err(error));
                 }
                 // Everything that is not answered yet is asked for again.
@@ -474,7 +454,6 @@ mod tests {
         Desk(Mutex::new(Known {
             loads: vec![Load::default(); writers],
             under_way: HashMap::new(),
-            acknowledged: HashMap::new(),
         }))
     }
 

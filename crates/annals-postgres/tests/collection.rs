@@ -471,3 +471,34 @@ async fn a_ledger_that_does_not_wait_for_marks_is_noticed() {
     }
     panic!("no seed has lost anything");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_that_meets_a_mark_before_it_is_committed_waits_for_it_and_is_refused() {
+    let Some(server) = debian() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let Node { log, clock } = node(&server, "race").await;
+    let store = ArtifactStore::open(folder.path())
+        .unwrap()
+        .with_ledger(log.clone());
+    let lease = begin(&log, "c").await;
+    let loose = store.put("loose").await.unwrap();
+    clock.advance(25 * HOUR);
+    let (mut collector, connection) = tokio_postgres::connect(&server.url("race"), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    // A collector between its mark and its commit.
+    let marking = collector.transaction().await.unwrap();
+    let mark = "UPDATE annals.artifact SET removing = 9000000000000000";
+    assert_eq!(marking.execute(mark, &[]).await.unwrap(), 1);
+    let appending =
+        tokio::spawn(async move { log.append(&lease, after(None, vec![naming(1, loose.blob)])).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'race' AND wait_event_type = 'Lock'";
+    while server.count("postgres", waits).await == 0 {
+        assert!(!appending.is_finished(), "it did not look at the row");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    marking.commit().await.unwrap();
+    let outcome = appending.await.unwrap();
+    assert!(was_removed(&outcome), "{outcome:?}");
+}

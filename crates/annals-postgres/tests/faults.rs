@@ -92,6 +92,83 @@ async fn a_pooler_that_nobody_mentioned_is_found_out_and_appends_go_on() {
     writers.stop().await;
 }
 
+/// A database behind a pooler with one connection to the server, which nobody mentioned; and a client of somebody else there.
+async fn behind_one_connection(
+    server: &PostgresServer,
+) -> Option<(PgBouncer, String, tokio_postgres::Client)> {
+    let pooler = PgBouncer::start_with(server, 1)?;
+    prepared(server, "a").await;
+    let url = pooler.url("a").replace("?pooled=true", "");
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    Some((pooler, url, client))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pooler_that_nobody_mentioned_hands_on_no_setting_to_others() {
+    let Some(server) = server(Durability::Synced) else {
+        return;
+    };
+    let Some((_pooler, url, stranger)) = behind_one_connection(&server).await else {
+        return;
+    };
+    let log = Arc::new(open(&url, PostgresOptions::default()).await);
+    let writers = Writers::start(&log, 16).await;
+    writers.wait_for(200).await;
+    for (name, value) in [
+        ("synchronous_commit", "on"),
+        ("enable_seqscan", "on"),
+        ("plan_cache_mode", "auto"),
+    ] {
+        let shown = stranger.simple_query(&format!("SHOW {name}")).await.unwrap();
+        let shown = shown.iter().find_map(|message| match message {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        assert_eq!(shown, Some(value), "{name}");
+    }
+    writers.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_is_flushed_whatever_somebody_set_on_a_pooled_connection() {
+    let Some(server) = server(Durability::Synced) else {
+        return;
+    };
+    let Some((_pooler, url, stranger)) = behind_one_connection(&server).await else {
+        return;
+    };
+    // Looks at the setting when a commit does.
+    server
+        .execute(
+            "a",
+            "CREATE TABLE public.committed (set text);
+             CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 INSERT INTO public.committed VALUES (current_setting('synchronous_commit')); RETURN NULL;
+             END $$;
+             CREATE CONSTRAINT TRIGGER note AFTER INSERT ON annals.block DEFERRABLE INITIALLY DEFERRED
+                 FOR EACH ROW EXECUTE FUNCTION public.note()",
+        )
+        .await;
+    for options in ["", "?pooled=true"] {
+        let log = open(&format!("{url}{options}"), PostgresOptions::default()).await;
+        let name = format!("c{}", options.len());
+        log.create(new_conversation(&name)).await.unwrap();
+        let lease = log.acquire(&conversation(&name), &owner("a"), TTL).await.unwrap();
+        fill(&log, &lease, 1, 1).await;
+        stranger
+            .batch_execute("SET synchronous_commit = off")
+            .await
+            .unwrap();
+        fill(&log, &lease, 2, 3).await;
+    }
+    let count = |set: &str| format!("SELECT count(*) FROM public.committed WHERE set {set} 'on'");
+    assert_eq!(server.count("a", &count("=")).await, 6);
+    assert_eq!(server.count("a", &count("<>")).await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_loses_nothing_that_was_acknowledged() {
     let Some(mut server) = server(Durability::Synced) else {
@@ -301,6 +378,35 @@ async fn tables_are_made_once_and_strange_ones_are_refused() {
         .await;
     let made = init(&Address::parse(&strange).unwrap(), Partitions::NONE).await;
     assert!(matches!(made, Err(LogError::Foreign { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_may_change_rows_and_no_tables_is_enough_for_a_node() {
+    let Some(server) = server(Durability::Volatile) else {
+        return;
+    };
+    let url = prepared(&server, "a").await;
+    // As docs/many-machines.md has it.
+    server
+        .execute(
+            "a",
+            "CREATE ROLE node LOGIN; GRANT USAGE ON SCHEMA annals TO node;
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA annals TO node;
+             ALTER DEFAULT PRIVILEGES IN SCHEMA annals GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO node",
+        )
+        .await;
+    let url = url.replace("postgres@", "node@");
+    let address = Address::parse(&url).unwrap();
+    let log = open(&url, PostgresOptions::default()).await;
+    log.join(&owner("n1").node, None, TTL).await.unwrap();
+    log.create(new_conversation("c")).await.unwrap();
+    let lease = log.acquire(&conversation("c"), &owner("a"), TTL).await.unwrap();
+    log.post(&conversation("c"), Post::new("k", "prompt", "x"))
+        .await
+        .unwrap();
+    fill(&log, &lease, 1, 3).await;
+    log.delete(&lease).await.unwrap();
+    status(&address).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

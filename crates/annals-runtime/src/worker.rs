@@ -124,8 +124,11 @@ impl Runtime {
 /// Takes up work until it is stopped. Dropped without [`stop`](Self::stop), it leaves at once, and what runs stops.
 pub struct Worker {
     crew: Arc<Crew>,
-    work: Option<tokio::task::JoinHandle<()>>,
+    work: Option<tokio::task::JoinHandle<Option<Beats>>>,
 }
+
+/// Keeps the process a member until dropped.
+type Beats = AbortOnDropHandle<()>;
 
 impl Worker {
     /// Who this process is among those that share the store.
@@ -133,16 +136,28 @@ impl Worker {
         self.crew.life().owner
     }
 
+    /// Takes up nothing more. What runs goes on, and the process stays a member.
+    pub fn take_up_no_more(&self) {
+        self.crew.stop.cancel();
+    }
+
     /// Takes up nothing more, gives the turns of the runtime this long to come to their end, and leaves. Turns that need
     /// longer are left as they are, for others or the next start: nothing of them is cancelled.
     pub async fn stop(mut self, grace: Duration) {
-        self.crew.stop.cancel();
+        self.take_up_no_more();
         let Some(work) = self.work.take() else {
             return;
         };
-        let runtime = self.crew.runtime.clone();
+        self.settle(work, grace).await;
+        self.crew.leave().await;
+    }
+
+    /// Waits until nothing runs. The process is a member until then, so turns that were not claimed are its own, too; after
+    /// this it beats no more.
+    async fn settle(&self, work: tokio::task::JoinHandle<Option<Beats>>, grace: Duration) {
+        let runtime = &self.crew.runtime;
         let settled = async {
-            let _ = work.await;
+            let _beats = work.await;
             runtime.settled().await;
         };
         tokio::pin!(settled);
@@ -150,7 +165,6 @@ impl Worker {
             runtime.parts.membership.stop();
             let _ = tokio::time::timeout(STOP_PATIENCE, settled).await;
         }
-        self.crew.leave().await;
     }
 }
 
@@ -228,21 +242,21 @@ impl Crew {
         }
     }
 
-    /// One life after the other, until it is to stop.
-    async fn work(self: Arc<Self>) {
+    /// One life after the other, until it is to stop; gives what keeps the last one.
+    async fn work(self: Arc<Self>) -> Option<Beats> {
         loop {
             let life = self.life();
             let beats = self.beat(&life);
             self.claim_until_over(&life).await;
-            drop(beats);
             if self.stop.is_cancelled() {
-                return;
+                return Some(beats);
             }
+            drop(beats);
             tracing::warn!(owner = %life.owner, "this process counted as gone, and joins again");
             while let Err(error) = self.join().await {
                 tracing::warn!(%error, "this process cannot join again yet");
                 tokio::select! {
-                    () = self.stop.cancelled() => return,
+                    () = self.stop.cancelled() => return None,
                     () = tokio::time::sleep(self.options.poll) => {}
                 }
             }
@@ -250,7 +264,7 @@ impl Crew {
     }
 
     /// Beats until dropped; when that fails for too long, the life is over.
-    fn beat(&self, life: &Life) -> AbortOnDropHandle<()> {
+    fn beat(&self, life: &Life) -> Beats {
         let (log, ttl) = (self.runtime.log().clone(), self.ttl());
         let (owner, until) = (life.owner.clone(), life.until.clone());
         let membership = self.runtime.parts.membership.clone();

@@ -113,3 +113,26 @@ async fn lost_answers_of_the_server_lose_nothing_and_what_was_read_is_read_witho
         assert_eq!(store.get(digest).await.unwrap(), n.to_le_bytes().to_vec());
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_file_is_not_read_faster_than_its_parts_are_sent() {
+    const UNDER_WAY_MAX: u64 = 4;
+    let Some(server) = S3Server::moto() else { return };
+    let proxy = FaultProxy::start(Upstream::Port(server.port())).await;
+    let url = server.url(proxy.port(), "parts");
+    let store = bucket(&url).open(None).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(40 << 20).unwrap();
+    proxy.hold("partNumber=");
+    let path = file.path().to_owned();
+    let put = tokio::spawn(async move { store.put_file(&path).await });
+    while proxy.held() < UNDER_WAY_MAX {
+        assert!(!put.is_finished(), "no parts were sent");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    // There are eight, and nothing keeps the next one back but those that are under way.
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    assert_eq!(proxy.held(), UNDER_WAY_MAX);
+    proxy.let_go();
+    assert_eq!(put.await.unwrap().unwrap().blob.size_bytes, 40 << 20);
+}

@@ -38,7 +38,7 @@ pub struct Options {
     pub public_url: Option<String>,
     /// How much a caller may have.
     pub limits: Limits,
-    /// At the stop, answers under way have this long.
+    /// At the stop, answers and turns under way have this long together; tools that then have to be stopped get ten seconds.
     pub grace: Duration,
     /// Where other nodes reach this one, `http://10.0.0.7:7878`, when that is not the address it listens on.
     pub advertise: Option<String>,
@@ -272,12 +272,17 @@ impl Server {
             });
         }
         drop(listener);
+        // One deadline for answers and turns: whoever started the process kills it soon after.
+        let deadline = tokio::time::Instant::now() + grace;
+        worker.take_up_no_more();
         app.stopping.cancel();
         app.tasks.close();
-        if tokio::time::timeout(grace, app.tasks.wait()).await.is_err() {
+        if tokio::time::timeout_at(deadline, app.tasks.wait()).await.is_err() {
             tracing::warn!("some connections did not end in time and are cut off");
         }
-        worker.stop(grace).await;
+        worker
+            .stop(deadline.saturating_duration_since(tokio::time::Instant::now()))
+            .await;
     }
 }
 

@@ -24,6 +24,14 @@ impl PgBouncer {
     /// # Panics
     /// If it does not start, or in CI if it is not installed.
     pub fn start(server: &PostgresServer) -> Option<Self> {
+        Self::start_with(server, 20)
+    }
+
+    /// The same with this many connections to the server, which all clients share.
+    ///
+    /// # Panics
+    /// If it does not start, or in CI if it is not installed.
+    pub fn start_with(server: &PostgresServer, connections: usize) -> Option<Self> {
         if !met(Requirement::PgBouncer) {
             return None;
         }
@@ -31,7 +39,7 @@ impl PgBouncer {
         let settings = format!(
             "[databases]\n* = host={} port=5432\n[pgbouncer]\nlisten_addr =\nlisten_port = {PORT}\n\
              unix_socket_dir = {here}\nauth_type = trust\nauth_file = {here}/users.txt\npool_mode = transaction\n\
-             max_client_conn = 500\ndefault_pool_size = 20\nserver_idle_timeout = 1\nlogfile = {here}/pooler.log\n",
+             max_client_conn = 500\ndefault_pool_size = {connections}\nserver_idle_timeout = 1\nlogfile = {here}/pooler.log\n",
             server.socket_folder().display(),
             here = folder.path().display()
         );

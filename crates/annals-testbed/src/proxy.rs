@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+/// How often what holds something up is asked whether it still does.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What lies behind a proxy.
 #[derive(Clone, Debug)]
@@ -34,6 +38,12 @@ struct Faults {
     swallowed: AtomicU64,
     requests: AtomicU64,
     is_black_hole: AtomicBool,
+    /// Requests with this text do not come through.
+    hold: Mutex<Option<Vec<u8>>>,
+    held: AtomicU64,
+    held_and_answered: AtomicU64,
+    /// By how much everything is late, in milliseconds.
+    delay_millis: AtomicU64,
 }
 
 /// A port of this machine whose connections go to a server, until they are broken.
@@ -125,6 +135,33 @@ impl FaultProxy {
         self.generation.send_modify(|generation| *generation += 1);
     }
 
+    /// From now on, holds up requests that contain a text, each with everything behind it on its connection. Others come
+    /// through.
+    pub fn hold(&self, text: &str) {
+        *self.faults.hold.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.as_bytes().to_vec());
+    }
+
+    /// Lets through what was held up.
+    pub fn let_go(&self) {
+        *self.faults.hold.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// How many requests were held up.
+    pub fn held(&self) -> u64 {
+        self.faults.held.load(Ordering::SeqCst)
+    }
+
+    /// How many of them have come through and were answered.
+    pub fn held_and_answered(&self) -> u64 {
+        self.faults.held_and_answered.load(Ordering::SeqCst)
+    }
+
+    /// From now on, everything that comes through is late by this much; by nothing, if that is zero.
+    pub fn delay(&self, by: Duration) {
+        let millis = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        self.faults.delay_millis.store(millis, Ordering::SeqCst);
+    }
+
     /// Whether connections stay open while nothing comes through.
     pub fn black_hole(&self, is_black_hole: bool) {
         self.faults.is_black_hole.store(is_black_hole, Ordering::SeqCst);
@@ -172,7 +209,7 @@ async fn join(
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = tokio::io::split(server);
     let (mut asked, mut answered) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
-    let (mut loses_answer, mut is_asking) = (false, false);
+    let (mut loses_answer, mut is_asking, mut was_held) = (false, false, false);
     loop {
         tokio::select! {
             read = from_client.read(&mut asked) => {
@@ -186,7 +223,9 @@ async fn join(
                 is_asking = true;
                 loses_answer |= faults.is_to_be_swallowed(&asked[..read]);
                 faults.rewrite(&mut asked[..read]);
+                was_held |= faults.wait_while_held(&asked[..read]).await;
                 faults.wait_out_black_hole().await;
+                faults.be_late().await;
                 to_server.write_all(&asked[..read]).await?;
             }
             read = from_server.read(&mut answered) => {
@@ -195,11 +234,15 @@ async fn join(
                     return Ok(());
                 }
                 is_asking = false;
+                if std::mem::take(&mut was_held) {
+                    faults.held_and_answered.fetch_add(1, Ordering::SeqCst);
+                }
                 if loses_answer {
                     faults.swallowed.fetch_add(1, Ordering::SeqCst);
                     return Ok(());
                 }
                 faults.wait_out_black_hole().await;
+                faults.be_late().await;
                 to_client.write_all(&answered[..read]).await?;
             }
         }
@@ -227,7 +270,32 @@ impl Faults {
 
     async fn wait_out_black_hole(&self) {
         while self.is_black_hole.load(Ordering::SeqCst) {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn is_to_be_held(&self, asked: &[u8]) -> bool {
+        let hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        hold.as_ref()
+            .is_some_and(|text| asked.windows(text.len()).any(|window| window == text))
+    }
+
+    /// Whether it was held up.
+    async fn wait_while_held(&self, asked: &[u8]) -> bool {
+        if !self.is_to_be_held(asked) {
+            return false;
+        }
+        self.held.fetch_add(1, Ordering::SeqCst);
+        while self.is_to_be_held(asked) {
+            tokio::time::sleep(LOOK).await;
+        }
+        true
+    }
+
+    async fn be_late(&self) {
+        let millis = self.delay_millis.load(Ordering::SeqCst);
+        if millis > 0 {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
         }
     }
 }

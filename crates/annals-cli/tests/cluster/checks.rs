@@ -41,7 +41,7 @@ pub(crate) async fn after_healing(cluster: &Cluster, client: &Client, slack: Dur
         (parts.acknowledged.clone(), parts.shown.clone())
     };
     check_growth(cluster, &mut found).await;
-    let effects = read_ledger(cluster);
+    let (effects, mut begun) = (read_ledger(cluster), Vec::new());
     found.effects = effects.values().map(Vec::len).sum();
     let mut turns: BTreeMap<&String, Vec<(&String, u64)>> = BTreeMap::new();
     for (turn, (conversation, number)) in &acknowledged {
@@ -68,7 +68,10 @@ pub(crate) async fn after_healing(cluster: &Cluster, client: &Client, slack: Dur
         check_turns(conversation, &blocks, &turns, &mut found);
         check_effects(&blocks, &effects, &mut found);
         check_artifacts(cluster.folder.path(), &blocks, &mut found);
+        begun.extend(starts(conversation, &blocks, &effects));
     }
+    check_starts(cluster, &begun, STARTED_WITHIN, &mut found).await;
+    check_doomed(cluster, &mut found).await;
     found
 }
 
@@ -113,6 +116,81 @@ pub(crate) async fn check_growth(cluster: &Cluster, found: &mut Found) {
             count => found.wrong.push(format!("{count} {what}")),
         }
     }
+}
+
+/// A command that began: its conversation, the block of its call, and when, in microseconds since 1970.
+pub(crate) type Start = (String, u64, u128);
+
+/// The commands of a conversation, from its blocks and the ledger.
+pub(crate) fn starts(
+    conversation: &str,
+    blocks: &[Value],
+    effects: &BTreeMap<String, Vec<u128>>,
+) -> Vec<Start> {
+    let calls = blocks.iter().filter(|block| block["type"] == "react.tool.call");
+    calls
+        .filter_map(|call| {
+            let happened = effects.get(effect_of(call)?)?;
+            let start = |at: &u128| {
+                (
+                    conversation.to_owned(),
+                    call["seq"].as_u64().unwrap_or(0),
+                    at / 1_000,
+                )
+            };
+            Some(happened.iter().map(start).collect::<Vec<_>>())
+        })
+        .flatten()
+        .collect()
+}
+
+/// What a shell needs on a busy machine from its start to the clock. A node stops a sixth of its lease early, so that it has
+/// this time at least.
+const STARTED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Whoever began a command might still act then, by what the database said of its node until then.
+pub(crate) async fn check_starts(cluster: &Cluster, begun: &[Start], margin: Duration, found: &mut Found) {
+    cluster.server.execute("a", "TRUNCATE public.begun").await;
+    for begun in begun.chunks(500) {
+        let rows: Vec<String> = begun
+            .iter()
+            .map(|(conversation, seq, at)| format!("('{conversation}', {seq}, {at})"))
+            .collect();
+        let statement = format!("INSERT INTO public.begun VALUES {}", rows.join(", "));
+        cluster.server.execute("a", &statement).await;
+    }
+    let late = format!(
+        "SELECT count(*) FROM public.begun b JOIN annals.conversation c ON c.id = b.conversation
+         JOIN LATERAL (SELECT by, epoch FROM public.grown g WHERE g.conversation = c.key AND g.tail >= b.seq
+             ORDER BY g.tail LIMIT 1) g ON true
+         WHERE b.at - {} > coalesce((SELECT until FROM public.lived l WHERE l.node = g.by AND l.epoch = g.epoch
+             AND l.at <= b.at ORDER BY l.at DESC LIMIT 1), 0)",
+        margin.as_micros()
+    );
+    match cluster.count(&late).await {
+        0 => {}
+        count => found
+            .wrong
+            .push(format!("{count} commands began after their node's time was over")),
+    }
+}
+
+/// What garbage collection has removed or is about to remove is named by nobody.
+async fn check_doomed(cluster: &Cluster, found: &mut Found) {
+    let doomed = "SELECT count(*) FROM annals.artifact a JOIN annals.named n USING (digest)
+        WHERE a.removing IS NOT NULL OR a.gone IS NOT NULL";
+    match cluster.count(doomed).await {
+        0 => {}
+        count => found
+            .wrong
+            .push(format!("{count} artifacts are named and given up")),
+    }
+}
+
+/// The name that a call writes into the ledger, if it does.
+fn effect_of(call: &Value) -> Option<&str> {
+    let text = call["text"].as_str()?;
+    text.split("echo ").nth(1)?.split(' ').next()
 }
 
 /// A conversation has one sandbox, that of its last owner.
@@ -212,8 +290,7 @@ fn check_turns(conversation: &str, blocks: &[Value], turns: &[(&String, u64)], f
 fn check_effects(blocks: &[Value], effects: &BTreeMap<String, Vec<u128>>, found: &mut Found) {
     let calls = blocks.iter().filter(|block| block["type"] == "react.tool.call");
     for call in calls {
-        let text = call["text"].as_str().unwrap_or_default();
-        let Some(name) = text.split("echo ").nth(1).and_then(|rest| rest.split(' ').next()) else {
+        let Some(name) = effect_of(call) else {
             continue;
         };
         let results = blocks
@@ -229,8 +306,12 @@ fn check_effects(blocks: &[Value], effects: &BTreeMap<String, Vec<u128>>, found:
         };
         let said = result["text"].as_str().unwrap_or_default();
         let is_ok = said.contains(&format!("did {name}"));
-        if !is_ok {
-            found.interrupted += 1;
+        let is_interrupted =
+            said.contains(r#""error_kind":"interrupted""#) || said.contains(r#""error_kind": "interrupted""#);
+        match (is_ok, is_interrupted) {
+            (true, false) => {}
+            (false, true) => found.interrupted += 1,
+            _ => found.wrong.push(format!("call {name} ended otherwise: {said}")),
         }
         match (is_ok, happened.len()) {
             (true, 1) | (false, 0) => {}
@@ -278,7 +359,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// When each call took effect, by the machine's clock.
-fn read_ledger(cluster: &Cluster) -> BTreeMap<String, Vec<u128>> {
+pub(crate) fn read_ledger(cluster: &Cluster) -> BTreeMap<String, Vec<u128>> {
     let text = std::fs::read_to_string(cluster.folder.path().join("ledger")).unwrap_or_default();
     let mut effects: BTreeMap<String, Vec<u128>> = BTreeMap::new();
     for (call, at) in text.lines().filter_map(|line| line.split_once(' ')) {
@@ -314,7 +395,11 @@ mod tests {
                 block(first + 3, "react.completion", turn, r#"{"outcome": "complete"}"#),
             ]
         };
-        [turn(1, "a", "did a-0"), turn(5, "b", "interrupted")].concat()
+        [
+            turn(1, "a", "did a-0"),
+            turn(5, "b", r#"{"ok":false,"error_kind":"interrupted","message":"…"}"#),
+        ]
+        .concat()
     }
 
     fn shown(blocks: &[Value]) -> BTreeMap<(String, u64), String> {
@@ -429,6 +514,12 @@ mod tests {
             &of_effects(&blocks[..6], AS_THEY_SHOULD_BE),
             "call b-0 has 0 results",
         );
+        let mut failed = blocks.clone();
+        failed[6]["text"] = json!(r#"{"ok":false,"error_kind":"timeout","message":"…"}"#);
+        says(
+            &of_effects(&failed, AS_THEY_SHOULD_BE),
+            "call b-0 ended otherwise",
+        );
         let twice = [&blocks[..], &blocks[2..3]].concat();
         says(&of_effects(&twice, AS_THEY_SHOULD_BE), "call a-0 has 2 results");
     }
@@ -469,5 +560,30 @@ mod tests {
         says(&found.wrong, "1 posts wait");
         says(&found.wrong, "1 turns wait");
         says(&found.wrong, "1 conversations are held");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn commands_that_begin_too_late_and_artifacts_that_are_given_up_are_noticed() {
+        let Some(cluster) = Cluster::start(0, Duration::from_millis(50), None).await else {
+            return;
+        };
+        let noted = "INSERT INTO annals.scope (key, text) OVERRIDING SYSTEM VALUE VALUES (1, 'u:t/p');
+            INSERT INTO annals.conversation (key, id, scope_key, title, created, cut, sum) OVERRIDING SYSTEM VALUE
+                VALUES (1, 'c', 1, '', 0, 0, 0);
+            INSERT INTO public.grown (conversation, tail, token, holder, epoch, by) VALUES (1, 4, 1, 'n1', 2, 'n1');
+            INSERT INTO public.lived (node, epoch, until, at) VALUES ('n1', 2, 9000000, 1), ('n1', 3, 99000000, 8000000)";
+        cluster.server.execute("a", noted).await;
+        let mut found = Found::default();
+        let margin = Duration::from_secs(1);
+        check_starts(&cluster, &[("c".to_owned(), 3, 8_999_999)], margin, &mut found).await;
+        check_doomed(&cluster, &mut found).await;
+        assert_eq!(found.wrong, Vec::<String>::new());
+        check_starts(&cluster, &[("c".to_owned(), 3, 10_100_000)], margin, &mut found).await;
+        says(&found.wrong, "1 commands began after");
+        let doomed = "INSERT INTO annals.artifact (digest, size, touched, removing) VALUES ('x', 1, 0, 1);
+            INSERT INTO annals.named (digest, conversation) VALUES ('x', 1)";
+        cluster.server.execute("a", doomed).await;
+        check_doomed(&cluster, &mut found).await;
+        says(&found.wrong, "1 artifacts are named and given up");
     }
 }

@@ -147,6 +147,110 @@ async fn an_append_whose_answer_is_lost_is_known_by_its_batch_id() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+/// The append that takes a prompt in is held up in the network while its node stands still. It comes once another node has the
+/// conversation and wants to take the same prompt in.
+async fn prompt_that_is_taken_in_late(mutant: Option<Mutant>) -> Option<Vec<String>> {
+    let cluster = Cluster::start(2, LEASE, mutant).await?;
+    let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
+    let conversation = client.new_conversation(&mut chance).await.unwrap();
+    let mut follower = client.follow(&conversation, Chance::new(2, 1));
+    let [first, second] = &cluster.nodes[..] else {
+        unreachable!("two nodes")
+    };
+    for node in [first, second] {
+        node.proxy.hold("user.prompt");
+    }
+    let turn = prompt_first(&client, &conversation, "[[plan 1 effect]]").await;
+    let known = (conversation.clone(), 1);
+    client.record.parts().acknowledged.insert(turn.clone(), known);
+    until("the first takes it in", async || first.proxy.held() > 0).await;
+    first.signal(libc::SIGSTOP).await;
+    until("the second takes it in", async || second.proxy.held() > 0).await;
+    first.proxy.let_go();
+    until("the late append has been judged", async || {
+        first.proxy.held_and_answered() > 0
+    })
+    .await;
+    second.proxy.let_go();
+    first.signal(libc::SIGCONT).await;
+    was_rewritten(&cluster, mutant);
+    // What is sure to be found wrong need not be waited for.
+    let patience = if mutant.is_some() { LEASE * 4 } else { PATIENCE };
+    match tokio::time::timeout(patience, follower.saw_end_of(&turn)).await {
+        Ok(true) => Some(
+            checks::after_healing(&cluster, &client, checks::SLACK)
+                .await
+                .wrong,
+        ),
+        _ => Some(vec![
+            "the prompt was acknowledged and its turn does not end".to_owned(),
+        ]),
+    }
+}
+
+const WITHOUT_ITS_HEAD: Mutant = (
+    "JOIN moved m ON m.conversation = k.conversation WHERE",
+    "LEFT JOIN moved m ON true WHERE",
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_that_consumes_posts_although_it_is_refused_is_noticed() {
+    let Some(wrong) = prompt_that_is_taken_in_late(Some(WITHOUT_ITS_HEAD)).await else {
+        return;
+    };
+    assert_ne!(wrong, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_that_is_refused_consumes_nothing() {
+    let Some(wrong) = prompt_that_is_taken_in_late(None).await else {
+        return;
+    };
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Commands one after the other, over many times that a node is asked whether it still is one.
+async fn commands_for_some_time(mutant: Option<Mutant>) -> Option<Vec<String>> {
+    let cluster = Cluster::start(2, Duration::from_secs(9), mutant).await?;
+    let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
+    let conversation = client.new_conversation(&mut chance).await.unwrap();
+    let mut follower = client.follow(&conversation, Chance::new(2, 1));
+    let (turns, plan) = (if mutant.is_some() { 20 } else { 3 }, "effect ".repeat(12));
+    let mut found = Found::default();
+    for number in 1..=turns {
+        let turn = client.prompt(&mut chance, &conversation, number, &plan).await?;
+        assert!(follower.saw_end_of(&turn).await, "{}", cluster.nodes[0].said());
+        let blocks = client.blocks(0, &conversation).await;
+        let begun = checks::starts(&conversation, &blocks, &checks::read_ledger(&cluster));
+        assert!(!begun.is_empty(), "no command began");
+        checks::check_starts(&cluster, &begun, Duration::ZERO, &mut found).await;
+        if !found.wrong.is_empty() {
+            break;
+        }
+    }
+    was_rewritten(&cluster, mutant);
+    Some(found.wrong)
+}
+
+/// A node counts as gone a ninth of the time that it believes to have.
+const WITHOUT_ITS_TIME: Mutant = (" + $4, $5)", " +$4/9,$5)");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_acts_after_its_time_is_noticed() {
+    let Some(wrong) = commands_for_some_time(Some(WITHOUT_ITS_TIME)).await else {
+        return;
+    };
+    assert_ne!(wrong, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_acts_within_its_time() {
+    let Some(wrong) = commands_for_some_time(None).await else {
+        return;
+    };
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
 /// An owner stands still while its command runs in a sandbox, and another goes on.
 async fn sandbox_of_an_owner_that_stands_still(mutant: Option<Mutant>) -> Option<Vec<String>> {
     let double = Double::start(DoubleOptions::default()).await.unwrap();

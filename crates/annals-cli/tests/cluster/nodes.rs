@@ -47,17 +47,26 @@ pub(crate) enum Commands<'s> {
     Sandboxes(&'s str),
 }
 
-/// Notes in the database who moved which head on, and who held it: what appends say of themselves is not believed.
-const NOTES_GROWTH: &str = "
+/// Notes in the database who moved which head on, and who held it: what appends say of themselves is not believed. And until
+/// when each node might act, each time that this changed.
+const NOTES: &str = "
 CREATE TABLE public.grown (number int8 GENERATED ALWAYS AS IDENTITY, conversation int8, tail int8, token int8, holder text,
-    by text);
+    epoch int8, by text);
 CREATE FUNCTION public.note_growth() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO public.grown (conversation, tail, token, holder, by)
-    VALUES (NEW.conversation, NEW.tail, NEW.token, NEW.node, current_setting('application_name'));
+    INSERT INTO public.grown (conversation, tail, token, holder, epoch, by)
+    VALUES (NEW.conversation, NEW.tail, NEW.token, NEW.node, NEW.epoch, current_setting('application_name'));
     RETURN NULL;
 END $$;
 CREATE TRIGGER note_growth AFTER UPDATE OF tail ON annals.head FOR EACH ROW WHEN (OLD.tail <> NEW.tail)
-    EXECUTE FUNCTION public.note_growth();";
+    EXECUTE FUNCTION public.note_growth();
+CREATE TABLE public.lived (number int8 GENERATED ALWAYS AS IDENTITY, node text, epoch int8, until int8, at int8);
+CREATE FUNCTION public.note_life() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.lived (node, epoch, until, at)
+    VALUES (NEW.node, NEW.epoch, NEW.until, (extract(epoch FROM clock_timestamp()) * 1000000)::int8);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_life AFTER INSERT OR UPDATE ON annals.member FOR EACH ROW EXECUTE FUNCTION public.note_life();
+CREATE TABLE public.begun (conversation text, seq int8, at int8);";
 
 impl Cluster {
     /// Starts `count` nodes; nothing where PostgreSQL is not installed. `mutant` changes the statements that nodes send.
@@ -79,7 +88,7 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         let model = Model::start(&folder.path().join("ledger")).await;
         annals(&["--store", &url, "store", "init"], folder.path());
-        server.execute("a", NOTES_GROWTH).await;
+        server.execute("a", NOTES).await;
         let token = annals(
             &["--store", &url, "token", "create", "--name", "all"],
             folder.path(),

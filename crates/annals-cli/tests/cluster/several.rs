@@ -179,3 +179,50 @@ async fn files_and_cookies_of_one_node_are_those_of_the_next() {
         "written, found in its turn, found in the next: {texts:#?}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_told_to_stop_ends_its_turns_and_takes_up_no_others() {
+    let Some(cluster) = Cluster::start(2, Duration::from_secs(2), None).await else {
+        return;
+    };
+    let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
+    // The first node answers a request for longer than a lease; the second one dies with a turn of its own.
+    let asking = {
+        let client = client.clone();
+        let asked = json!({"model": "annals", "input": "[[plan 1 effect=5]]"});
+        tokio::spawn(async move { client.send(0, "/v1/responses", Some(&asked), "ask").await })
+    };
+    command_begins(&cluster, "1-0").await;
+    let conversation = client.new_conversation(&mut chance).await.unwrap();
+    let path = format!("/v1/conversations/{conversation}/turns");
+    let body = json!({"prompt": "[[plan 2 effect=60]]"});
+    let (status, started) = client.send(1, &path, Some(&body), "go-2").await.unwrap();
+    assert_eq!(status, 202, "{started}");
+    command_begins(&cluster, "2-0").await;
+    cluster.nodes[1].kill().await;
+
+    assert_eq!(
+        cluster.nodes[0].terminate().await,
+        Some(0),
+        "{}",
+        cluster.nodes[0].said()
+    );
+    let (status, answer) = asking.await.unwrap().expect("an answer");
+    assert_eq!(
+        (status, &answer["status"]),
+        (200, &json!("completed")),
+        "{answer}"
+    );
+    let interrupted =
+        "SELECT count(*) FROM annals.block WHERE kind = 'react.tool.result' AND body LIKE '%interrupted%'";
+    assert_eq!(
+        cluster.count(interrupted).await,
+        0,
+        "its turn was its own to the end"
+    );
+    let held = format!(
+        "SELECT count(*) FROM annals.head h JOIN annals.conversation c ON c.key = h.conversation
+         WHERE c.id = '{conversation}' AND h.node = 'n2'"
+    );
+    assert_eq!(cluster.count(&held).await, 1, "nobody took up the other's");
+}

@@ -18,6 +18,9 @@ use super::files::Parts;
 use super::place::{Kept, Pieces, Place};
 use super::{ArtifactError, ROOT, blocking, digest_of_key, hashed, key, unreadable};
 
+/// So many parts of a file are on their way at once; each is 5 MiB.
+const PARTS_UNDER_WAY_MAX: usize = 4;
+
 /// The objects.
 #[derive(Debug)]
 pub(super) struct Objects(pub(super) Arc<dyn ObjectStore>);
@@ -70,7 +73,14 @@ impl Place for Objects {
             .await?;
             parts = back;
             match part {
-                Some(part) => writer.put(part),
+                Some(part) => {
+                    // A file is read faster than it is sent.
+                    if let Err(error) = writer.wait_for_capacity(PARTS_UNDER_WAY_MAX).await {
+                        let _ = writer.abort().await;
+                        return Err(failed(error));
+                    }
+                    writer.put(part);
+                }
                 None => break,
             }
         }

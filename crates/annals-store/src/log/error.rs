@@ -135,18 +135,18 @@ pub enum LogError {
         /// What makes it ready: `init` or `migrate`.
         command: &'static str,
     },
-    /// The storage has fewer blocks than it acknowledged: a failover or a backup took it back in time.
+    /// The storage has fewer blocks than it acknowledged, or others: a failover or a backup took it back in time.
     #[error(
-        "the log has lost blocks of conversation `{id}`: block {acknowledged} was acknowledged, its last one is {}; \
-         look at how the database failed over, then read the conversation again",
-        shown(*actual)
+        "the log has lost blocks of conversation `{id}`: {}; look at how the database failed over, then read the \
+         conversation again",
+        lost(*acknowledged, *actual)
     )]
     Lost {
         /// The conversation.
         id: ConversationId,
         /// The last block that was acknowledged.
         acknowledged: Seq,
-        /// The last block that is there.
+        /// The last block that is there. Where it is not before the acknowledged one, others were written in its place.
         actual: Option<Seq>,
     },
     /// The file is a database of another program.
@@ -236,6 +236,16 @@ impl fmt::Display for Stale {
             Stale::Inbox { row } => write!(f, "post {} does not wait in its inbox", row.get()),
             Stale::Posted { row } => write!(f, "post {} came first", row.get()),
         }
+    }
+}
+
+fn lost(acknowledged: Seq, actual: Option<Seq>) -> String {
+    match acknowledged.get().saturating_sub(actual.map_or(0, Seq::get)) {
+        0 => format!("block {acknowledged} was acknowledged, and another one is in its place"),
+        count => format!(
+            "block {acknowledged} was acknowledged, its last one is {}, so {count} are gone",
+            shown(actual)
+        ),
     }
 }
 
