@@ -18,7 +18,7 @@ use super::transcript::{File, Held, Transcript};
 use crate::app::App;
 use crate::artifacts::signed_url;
 use crate::secrets::seconds;
-use crate::turns::new_key;
+use crate::turns::{admit, new_key};
 
 /// How long links to files in an answer open them.
 const LINK_SECONDS: i64 = 7 * 24 * 60 * 60;
@@ -130,16 +130,11 @@ impl Face {
 
     /// Posts a prompt, counted among the turns of its scope.
     async fn post(&self, conversation: &ConversationId, mut prompt: Prompt) -> Result<TurnId, ApiError> {
-        let client_key = new_key(&self.agent);
-        let turn = ConversationHandle::turn_of_key(&client_key);
-        prompt.client_key = Some(client_key);
-        let usage = &self.app.usage;
-        usage.turn(self.scope(), &turn, &self.app.limits, Instant::now())?;
-        let webhooks = &self.app.outside.webhooks;
-        webhooks.owe(&self.agent, conversation, &turn).await?;
+        let admitted = admit(&self.app, &self.agent, conversation, &[]).await?;
+        prompt.client_key = Some(admitted.client_key);
         let posted = self.agent.conversation(conversation).post(prompt).await;
         posted
-            .inspect_err(|_| usage.turn_rests(&turn))
+            .inspect_err(|_| self.app.usage.turn_rests(&admitted.turn))
             .map_err(ApiError::from)
     }
 
@@ -217,8 +212,18 @@ impl Face {
         }
     }
 
-    /// Answers without a conversation of the caller's: no tools, nothing is listed, nothing stays.
+    /// Answers without a conversation of the caller's: no tools, nothing is listed, nothing stays. It is a turn of the
+    /// caller's all the same.
     async fn stand_alone(&self, ask: Ask) -> Result<Started, ApiError> {
+        let client_key = new_key(&self.agent);
+        let turn = ConversationHandle::turn_of_key(&client_key);
+        let usage = &self.app.usage;
+        usage.turn(self.scope(), &turn, &self.app.limits, Instant::now())?;
+        let started = self.start_alone(ask, client_key).await;
+        started.inspect_err(|_| usage.turn_rests(&turn))
+    }
+
+    async fn start_alone(&self, ask: Ask, client_key: String) -> Result<Started, ApiError> {
         let side = Agent::builder()
             .model(self.agent.model().clone())
             .runtime(self.agent.runtime().clone())
@@ -236,6 +241,7 @@ impl Face {
             .await
             .map_err(|error| ApiError::invalid("messages", "attachment_refused", error))?;
         let subscription = self.subscription(&side, &conversation).await?;
+        prompt.client_key = Some(client_key);
         let turn = side.conversation(&conversation).post(prompt).await?;
         let part = Part::whole(conversation, turn);
         let follow = Follow::new(self, &side, part.clone(), ask.origin);
