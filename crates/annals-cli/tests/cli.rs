@@ -12,6 +12,7 @@ mod cli {
     mod hostile_text;
     mod mcp;
     mod mcp_login;
+    mod mcp_serve;
     mod memory;
     mod models;
     mod output;

@@ -6,17 +6,20 @@
 //! prompt.
 
 mod ask;
+mod attached;
 #[cfg(feature = "http-server")]
 pub mod http;
 mod look;
 mod offer;
+mod told;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::ids::{ConversationId, TurnId};
-use annals_runtime::Agent;
+use annals_runtime::{Agent, Prompt, ToolCall};
+use annals_store::Cursor;
 use async_trait::async_trait;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
@@ -42,11 +45,14 @@ impl Unmet {
     }
 }
 
-/// How a question gets into a conversation.
+/// How what clients want done gets into a conversation. Everything that starts a turn comes through here.
 #[async_trait]
 pub trait Post: Send + Sync {
     /// Posts a question, and gives its turn; or says in words for the client why not.
-    async fn post(&self, agent: &Agent, id: &ConversationId, prompt: String) -> Result<TurnId, String>;
+    async fn ask(&self, agent: &Agent, id: &ConversationId, prompt: Prompt) -> Result<TurnId, String>;
+
+    /// Posts the call of a tool, and gives its turn; or says in words for the client why not.
+    async fn call(&self, agent: &Agent, id: &ConversationId, call: ToolCall) -> Result<TurnId, String>;
 }
 
 /// Without further conditions.
@@ -54,8 +60,15 @@ struct Directly;
 
 #[async_trait]
 impl Post for Directly {
-    async fn post(&self, agent: &Agent, id: &ConversationId, prompt: String) -> Result<TurnId, String> {
+    async fn ask(&self, agent: &Agent, id: &ConversationId, prompt: Prompt) -> Result<TurnId, String> {
+        let checked = agent.check_attachments(&prompt.attachments).await;
+        checked.map_err(|error| error.to_string())?;
         let posted = agent.conversation(id).post(prompt).await;
+        posted.map_err(|error| error.to_string())
+    }
+
+    async fn call(&self, agent: &Agent, id: &ConversationId, call: ToolCall) -> Result<TurnId, String> {
+        let posted = agent.conversation(id).post_call(call).await;
         posted.map_err(|error| error.to_string())
     }
 }
@@ -68,6 +81,7 @@ pub struct AnnalsServer {
     /// Built-in tools that clients may call, by their wire names.
     allowed: Arc<[String]>,
     answer_wait: Duration,
+    asked: Arc<told::ToldRequests>,
 }
 
 impl AnnalsServer {
@@ -78,6 +92,7 @@ impl AnnalsServer {
             post: Arc::new(Directly),
             allowed: Arc::default(),
             answer_wait: ANSWER_WAIT,
+            asked: Arc::default(),
         }
     }
 
@@ -120,7 +135,7 @@ impl AnnalsServer {
             offer::TIMELINE => self.timeline(&arguments).await,
             offer::SEARCH_MEMORY => self.search_memory(&arguments).await,
             name if self.allowed.iter().any(|allowed| allowed == name) => {
-                self.use_tool(name, arguments, context).await
+                self.use_tool(name, arguments, &progress).await
             }
             name => Err(Unmet(format!("there is no tool `{name}`: see `tools/list`"))),
         }
@@ -152,6 +167,10 @@ impl<'c> Signs<'c> {
     /// Resolves when the client has given up.
     async fn given_up(&self) {
         self.context.ct.cancelled().await;
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.context.ct.is_cancelled()
     }
 }
 
@@ -191,11 +210,16 @@ impl ServerHandler for AnnalsServer {
 
     async fn list_resources(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let resources = self.conversations().await.map_err(internal)?;
-        Ok(ListResourcesResult::with_all_items(resources))
+        let cursor = request.and_then(|request| request.cursor);
+        let cursor = cursor.map(|text| text.parse::<Cursor>()).transpose();
+        let cursor = cursor.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let (resources, next) = self.conversations(cursor).await.map_err(internal)?;
+        let mut listed = ListResourcesResult::with_all_items(resources);
+        listed.next_cursor = next.map(|next| next.to_string());
+        Ok(listed)
     }
 
     async fn list_resource_templates(

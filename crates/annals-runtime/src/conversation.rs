@@ -332,25 +332,15 @@ impl Conversation {
                 continue;
             }
             queue.last_row = Some(row.id);
-            let letter = Letter::from(row);
-            match letter.mail {
-                Some(Mail::Prompt {
-                    turn,
-                    prompt,
-                    attachments,
-                    instructions,
-                    terms,
-                }) => queue.waiting.push_back(Queued {
+            let mut letter = Letter::from(row);
+            match letter.take_request() {
+                Some(request) => queue.waiting.push_back(Queued {
                     agent: self.agent.clone(),
-                    request: TurnRequest {
-                        instructions,
-                        terms,
-                        ..TurnRequest::posted(turn, prompt, attachments)
-                    },
+                    request,
                     row: letter.row,
                     reply: None,
                 }),
-                _ => queue.letters.push(letter),
+                None => queue.letters.push(letter),
             }
         }
     }
@@ -578,9 +568,9 @@ impl Conversation {
         }
     }
 
-    /// A posted prompt that can never run is forgotten; any other waits in the inbox for a better time.
+    /// A post that can never run is forgotten; any other waits in the inbox for a better time.
     async fn posted_failed(&self, row: InboxId, error: &RunError) {
-        tracing::warn!(%error, "a posted prompt could not be run");
+        tracing::warn!(%error, "a post could not be run");
         if error.class() == ErrorClass::Request {
             let letter = Letter {
                 row: Some(row),

@@ -14,6 +14,7 @@ use annals_core::view::View;
 use annals_store::{BlockLogExt as _, LogError, StoredAnswer};
 use futures::TryStreamExt as _;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::agent::Agent;
 use crate::attach::Attachment;
@@ -79,6 +80,17 @@ pub struct Prompt {
     pub instructions: Option<String>,
     /// What holds for this turn.
     pub terms: TurnTerms,
+    /// The sender's name for this post: posting it again changes nothing and gives the same turn.
+    pub client_key: Option<String>,
+}
+
+/// A tool for a program to call, without a model.
+#[derive(Clone, Debug, Default)]
+pub struct ToolCall {
+    /// The tool, by its name or its wire name.
+    pub tool: String,
+    /// Its arguments.
+    pub params: Map<String, Value>,
     /// The sender's name for this post: posting it again changes nothing and gives the same turn.
     pub client_key: Option<String>,
 }
@@ -150,10 +162,9 @@ impl ConversationHandle {
             return Ok(Some(status));
         }
         let waiting = self.agent.log().pending(&self.agent.key(&self.id)).await?;
-        let is_queued = waiting.into_iter().any(|row| match Letter::from(row).mail {
-            Some(Mail::Prompt { turn: queued, .. }) => queued == *turn,
-            _ => false,
-        });
+        let is_queued = waiting
+            .into_iter()
+            .any(|row| Letter::from(row).begins() == Some(turn));
         if is_queued {
             return Ok(Some(TurnStatus {
                 turn_id: turn.clone(),
@@ -225,6 +236,28 @@ impl ConversationHandle {
             attachments: stored,
             instructions,
             terms,
+        };
+        self.send(&mail, client_key).await?;
+        Ok(turn)
+    }
+
+    /// Queues a turn in which a program calls one tool, and gives its id. The program is not the person: what rules ask, a
+    /// person is asked, and the turn waits until somebody has decided.
+    pub async fn post_call(&self, call: ToolCall) -> Result<TurnId, RunError> {
+        let ToolCall {
+            tool,
+            params,
+            client_key,
+        } = call;
+        if self.agent.tools().get_wire(&tool).is_none() {
+            return Err(RunError::NoSuchTool(tool));
+        }
+        let client_key = client_key.unwrap_or_else(|| self.new_key());
+        let turn = turn_of(&client_key);
+        let mail = Mail::Call {
+            turn: turn.clone(),
+            tool,
+            params,
         };
         self.send(&mail, client_key).await?;
         Ok(turn)

@@ -8,7 +8,10 @@ use annals_core::block::payload::{ApprovalDecision, InputResponse};
 use annals_core::ids::TurnId;
 use annals_store::{InboxId, Pending, Post};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use crate::caller::Caller;
+use crate::request::TurnRequest;
 use crate::terms::TurnTerms;
 
 /// The field of a steer's metadata by which its sender finds it.
@@ -28,6 +31,12 @@ pub(crate) enum Mail {
         instructions: Option<String>,
         #[serde(default)]
         terms: TurnTerms,
+    },
+    /// A turn in which a program calls one tool.
+    Call {
+        turn: TurnId,
+        tool: String,
+        params: Map<String, Value>,
     },
     /// Words for the turn that runs.
     Steer {
@@ -72,6 +81,7 @@ impl Mail {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Mail::Prompt { .. } => "prompt",
+            Mail::Call { .. } => "call",
             Mail::Steer { .. } => "steer",
             Mail::Cancel { .. } => "cancel",
             Mail::Decision(_) => "decision",
@@ -94,6 +104,38 @@ impl Letter {
             row: None,
             client_key: None,
             mail: Some(mail),
+        }
+    }
+
+    /// The turn that it begins.
+    pub(crate) fn begins(&self) -> Option<&TurnId> {
+        match &self.mail {
+            Some(Mail::Prompt { turn, .. } | Mail::Call { turn, .. }) => Some(turn),
+            _ => None,
+        }
+    }
+
+    /// The turn that it asks for, taken out of it.
+    pub(crate) fn take_request(&mut self) -> Option<TurnRequest> {
+        match self.mail.take() {
+            Some(Mail::Prompt {
+                turn,
+                prompt,
+                attachments,
+                instructions,
+                terms,
+            }) => Some(TurnRequest {
+                instructions,
+                terms,
+                ..TurnRequest::posted(turn, prompt, attachments)
+            }),
+            Some(Mail::Call { turn, tool, params }) => {
+                Some(TurnRequest::call_by(Caller::Program, tool, params).turn_id(turn))
+            }
+            mail => {
+                self.mail = mail;
+                None
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::AgentParts;
 use crate::attach::{self, Attachment};
 use crate::bounds::Bounds;
+use crate::caller::Caller;
 use crate::conversation::Conversation;
 use crate::driver::Drive;
 use crate::error::RunError;
@@ -81,7 +82,7 @@ pub(crate) async fn turn(
             opened.prompt(prompt, attachments, request.turn).await?
         }
         Work::Resume => opened.resume().await?,
-        Work::Call { tool, params } => opened.call(&tool, params, request.turn).await?,
+        Work::Call { tool, params, caller } => opened.call(caller, &tool, params, request.turn).await?,
     };
     if end.is_none() {
         return Ok(None);
@@ -136,12 +137,18 @@ pub(crate) async fn give_up(
     let turn = match (open, next) {
         (Some(turn), _) => turn,
         (None, Some(next)) => {
-            let (Work::Posted { prompt, .. }, turn) = (next.work, next.turn) else {
-                return Ok(());
-            };
-            let turn = opened.new_turn(turn)?;
-            // Its files may be what no process survived.
-            opened.open_turn(&turn, &prompt, &[]).await?;
+            let turn = opened.new_turn(next.turn)?;
+            match next.work {
+                // Its files may be what no process survived.
+                Work::Posted { prompt, .. } => opened.open_turn(&turn, &prompt, &[]).await?,
+                Work::Call { caller, .. } => {
+                    let blocks = call_opening(caller, &turn, Vec::new());
+                    let row = opened.row.into_iter().collect();
+                    let journal = &mut opened.writer.journal;
+                    journal.append_consuming(blocks, row, UNFINISHED).await?;
+                }
+                Work::Prompt { .. } | Work::Resume => return Ok(()),
+            }
             turn
         }
         (None, None) => return Ok(()),
@@ -257,42 +264,48 @@ impl Opened<'_> {
             timeline
                 .current_turn()
                 .filter(|turn| turn.end.is_none())
-                .map(|turn| (turn.id.clone(), turn.prompt))
+                .map(|turn| {
+                    let goes_on = turn.prompt.is_some() || Caller::of(timeline, &turn.id) == Caller::Program;
+                    (turn.id.clone(), goes_on)
+                })
         });
-        let Some((turn, prompt)) = open else {
+        let Some((turn, goes_on)) = open else {
             return Err(RunError::NothingToResume(self.conversation.key.id.clone()));
         };
         let mut drive = self.drive(turn.clone());
-        let end = match prompt {
-            Some(_) => drive.run().await?,
-            None => Some(drive.finish(TurnEnd::Interrupted, None).await?),
+        let end = match goes_on {
+            true => drive.run().await?,
+            false => Some(drive.finish(TurnEnd::Interrupted, None).await?),
         };
         Ok((turn, end))
     }
 
     async fn call(
         &mut self,
+        caller: Caller,
         tool: &str,
         params: Map<String, Value>,
         turn: Option<TurnId>,
     ) -> Result<Driven, RunError> {
-        let tool = self
-            .agent
-            .tools
-            .get_wire(tool)
-            .ok_or_else(|| RunError::NoSuchTool(tool.to_owned()))?;
+        let known = self.agent.tools.get_wire(tool);
+        if known.is_none() && caller == Caller::Person {
+            return Err(RunError::NoSuchTool(tool.to_owned()));
+        }
         let turn = self.new_turn(turn)?;
         self.close_unfinished().await?;
         let call = self.agent.world().call_id();
         let args = Value::Object(params);
-        let cut = self.agent.kept_cut(&**tool, &turn, &call, &args).await;
+        let cut = match known {
+            Some(tool) => self.agent.kept_cut(&**tool, &turn, &call, &args).await,
+            None => None,
+        };
         let params = match args {
             Value::Object(params) => params,
             _ => Map::new(),
         };
         let new = NewCall {
             id: call.clone(),
-            tool: tool.spec().name().to_string(),
+            tool: known.map_or_else(|| tool.to_owned(), |tool| tool.spec().name().to_string()),
             params,
             unreadable: None,
             cut,
@@ -301,23 +314,24 @@ impl Opened<'_> {
             calls: vec![new],
             ..NewAnswer::default()
         };
-        let header = NewBlock::new(BlockKind::TurnHeader, &turn, LogicalPath::turn_header(&turn));
-        let mut blocks = vec![header];
-        blocks.extend(answer_blocks(&turn, 0, self.agent.world().now(), &answer));
-        blocks
-            .iter_mut()
-            .skip(1)
-            .for_each(|block| block.author = "user".into());
+        let calls = answer_blocks(&turn, 0, self.agent.world().now(), &answer);
+        let mut blocks = call_opening(caller, &turn, calls);
+        let row = self.row.into_iter().collect();
         let mut drive = self.drive(turn.clone());
-        drive.is_person = true;
+        drive.is_person = caller == Caller::Person;
         drive.mark_started(&mut answer.calls, &mut blocks);
         let journal = &mut drive.writer.journal;
-        journal.append_consuming(blocks, Vec::new(), UNFINISHED).await?;
+        journal.append_consuming(blocks, row, UNFINISHED).await?;
         let params = answer.calls.pop().map(|call| call.params);
         drive.fresh.insert(call.clone(), params);
-        drive.run_calls(vec![call]).await?;
-        let end = drive.finish(TurnEnd::Complete, None).await?;
-        Ok((turn, Some(end)))
+        let end = match caller {
+            Caller::Person => {
+                drive.run_calls(vec![call]).await?;
+                Some(drive.finish(TurnEnd::Complete, None).await?)
+            }
+            Caller::Program => drive.run().await?,
+        };
+        Ok((turn, end))
     }
 
     fn new_turn(&self, turn: Option<TurnId>) -> Result<TurnId, RunError> {
@@ -370,6 +384,17 @@ impl Opened<'_> {
             taken: Vec::new(),
         }
     }
+}
+
+/// The beginning of a turn that is one call: its header and the call's blocks.
+fn call_opening(caller: Caller, turn: &TurnId, calls: Vec<NewBlock>) -> Vec<NewBlock> {
+    let mut header = NewBlock::new(BlockKind::TurnHeader, turn, LogicalPath::turn_header(turn));
+    caller.write(&mut header);
+    let calls = calls.into_iter().map(|block| NewBlock {
+        author: caller.author().into(),
+        ..block
+    });
+    [header].into_iter().chain(calls).collect()
 }
 
 pub(crate) fn check_prompt(

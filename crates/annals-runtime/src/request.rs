@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::attach::Attachment;
+use crate::caller::Caller;
 use crate::joining::Found;
 use crate::listen::{Listen, Nobody};
 use crate::mail::StoredAttachment;
@@ -40,6 +41,7 @@ pub(crate) enum Work {
     Call {
         tool: String,
         params: Map<String, Value>,
+        caller: Caller,
     },
 }
 
@@ -58,12 +60,15 @@ impl TurnRequest {
         Self::of(Work::Resume)
     }
 
-    /// A turn in which a person calls one tool: the same blocks, notices and limits as a model's call.
+    /// A turn in which a person calls one tool: the same blocks, notices and limits as a model's call. The person need not
+    /// be asked; what rules deny stays denied.
     pub fn call(tool: impl Into<String>, params: Map<String, Value>) -> Self {
-        Self::of(Work::Call {
-            tool: tool.into(),
-            params,
-        })
+        Self::call_by(Caller::Person, tool.into(), params)
+    }
+
+    /// A turn in which somebody calls one tool.
+    pub(crate) fn call_by(caller: Caller, tool: String, params: Map<String, Value>) -> Self {
+        Self::of(Work::Call { tool, params, caller })
     }
 
     /// A turn for a prompt that was posted.

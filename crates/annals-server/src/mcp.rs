@@ -9,7 +9,7 @@ use std::time::Duration;
 use annals_core::ids::{ConversationId, Scope, TurnId};
 use annals_mcp::serve::http::{HttpServer, SessionState, SessionStore, SessionStoreError};
 use annals_mcp::serve::{AnnalsServer, Post};
-use annals_runtime::{Agent, ConversationHandle, Prompt};
+use annals_runtime::{Agent, Prompt, RunError, ToolCall};
 use annals_store::Role;
 use async_trait::async_trait;
 use axum::body::Body;
@@ -26,7 +26,7 @@ use crate::problem::{Code, Problem};
 use crate::request::read;
 use crate::routes::Route;
 use crate::side_table::{self, SideTable};
-use crate::turns;
+use crate::turns::{self, Admitted};
 
 /// The tenant of scopes in which sessions are remembered.
 pub(crate) const TENANT: &str = "annals.mcp";
@@ -159,33 +159,34 @@ async fn answer(State(app): State<App>, caller: Caller, request: Request) -> Res
     Ok(Response::from_parts(parts, Body::from_stream(pieces)))
 }
 
-/// Questions count among the turns of their scope, as those of every other route.
+/// Questions and calls count among the turns of their scope, as those of every other route.
 struct Counted(App);
 
 #[async_trait]
 impl Post for Counted {
-    async fn post(&self, agent: &Agent, id: &ConversationId, prompt: String) -> Result<TurnId, String> {
-        let posted = post(&self.0, agent, id, prompt).await;
-        posted.map_err(|problem| problem.detail)
+    async fn ask(&self, agent: &Agent, id: &ConversationId, mut prompt: Prompt) -> Result<TurnId, String> {
+        let admitted = turns::admit(&self.0, agent, id, &prompt.attachments).await;
+        let Admitted { client_key, turn } = admitted.map_err(|problem| problem.detail)?;
+        prompt.client_key = Some(client_key);
+        let posted = agent.conversation(id).post(prompt).await;
+        self.posted(&turn, posted)
+    }
+
+    async fn call(&self, agent: &Agent, id: &ConversationId, mut call: ToolCall) -> Result<TurnId, String> {
+        let admitted = turns::admit(&self.0, agent, id, &[]).await;
+        let Admitted { client_key, turn } = admitted.map_err(|problem| problem.detail)?;
+        call.client_key = Some(client_key);
+        let posted = agent.conversation(id).post_call(call).await;
+        self.posted(&turn, posted)
     }
 }
 
-async fn post(app: &App, agent: &Agent, id: &ConversationId, text: String) -> Result<TurnId, Problem> {
-    turns::check(app, agent, id, &[]).await?;
-    let client_key = turns::new_key(agent);
-    let turn = ConversationHandle::turn_of_key(&client_key);
-    app.usage
-        .turn(agent.scope(), &turn, &app.limits, Instant::now())?;
-    app.outside.webhooks.owe(agent, id, &turn).await?;
-    let prompt = Prompt {
-        text,
-        client_key: Some(client_key),
-        ..Prompt::default()
-    };
-    let posted = agent.conversation(id).post(prompt).await;
-    posted
-        .inspect_err(|_| app.usage.turn_rests(&turn))
-        .map_err(Problem::from)
+impl Counted {
+    fn posted(&self, turn: &TurnId, posted: Result<TurnId, RunError>) -> Result<TurnId, String> {
+        posted
+            .inspect_err(|_| self.0.usage.turn_rests(turn))
+            .map_err(|error| Problem::from(error).detail)
+    }
 }
 
 /// Sessions as the store remembers them, so that one goes on after a restart and on every node.

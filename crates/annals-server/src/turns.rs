@@ -180,8 +180,32 @@ pub(crate) fn new_key(agent: &Agent) -> String {
     format!("{:016x}{:016x}", agent.world().random(), agent.world().random())
 }
 
+/// A turn that may be posted. It counts among those of its scope until it rests.
+pub(crate) struct Admitted {
+    pub(crate) client_key: String,
+    pub(crate) turn: TurnId,
+}
+
+/// Whether a turn may be posted, by the conditions of every face: the queue of its conversation, its files, the turns of its
+/// scope; and webhooks owe its end from now on. Who then fails to post it says so with `usage.turn_rests`.
+pub(crate) async fn admit(
+    app: &App,
+    agent: &Agent,
+    id: &ConversationId,
+    attachments: &[Attachment],
+) -> Result<Admitted, Problem> {
+    check(app, agent, id, attachments).await?;
+    let client_key = new_key(agent);
+    let turn = ConversationHandle::turn_of_key(&client_key);
+    app.usage
+        .turn(agent.scope(), &turn, &app.limits, Instant::now())?;
+    let owed = app.outside.webhooks.owe(agent, id, &turn).await;
+    owed.inspect_err(|_| app.usage.turn_rests(&turn))?;
+    Ok(Admitted { client_key, turn })
+}
+
 /// What would only be found out after the answer.
-pub(crate) async fn check(
+async fn check(
     app: &App,
     agent: &Agent,
     id: &ConversationId,

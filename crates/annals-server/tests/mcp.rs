@@ -6,18 +6,21 @@ mod mcp_seen;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use annals_requirements::installed;
 use annals_runtime::Agent;
 use annals_server::Options;
 use annals_store::Role;
+use annals_tools::{DynamicTool, Tool, ToolOutput, ToolResult};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use common::mcp::{INITIALIZE_REVISION, Session, begin, message, messages, sent};
 use common::{Running, options};
 use mcp_seen::report;
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::Method;
 use serde_json::{Value, json};
-
-const INITIALIZE_REVISION: &str = "2025-11-25";
 
 fn with_write() -> Options {
     Options {
@@ -67,16 +70,68 @@ async fn the_typescript_sdk_asks_with_progress_in_a_session() {
     assert!(saw["session"].is_string(), "{saw}");
 }
 
+/// A PNG of one pixel.
+const PIXEL: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg==";
+/// The head of a sound without a sample.
+const SILENCE: &[u8] =
+    b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\0\0\0\0";
+
+/// Tools of the agent by the names that the official suite calls. They come to it as every allowed tool does.
+fn fixture() -> Vec<Arc<dyn Tool>> {
+    let tool = |name: &str, schema: Value, output: fn() -> ToolResult<ToolOutput>| -> Arc<dyn Tool> {
+        let made = DynamicTool::new(
+            name,
+            "For the suite.",
+            schema,
+            move |_, _| async move { output() },
+        );
+        Arc::new(made.unwrap())
+    };
+    let none = json!({"type": "object", "properties": {}});
+    let schema_2020_12 = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {"type": "object", "properties": {
+            "street": {"type": "string"}, "city": {"type": "string"},
+        }}},
+        "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+        "additionalProperties": false,
+    });
+    vec![
+        tool("test_simple_text", none.clone(), || {
+            Ok(ToolOutput::text("This is a simple text response for testing."))
+        }),
+        tool("test_image_content", none.clone(), || {
+            Ok(ToolOutput::new().file("pixel.png", STANDARD.decode(PIXEL).unwrap()))
+        }),
+        tool("test_audio_content", none.clone(), || {
+            Ok(ToolOutput::new().file("silence.wav", SILENCE))
+        }),
+        tool("test_error_handling", none.clone(), || {
+            Err("This tool intentionally returns an error for testing".into())
+        }),
+        tool("test_tool_with_progress", none, || {
+            Ok(ToolOutput::text("It went on."))
+        }),
+        tool("json_schema_2020_12_tool", schema_2020_12, || {
+            Ok(ToolOutput::text("Fits."))
+        }),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_official_suite_passes_but_for_what_is_listed_with_its_reason() {
     let Some(suite) = installed("mcp-conformance") else {
         return;
     };
+    let tools = fixture();
     let options = Options {
         needs_token: false,
+        mcp_tools: tools.iter().map(|tool| tool.spec().name().to_string()).collect(),
         ..options()
     };
-    let server = Running::with(json!([]), options, |builder| builder).await;
+    let server = Running::with(json!([]), options, |builder| builder.tools(tools)).await;
     let results = tempfile::tempdir().unwrap();
     let mut command = tokio::process::Command::new(suite.program("node"));
     command
@@ -106,92 +161,6 @@ async fn the_official_suite_passes_but_for_what_is_listed_with_its_reason() {
         "{said}\n{}",
         String::from_utf8_lossy(&ended.stderr)
     );
-}
-
-/// A client that writes its messages by hand.
-struct Session<'s> {
-    server: &'s Running,
-    token: String,
-    id: String,
-}
-
-fn message(id: u32, method: &str, params: Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-}
-
-fn initialize() -> Value {
-    let params = json!({
-        "protocolVersion": INITIALIZE_REVISION, "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"},
-    });
-    message(1, "initialize", params)
-}
-
-fn sent(server: &Running, method: Method, token: &str) -> RequestBuilder {
-    server
-        .bare(method, "/mcp")
-        .bearer_auth(token)
-        .header("accept", "application/json, text/event-stream")
-}
-
-/// The messages in an answer of events.
-fn messages(text: &str) -> Vec<Value> {
-    let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
-    data.filter_map(|data| serde_json::from_str(data.trim()).ok())
-        .collect()
-}
-
-async fn begin(server: &Running, token: &str) -> Response {
-    sent(server, Method::POST, token)
-        .json(&initialize())
-        .send()
-        .await
-        .unwrap()
-}
-
-impl<'s> Session<'s> {
-    async fn begin(server: &'s Running, token: &str) -> Self {
-        let response = begin(server, token).await;
-        assert_eq!(response.status(), 200);
-        let id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-        let told = messages(&response.text().await.unwrap());
-        assert_eq!(told[0]["result"]["serverInfo"]["name"], "annals", "{told:?}");
-        let session = Session {
-            server,
-            token: token.to_owned(),
-            id,
-        };
-        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(
-            session
-                .request(Method::POST)
-                .json(&initialized)
-                .send()
-                .await
-                .unwrap()
-                .status(),
-            202
-        );
-        session
-    }
-
-    fn request(&self, method: Method) -> RequestBuilder {
-        sent(self.server, method, &self.token)
-            .header("mcp-session-id", &self.id)
-            .header("mcp-protocol-version", INITIALIZE_REVISION)
-    }
-
-    async fn post(&self, message: &Value) -> Response {
-        self.request(Method::POST).json(message).send().await.unwrap()
-    }
-
-    /// What a tool gives back.
-    async fn call(&self, tool: &str, arguments: Value) -> Value {
-        let params = json!({"name": tool, "arguments": arguments});
-        let response = self.post(&message(7, "tools/call", params)).await;
-        assert_eq!(response.status(), 200);
-        let told = messages(&response.text().await.unwrap());
-        told.into_iter().find(|message| message["id"] == 7).unwrap()["result"].clone()
-    }
 }
 
 #[tokio::test]

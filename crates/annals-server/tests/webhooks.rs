@@ -17,6 +17,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
+use common::mcp::Session;
 use common::{Gate, Running, options, script};
 use serde_json::{Value, json};
 
@@ -160,6 +161,27 @@ async fn a_call_that_waits_and_a_turn_that_ends_are_told_signed_and_in_order() {
     let mut forged = received[0].clone();
     forged.body = forged.body.replace("wait", "pass");
     verified(&[forged], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_of_an_mcp_client_is_told_like_every_turn() {
+    let receiver = Receiver::default();
+    let address = receiver.listen().await;
+    let gate = Gate::default();
+    gate.go.notify_one();
+    let options = Options {
+        mcp_tools: vec!["wait".to_owned()],
+        ..told(&address)
+    };
+    let server = Running::with(json!([]), options, |builder| builder.tool(gate.tool())).await;
+    let session = Session::begin(&server, &server.token).await;
+    let called = session.call("wait", json!({})).await;
+    let received = receiver.until(1).await;
+    assert_eq!(events(&received), ["turn.ended"]);
+    assert_eq!(
+        received[0].json()["data"]["turn_id"],
+        called["structuredContent"]["turn"]
+    );
 }
 
 /// Has the published library for receivers check signatures.

@@ -182,7 +182,7 @@ fn resources_and_prompts_of_a_real_server_are_listed_read_and_sent() {
 }
 
 /// The binary as a server, asked by a client that others wrote; what the client saw.
-fn asked_by(client: &annals_requirements::Installed, script: &str) -> Value {
+fn asked_by(client: &annals_requirements::Installed, script: &str, mode: &str) -> Value {
     let annals = Annals::new();
     let steps = json!({"steps": mcp_seen::report()});
     let model = format!(
@@ -197,6 +197,7 @@ fn asked_by(client: &annals_requirements::Installed, script: &str) -> Value {
     let ran = client
         .script(&script)
         .args([env!("CARGO_BIN_EXE_annals"), &args.to_string(), &env.to_string()])
+        .env("MCP_MODE", mode)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -209,8 +210,11 @@ fn the_python_sdk_asks_waits_reads_searches_and_uses_a_tool() {
     let Some(client) = annals_requirements::installed("mcp-python") else {
         return;
     };
-    let saw = asked_by(&client, "mcp_client.py");
-    mcp_seen::check_python(&saw);
+    for (mode, protocol) in [("auto", "2026-07-28"), ("legacy", "2025-11-25")] {
+        let saw = asked_by(&client, "mcp_client.py", mode);
+        mcp_seen::check_python(&saw);
+        assert_eq!(saw["protocol"], protocol, "{saw}");
+    }
 }
 
 #[test]
@@ -218,7 +222,7 @@ fn the_typescript_sdk_asks_with_progress_and_reads() {
     let Some(client) = annals_requirements::installed("mcp-node") else {
         return;
     };
-    let saw = asked_by(&client, "mcp_client.mjs");
+    let saw = asked_by(&client, "mcp_client.mjs", "");
     mcp_seen::check_typescript(&saw);
 }
 

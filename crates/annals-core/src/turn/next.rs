@@ -49,6 +49,10 @@ pub fn next(view: &View, budget: &Budget) -> Next {
     if let Some(next) = calls(view) {
         return next;
     }
+    if turn.prompt.is_none() {
+        // It was for its calls, and no model is asked.
+        return Next::Done(TurnEnd::Complete);
+    }
     if turn.answer.is_some() {
         return Next::Done(answered_at(turn, turn.steps, budget));
     }
@@ -90,8 +94,7 @@ pub fn ends_with_answer(view: &View, step: u32, budget: &Budget) -> Option<TurnE
 }
 
 fn open_turn(view: &View) -> Option<&Turn> {
-    view.current_turn()
-        .filter(|turn| turn.end.is_none() && turn.prompt.is_some())
+    view.current_turn().filter(|turn| turn.end.is_none())
 }
 
 /// How a turn ends whose last answer is that of this step.

@@ -5,12 +5,14 @@ use annals_core::ids::{ConversationId, Seq, TurnId};
 use annals_core::limits::MEMSEARCH_MAX_HITS;
 use annals_core::path::{LogicalPath, RangedPath};
 use annals_core::timeline::Timeline;
+use annals_store::Cursor;
 use annals_store::recall::rank::SearchMode;
 use annals_store::recall::{Query, Within};
 use annals_tools::content::{self, Whole};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents, ResourceTemplate};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::offer::{conversation_of, text_of};
@@ -19,12 +21,15 @@ use crate::text;
 
 /// Begins the address of everything here.
 const SCHEME: &str = "annals://c/";
-/// Conversations in the list of resources.
+/// Conversations in a page of the list of resources.
 const LISTED_MAX: usize = 50;
 /// Blocks in a timeline that is read whole.
 const TIMELINE_MAX_BLOCKS: usize = 2_000;
 /// Bytes of one path.
 const READ_MAX_BYTES: usize = 8 << 20;
+/// Pictures and sound of an answer that are shown beside their links, and how large each may be.
+const SHOWN_MAX_FILES: usize = 4;
+const SHOWN_MAX_BYTES: u64 = 1 << 20;
 /// Days that memory goes back.
 const MEMORY_DAYS: u32 = 365;
 
@@ -33,6 +38,7 @@ pub(super) struct File {
     path: LogicalPath,
     media_type: String,
     uri: String,
+    size_bytes: Option<u64>,
 }
 
 impl File {
@@ -69,6 +75,7 @@ pub(super) fn files(timeline: &Timeline, id: &ConversationId, turn: &TurnId) -> 
             path: path.clone(),
             media_type: block.mime.to_string(),
             uri: uri(id, path.as_str()),
+            size_bytes: file.digest.as_ref().and_then(|digest| digest.size_bytes),
         });
     }
     files
@@ -88,7 +95,7 @@ fn uri(id: &ConversationId, path: &str) -> String {
 }
 
 /// The conversation of an address, and its path, if it has one.
-fn parse_uri(uri: &str) -> Option<(ConversationId, Option<String>)> {
+pub(super) fn parse_uri(uri: &str) -> Option<(ConversationId, Option<String>)> {
     let rest = uri.strip_prefix(SCHEME)?;
     let (id, path) = match rest.split_once('/') {
         None => (rest, None),
@@ -133,12 +140,15 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 }
 
 impl AnnalsServer {
-    /// The newest conversations.
-    pub(super) async fn conversations(&self) -> Result<Vec<Resource>, Unmet> {
+    /// Conversations, the newest first, and where the list goes on.
+    pub(super) async fn conversations(
+        &self,
+        cursor: Option<Cursor>,
+    ) -> Result<(Vec<Resource>, Option<Cursor>), Unmet> {
         let page = self
             .agent
             .log()
-            .list(self.agent.scope(), None, LISTED_MAX)
+            .list(self.agent.scope(), cursor, LISTED_MAX)
             .await
             .map_err(Unmet::new)?;
         let resource = |info: &annals_store::ConversationInfo| {
@@ -148,7 +158,7 @@ impl AnnalsServer {
                 .with_title(text::one_line(title, 120))
                 .with_mime_type("text/plain")
         };
-        Ok(page.items.iter().map(resource).collect())
+        Ok((page.items.iter().map(resource).collect(), page.next))
     }
 
     pub(super) async fn resource(&self, uri: &str) -> Result<ResourceContents, Unmet> {
@@ -159,7 +169,10 @@ impl AnnalsServer {
             ))
         })?;
         match path {
-            None => Ok(ResourceContents::text(self.lines(&id, None).await?, uri)),
+            None => {
+                let listed = self.listed(&id, None).await?;
+                Ok(ResourceContents::text(listed.lines(), uri))
+            }
             Some(path) => {
                 let whole = self.whole(&id, &path).await?;
                 Ok(contents(whole, uri))
@@ -167,16 +180,37 @@ impl AnnalsServer {
         }
     }
 
+    /// The pictures and the sound among a turn's files, themselves: a model at the other end sees no link.
+    pub(super) async fn seen_and_heard(&self, id: &ConversationId, files: &[File]) -> Vec<ContentBlock> {
+        let is_shown = |file: &&File| {
+            let kind = file.media_type.split('/').next();
+            let is_small = file.size_bytes.is_some_and(|size| size <= SHOWN_MAX_BYTES);
+            is_small && matches!(kind, Some("image" | "audio"))
+        };
+        let mut shown_files = Vec::new();
+        for file in files.iter().filter(is_shown).take(SHOWN_MAX_FILES) {
+            // One that cannot be read is still there as a link.
+            if let Ok(whole) = self.whole(id, file.path.as_str()).await {
+                shown_files.push(shown(whole, &file.uri));
+            }
+        }
+        shown_files
+    }
+
     pub(super) async fn read(&self, arguments: &Map<String, Value>) -> Result<CallToolResult, Unmet> {
         let id = conversation_of(arguments)?;
         let path = text_of(arguments, "path").unwrap_or_default();
         let whole = self.whole(&id, path).await?;
-        let content = match (whole.text(), whole.mime.starts_with("image/")) {
-            (Some(words), _) => ContentBlock::text(words),
-            (None, true) => ContentBlock::image(STANDARD.encode(&whole.bytes), whole.mime),
-            (None, false) => ContentBlock::resource(contents(whole, &uri(&id, path))),
-        };
-        Ok(CallToolResult::success(vec![content]))
+        let mut value = json!({
+            "conversation": id, "path": path, "uri": uri(&id, path), "media_type": whole.mime,
+            "size_bytes": whole.bytes.len(),
+        });
+        if let Some(words) = whole.text() {
+            value["text"] = json!(words);
+        }
+        let mut result = CallToolResult::success(vec![shown(whole, &uri(&id, path))]);
+        result.structured_content = Some(value);
+        Ok(result)
     }
 
     pub(super) async fn timeline(&self, arguments: &Map<String, Value>) -> Result<CallToolResult, Unmet> {
@@ -187,9 +221,12 @@ impl AnnalsServer {
             .map(Seq::try_new)
             .transpose()
             .map_err(Unmet::new)?;
-        Ok(CallToolResult::success(vec![ContentBlock::text(
-            self.lines(&id, at).await?,
-        )]))
+        let listed = self.listed(&id, at).await?;
+        let mut result = CallToolResult::success(vec![ContentBlock::text(listed.lines())]);
+        result.structured_content = Some(json!({
+            "conversation": id, "earlier": listed.earlier, "blocks": listed.blocks,
+        }));
+        Ok(result)
     }
 
     pub(super) async fn search_memory(
@@ -234,7 +271,7 @@ impl AnnalsServer {
         Ok(CallToolResult::structured(json!({"passages": rows})))
     }
 
-    async fn whole(&self, id: &ConversationId, path: &str) -> Result<Whole, Unmet> {
+    pub(super) async fn whole(&self, id: &ConversationId, path: &str) -> Result<Whole, Unmet> {
         let path = RangedPath::parse(path).map_err(Unmet::new)?;
         let cx = self.agent.reading(id, None).await.map_err(Unmet::new)?;
         let mut whole = content::whole(&cx, &path.path, None).await.map_err(Unmet::new)?;
@@ -257,29 +294,70 @@ impl AnnalsServer {
         Ok(whole)
     }
 
-    async fn lines(&self, id: &ConversationId, at: Option<Seq>) -> Result<String, Unmet> {
+    /// The last blocks of a conversation.
+    async fn listed(&self, id: &ConversationId, at: Option<Seq>) -> Result<Listed, Unmet> {
         let mut timeline = self.agent.timeline(id).await.map_err(Unmet::new)?;
         if let Some(at) = at {
             timeline = timeline.at(at);
         }
         let blocks = timeline.blocks();
-        let skipped = blocks.len().saturating_sub(TIMELINE_MAX_BLOCKS);
-        let mut lines = Vec::new();
-        if skipped > 0 {
-            lines.push(format!("({skipped} earlier blocks)"));
-        }
-        for block in &blocks[skipped..] {
-            let path = block.path.as_ref().map_or("-", LogicalPath::as_str);
-            let words = block
+        let earlier = blocks.len().saturating_sub(TIMELINE_MAX_BLOCKS);
+        let listed = blocks[earlier..].iter().map(|block| ListedBlock {
+            seq: block.seq,
+            turn: block.turn.clone(),
+            kind: block.kind.to_string(),
+            path: block.path.clone(),
+            text: block
                 .text()
                 .map(|words| text::one_line(words, 120))
-                .unwrap_or_default();
-            lines.push(format!(
-                "{} {} {} {path} {words}",
-                block.seq, block.turn, block.kind
-            ));
-        }
-        Ok(lines.join("\n"))
+                .unwrap_or_default(),
+        });
+        Ok(Listed {
+            earlier,
+            blocks: listed.collect(),
+        })
+    }
+}
+
+/// The last blocks of a conversation, each by its beginning.
+struct Listed {
+    /// How many come before them.
+    earlier: usize,
+    blocks: Vec<ListedBlock>,
+}
+
+#[derive(Serialize)]
+struct ListedBlock {
+    seq: Seq,
+    turn: TurnId,
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<LogicalPath>,
+    text: String,
+}
+
+impl Listed {
+    fn lines(&self) -> String {
+        let earlier = (self.earlier > 0).then(|| format!("({} earlier blocks)", self.earlier));
+        let lines = self.blocks.iter().map(|block| {
+            let path = block.path.as_ref().map_or("-", LogicalPath::as_str);
+            format!(
+                "{} {} {} {path} {}",
+                block.seq, block.turn, block.kind, block.text
+            )
+        });
+        earlier.into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Bytes as a model at the other end is shown them.
+fn shown(whole: Whole, uri: &str) -> ContentBlock {
+    let (is_image, is_audio) = (whole.mime.starts_with("image/"), whole.mime.starts_with("audio/"));
+    match whole.text() {
+        Some(words) => ContentBlock::text(words),
+        None if is_image => ContentBlock::image(STANDARD.encode(&whole.bytes), whole.mime),
+        None if is_audio => ContentBlock::audio(STANDARD.encode(&whole.bytes), whole.mime),
+        None => ContentBlock::resource(contents(whole, uri)),
     }
 }
 

@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
-use annals_core::block::BlockKind;
 use annals_core::ids::ConversationId;
-use annals_runtime::TurnRequest;
-use annals_tools::{Effect, ToolSpec};
-use rmcp::RoleServer;
-use rmcp::model::{CallToolResult, ContentBlock, Tool, ToolAnnotations};
-use rmcp::service::RequestContext;
+use annals_tools::{Effect, Reach, ToolSpec};
+use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
-use super::{AnnalsServer, Unmet, look};
+use super::{AnnalsServer, Unmet, attached, told};
 
 pub(super) const ASK: &str = "annals_ask";
 pub(super) const WAIT: &str = "annals_wait";
@@ -24,54 +20,38 @@ impl AnnalsServer {
     pub(super) fn offered(&self) -> Vec<Tool> {
         let allowed = self.allowed.iter().filter_map(|name| {
             let tool = self.agent.tools().get_wire(name)?;
-            Some(agent_tool(tool.spec()))
+            Some(self.agent_tool(tool.spec()))
         });
         own().into_iter().chain(allowed).collect()
     }
 
-    /// Calls a tool of the agent in a turn of its own, in a conversation that the call makes or names.
-    pub(super) async fn use_tool(
-        &self,
-        name: &str,
-        mut arguments: Map<String, Value>,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, Unmet> {
-        let conversation = arguments.shift_remove("conversation");
-        let session = match conversation.as_ref().and_then(Value::as_str) {
-            Some(id) => self.agent.session(id).await,
-            None => self.agent.new_session(Some(format!("MCP: {name}"))).await,
-        };
-        let session = session.map_err(Unmet::new)?;
-        let id = session.id().clone();
-        let request = TurnRequest::call(name, arguments).cancel(context.ct.child_token());
-        let turn = self
-            .agent
-            .run(session, request)
-            .await
-            .map_err(|failed| Unmet::new(failed.error))?;
-        let (result, is_error, files) = turn.session().timeline(|timeline| {
-            let blocks = timeline
-                .turn(turn.id())
-                .map_or(&[][..], |turn| timeline.turn_blocks(turn));
-            let results = blocks.iter().filter(|block| block.kind == BlockKind::ToolResult);
-            let is_error = results.clone().any(|block| block.meta().error.is_some());
-            let texts: Vec<String> = results
-                .filter_map(|block| block.text().map(str::to_owned))
-                .collect();
-            (
-                texts.join("\n\n"),
-                is_error,
-                look::files(timeline, &id, turn.id()),
-            )
+    fn agent_tool(&self, spec: &ToolSpec) -> Tool {
+        let mut parameters = spec.parameters().clone();
+        if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert(
+                "conversation".to_owned(),
+                json!({"type": "string", "description": "The conversation to work in; a new one without it."}),
+            );
+        }
+        let reads = spec.effect() == Effect::None;
+        let is_isolated = self.agent.sandbox().is_none_or(|backend| backend.isolates());
+        let meets_others = spec.reach().into_iter().any(|reach| match reach {
+            Reach::Network | Reach::Spend | Reach::External => true,
+            Reach::Exec => !is_isolated,
+            Reach::Read | Reach::Write => false,
         });
-        let mut content = vec![ContentBlock::text(result)];
-        content.extend(files.iter().map(look::File::as_link));
-        let closed = turn.into_session().close().await;
-        closed.map_err(Unmet::new)?;
-        Ok(match is_error {
-            true => CallToolResult::error(content),
-            false => CallToolResult::success(content),
-        })
+        Tool::new(
+            spec.name().wire(),
+            spec.description().to_owned(),
+            object(parameters),
+        )
+        .with_raw_output_schema(object(told::schema()))
+        .with_annotations(
+            ToolAnnotations::new()
+                .read_only(reads)
+                .destructive(!reads)
+                .open_world(meets_others),
+        )
     }
 }
 
@@ -82,37 +62,17 @@ fn object(schema: Value) -> Arc<Map<String, Value>> {
     }
 }
 
-fn agent_tool(spec: &ToolSpec) -> Tool {
-    let mut parameters = spec.parameters().clone();
-    if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.insert(
-            "conversation".to_owned(),
-            json!({"type": "string", "description": "The conversation to work in; a new one without it."}),
-        );
-    }
-    let reads = spec.effect() == Effect::None;
-    Tool::new(
-        spec.name().wire(),
-        spec.description().to_owned(),
-        object(parameters),
-    )
-    .with_annotations(
-        ToolAnnotations::new()
-            .read_only(reads)
-            .destructive(!reads)
-            .open_world(false),
-    )
+/// Of a tool that only looks.
+fn reads() -> ToolAnnotations {
+    ToolAnnotations::new()
+        .read_only(true)
+        .idempotent(true)
+        .open_world(false)
 }
 
 fn own() -> Vec<Tool> {
     let text = |description: &str| json!({"type": "string", "description": description});
     let conversation = text("The conversation's id.");
-    let reads = || {
-        ToolAnnotations::new()
-            .read_only(true)
-            .idempotent(true)
-            .open_world(false)
-    };
     let tool = |name: &'static str, description: &'static str, properties: Value, required: &[&str]| {
         let schema = json!({
             "type": "object", "properties": properties, "required": required, "additionalProperties": false,
@@ -127,18 +87,19 @@ fn own() -> Vec<Tool> {
             json!({
                 "prompt": text("What to do."),
                 "conversation": text("Go on with this conversation; a new one without it."),
+                "attachments": attached::schema(),
             }),
             &["prompt"],
         )
-        .with_raw_output_schema(object(turn_schema()))
+        .with_raw_output_schema(object(told::schema()))
         .with_annotations(ToolAnnotations::new().read_only(false).destructive(false).open_world(true)),
         tool(
             WAIT,
-            "Wait for a turn that annals_ask started.",
+            "Wait for a turn that annals_ask or a tool's call started: until it has ended, or asks a person something new.",
             json!({"conversation": conversation, "turn": text("The turn's id.")}),
             &["conversation", "turn"],
         )
-        .with_raw_output_schema(object(turn_schema()))
+        .with_raw_output_schema(object(told::schema()))
         .with_annotations(reads()),
         tool(
             READ,
@@ -149,6 +110,7 @@ fn own() -> Vec<Tool> {
             }),
             &["conversation", "path"],
         )
+        .with_raw_output_schema(object(read_schema()))
         .with_annotations(reads()),
         tool(
             TIMELINE,
@@ -159,6 +121,7 @@ fn own() -> Vec<Tool> {
             }),
             &["conversation"],
         )
+        .with_raw_output_schema(object(timeline_schema()))
         .with_annotations(reads()),
         tool(
             SEARCH_MEMORY,
@@ -170,25 +133,61 @@ fn own() -> Vec<Tool> {
             }),
             &["query"],
         )
+        .with_raw_output_schema(object(passages_schema()))
         .with_annotations(reads()),
     ]
 }
 
-/// What annals_ask and annals_wait answer.
-fn turn_schema() -> Value {
+/// What annals_read answers.
+fn read_schema() -> Value {
+    let text = json!({"type": "string"});
     json!({
         "type": "object",
         "properties": {
-            "conversation": {"type": "string"},
-            "turn": {"type": "string"},
-            "state": {"type": "string", "enum": ["running", "waiting", "ended"]},
-            "outcome": {"type": "string"},
-            "answer": {"type": "string"},
-            "files": {"type": "array", "items": {"type": "object", "properties": {
-                "path": {"type": "string"}, "uri": {"type": "string"}, "media_type": {"type": "string"},
-            }, "required": ["path", "uri", "media_type"]}},
+            "conversation": text, "path": text, "uri": text, "media_type": text,
+            "size_bytes": {"type": "integer"},
+            "text": {"type": "string", "description": "If it is text."},
         },
-        "required": ["conversation", "turn", "state"],
+        "required": ["conversation", "path", "uri", "media_type", "size_bytes"],
+    })
+}
+
+/// What annals_timeline answers.
+fn timeline_schema() -> Value {
+    let text = json!({"type": "string"});
+    let block = json!({
+        "type": "object",
+        "properties": {
+            "seq": {"type": "integer"}, "turn": text, "kind": text, "path": text,
+            "text": {"type": "string", "description": "Its beginning."},
+        },
+        "required": ["seq", "turn", "kind", "text"],
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "conversation": text,
+            "earlier": {"type": "integer", "description": "How many blocks come before those that are listed."},
+            "blocks": {"type": "array", "items": block},
+        },
+        "required": ["conversation", "earlier", "blocks"],
+    })
+}
+
+/// What annals_search_memory answers.
+fn passages_schema() -> Value {
+    let text = json!({"type": "string"});
+    let passage = json!({
+        "type": "object",
+        "properties": {
+            "conversation": text, "turn": text, "path": {"type": ["string", "null"]}, "role": text, "text": text, "ts": text,
+        },
+        "required": ["conversation", "turn", "role", "text", "ts"],
+    });
+    json!({
+        "type": "object",
+        "properties": {"passages": {"type": "array", "items": passage}},
+        "required": ["passages"],
     })
 }
 

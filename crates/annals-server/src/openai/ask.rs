@@ -23,7 +23,7 @@ use crate::artifacts::signed_url;
 use crate::idempotency::Once;
 use crate::problem::{Code, Problem};
 use crate::secrets::seconds;
-use crate::turns::new_key;
+use crate::turns::{admit, new_key};
 
 /// How long links to files in an answer open them.
 const LINK_SECONDS: i64 = 7 * 24 * 60 * 60;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod mcp;
+
 use std::sync::Arc;
 use std::time::Duration;
 
