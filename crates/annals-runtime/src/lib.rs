@@ -60,6 +60,7 @@ mod redaction;
 mod rendered;
 mod ring;
 mod scope_budget;
+mod sourced;
 mod started;
 mod step;
 mod structured;
