@@ -108,6 +108,13 @@ pub(crate) fn described(
     present: Option<&str>,
 ) -> ScreenText {
     let mut out = ScreenText::default();
+    if let Some(known_as) = &request.known_as {
+        out.push(shown!(
+            "  {} {}\n",
+            styled(DIM, "its own name"),
+            known_as.as_str()
+        ));
+    }
     for name in ["command", "path", "host", "effect"] {
         if let Some(value) = request.facets.get(name) {
             out.push(shown!("  {} {}\n", styled(DIM, name), value_text(value)));

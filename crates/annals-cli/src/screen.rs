@@ -151,6 +151,13 @@ impl View {
         match update {
             Update::Delta(delta) => self.delta(delta),
             Update::ToolStarted { call, tool } => self.started(call, tool),
+            Update::ToolProgress {
+                call,
+                progress,
+                total,
+                message,
+                ..
+            } => self.progressed(&call, progress, total, message.as_deref()),
             Update::Block(block) => self.block(&block),
             Update::Restarted { reason, .. } => {
                 self.end_text();
@@ -238,6 +245,30 @@ impl View {
                 spinner,
             },
         );
+    }
+
+    /// How far a tool has come stands beside its name while it runs.
+    fn progressed(&self, call: &CallId, progress: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(Running {
+            tool,
+            spinner: Some(spinner),
+            ..
+        }) = self.tools.get(call)
+        else {
+            return;
+        };
+        let how_far = match total {
+            Some(total) => format!("{progress}/{total}"),
+            None => progress.to_string(),
+        };
+        let words = paint::gist(message.unwrap_or_default(), 60);
+        let said = shown!(
+            "{} {} {}",
+            styled(NAME, tool),
+            styled(DIM, how_far),
+            styled(DIM, words)
+        );
+        spinner.set_message(said.as_str().trim_end().to_owned());
     }
 
     fn block(&mut self, block: &Block) {

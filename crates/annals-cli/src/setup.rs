@@ -88,7 +88,7 @@ impl Setup {
         let mut builder = Agent::builder()
             .model(model)
             .tools(tools)
-            .tools(server_tools(&servers))
+            .tool_source(servers.clone())
             .home(&config.home.value)
             .log(log.clone())
             .artifacts(artifacts)
@@ -194,15 +194,6 @@ fn built_in_tools(config: &Config, content: &Content) -> Result<Vec<Arc<dyn Tool
 /// The MCP servers of the configuration; none is started.
 pub(crate) fn server_set(config: &Config) -> ServerSet {
     ServerSet::new(&config.mcp, &config.home.value, &config.secrets)
-}
-
-/// What was accepted of the MCP servers.
-fn server_tools(servers: &ServerSet) -> Vec<Arc<dyn Tool>> {
-    let (tools, complaints) = servers.tools();
-    for complaint in complaints {
-        tracing::warn!("{complaint}");
-    }
-    tools
 }
 
 /// Asks MCP servers that nobody has asked yet what they offer. One that does not answer is left out.

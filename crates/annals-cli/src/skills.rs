@@ -9,8 +9,10 @@ use annals::core::skill::Skill;
 /// Where the folder of skills appears in the sandbox, read-only.
 pub(crate) const IN_SANDBOX: &str = "/skills";
 
-/// A checkout keeps its skills a few folders deep.
-const DEPTH_MAX: usize = 4;
+/// A checkout keeps its skills a few folders deep: `checkout/plugins/x/skills/y`.
+const DEPTH_MAX: usize = 6;
+/// The folder of skills in a program's own hidden folder, such as `.claude/skills`.
+const IN_HIDDEN: &str = "skills";
 /// Files that a skill's text is told of.
 const FILES_SHOWN_MAX: usize = 60;
 /// How long a description may be for other programs to take it.
@@ -69,8 +71,14 @@ fn look(root: &Path, folder: &Path, depth: usize, found: &mut Vec<SkillFolder>) 
     for entry in entries.flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
-        if is_folder && !is_hidden && depth < DEPTH_MAX {
-            look(root, &folder.join(entry.file_name()), depth + 1, found);
+        if !is_folder || depth >= DEPTH_MAX {
+            continue;
+        }
+        let inner = folder.join(entry.file_name());
+        match is_hidden {
+            false => look(root, &inner, depth + 1, found),
+            // What else is hidden is nobody's skill.
+            true => look(root, &inner.join(IN_HIDDEN), depth + 1, found),
         }
     }
 }
@@ -117,11 +125,10 @@ pub(crate) fn by_name(folder: &Path, seen_at: Option<&Path>) -> BTreeMap<SkillNa
         let shown = folder.join(&found.folder).join("SKILL.md");
         match found.skill {
             Ok(mut skill) => {
-                if let Some(seen_at) = seen_at {
-                    skill
-                        .body
-                        .push_str(&told(&seen_at.join(&found.folder), &found.files));
-                }
+                skill.body.push_str(&match seen_at {
+                    Some(seen_at) => told(&seen_at.join(&found.folder), &found.files),
+                    None => out_of_reach(&found.files),
+                });
                 let name = skill.name.clone();
                 if skills.contains_key(&name) {
                     tracing::warn!(
@@ -136,6 +143,16 @@ pub(crate) fn by_name(folder: &Path, seen_at: Option<&Path>) -> BTreeMap<SkillNa
         }
     }
     skills
+}
+
+/// What a skill's text says of files beside it that no program here can reach.
+fn out_of_reach(files: &[String]) -> String {
+    match files.len() {
+        0 => String::new(),
+        files => format!(
+            "\n\n---\nThis skill has {files} more files, which cannot be read or run in this sandbox: do without them, and say so.\n"
+        ),
+    }
 }
 
 /// What a skill's text says of the files beside it.
@@ -177,15 +194,25 @@ mod tests {
         write(root.path(), "charts/scripts/draw.py", "print(1)");
         write(root.path(), "checkout/.git/SKILL.md", &skill("hidden"));
         write(root.path(), "checkout/skills/pdf/SKILL.md", &skill("pdf"));
+        write(
+            root.path(),
+            "checkout/plugins/x/skills/deep/SKILL.md",
+            &skill("deep"),
+        );
+        write(root.path(), "checkout/.claude/skills/own/SKILL.md", &skill("own"));
+        write(root.path(), "checkout/.claude/agents/SKILL.md", &skill("agents"));
         write(root.path(), "broken/SKILL.md", "no front matter");
         let skills = by_name(root.path(), Some(Path::new(IN_SANDBOX)));
         let names: Vec<&str> = skills.keys().map(SkillName::as_str).collect();
-        assert_eq!(names, ["charts", "pdf"]);
+        assert_eq!(names, ["charts", "deep", "own", "pdf"]);
         let body = &skills.values().next().unwrap().body;
         assert!(
             body.contains("`/skills/charts`") && body.contains("- scripts/draw.py"),
             "{body}"
         );
+        let elsewhere = by_name(root.path(), None);
+        let body = &elsewhere.values().next().unwrap().body;
+        assert!(body.contains("1 more files, which cannot be read"), "{body}");
         assert!(by_name(&root.path().join("absent"), None).is_empty());
         let broken = find(root.path())
             .into_iter()

@@ -371,6 +371,7 @@ fn asks_approval(scene: &mut Scene, id: &str) -> RequestId {
         approval_id: RequestId::of(&scene.turn, &call(id), 1),
         call_id: call(id),
         tool: "web_tools.web_fetch".into(),
+        known_as: None,
         facets: serde_json::Map::new(),
         args_digest: BlobDigest::of(b"{}"),
         rule: Some("ask host".into()),
@@ -458,6 +459,7 @@ fn an_input_request_is_waited_for_like_an_approval() {
         tool: "client.pick".into(),
         message: "which one?".into(),
         schema: None,
+        url: None,
         expires: None,
     };
     let block = request.block(&scene.turn);

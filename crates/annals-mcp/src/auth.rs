@@ -23,6 +23,7 @@ use url::Url;
 use self::file::{Client, LoginFile, Saved, Tokens};
 use self::guarded::GuardedHttp;
 use crate::config::Endpoint;
+use crate::hidden;
 use crate::limits;
 use crate::text;
 use crate::transport::{TransportError, resolved};
@@ -283,7 +284,7 @@ impl Authorizer {
             .into_iter()
             .flatten()
         {
-            if token.len() >= limits::TOKEN_HIDDEN_MIN_BYTES && !used.contains(token) {
+            if hidden::can_hide(token) && !used.contains(token) {
                 used.push(token.clone());
             }
         }
@@ -294,13 +295,13 @@ impl Authorizer {
     /// The text without tokens of this login: a server may repeat what it was sent.
     pub(crate) fn hidden<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut hidden = Cow::Borrowed(text);
-        for token in used.iter() {
-            if hidden.contains(token.as_str()) {
-                hidden = Cow::Owned(hidden.replace(token.as_str(), HIDDEN));
-            }
-        }
-        hidden
+        hidden::without(text, &used, HIDDEN)
+    }
+
+    /// The same of a message.
+    pub(crate) fn hidden_in_json<'t>(&self, json: &'t str) -> Cow<'t, str> {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        hidden::without_in_json(json, &used, HIDDEN)
     }
 }
 

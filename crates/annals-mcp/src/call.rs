@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ElicitResult, InputRequest,
-    InputRequiredResult, InputResponses, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ElicitResult, ElicitationAction,
+    InputRequest, InputRequiredResult, InputResponses, ServerResult,
 };
 use rmcp::service::RequestHandle;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{Connection, ConnectionError, Listening, Progress, Watch};
+use crate::connection::{Connection, ConnectionError, Listening, Progress, URL_ELICITATION_REQUIRED, Watch};
 use crate::limits;
 use crate::question::Question;
 
@@ -57,6 +57,15 @@ struct Round {
     questions: VecDeque<(String, Question)>,
     responses: InputResponses,
     state: Option<String>,
+    pages: Option<Pages>,
+}
+
+/// A round of an earlier revision: the server refused, with pages that a person has to open first, and has done nothing yet.
+struct Pages {
+    /// Why it refused.
+    message: String,
+    /// Somebody did not want to open one.
+    is_declined: bool,
 }
 
 impl Call {
@@ -116,6 +125,10 @@ impl Call {
                         return Ok(Step::Asks(question));
                     }
                     None => {
+                        if let Some(pages) = round.pages.take() {
+                            self.state = self.after_pages(pages).await?;
+                            continue;
+                        }
                         let responses = std::mem::take(&mut round.responses);
                         if responses.is_empty() {
                             // It asks for nothing but to be called again.
@@ -143,6 +156,13 @@ impl Call {
                             self.state = State::Open(open);
                             return Ok(Step::Asks(question));
                         }
+                        Err(ConnectionError::PagesFirst { message, pages }) => {
+                            self.rounds += 1;
+                            if self.rounds > limits::ROUNDS_MAX {
+                                return Err(ConnectionError::InputRequired);
+                            }
+                            self.state = State::Round(Round::of_pages(message, pages));
+                        }
                         Err(stopped) => {
                             abandon(open.handle, &stopped);
                             return Err(stopped);
@@ -151,6 +171,30 @@ impl Call {
                 }
             }
         }
+    }
+
+    /// The call once more, unless somebody would not open a page.
+    async fn after_pages(&self, pages: Pages) -> Result<State, ConnectionError> {
+        match pages.is_declined {
+            false => self.send(InputResponses::new(), None).await,
+            true => Err(ConnectionError::Refused {
+                code: URL_ELICITATION_REQUIRED,
+                message: pages.message,
+            }),
+        }
+    }
+
+    /// Nobody waits for it any more. The server is told, and has a moment to hear it.
+    pub(crate) fn end(self) {
+        let State::Open(open) = self.state else { return };
+        let connection = self.connection;
+        tokio::spawn(async move {
+            let reason = ConnectionError::Cancelled.to_string();
+            let telling = open.handle.cancel(Some(reason));
+            let _ = tokio::time::timeout(limits::SEND_TIMEOUT, telling).await;
+            tokio::time::sleep(limits::CANCEL_GRACE).await;
+            drop(connection);
+        });
     }
 
     /// Answers the question that [`next`](Self::next) gave.
@@ -164,6 +208,9 @@ impl Call {
             }
             State::Round(round) => {
                 if let Some((key, _)) = round.questions.pop_front() {
+                    if let Some(pages) = &mut round.pages {
+                        pages.is_declined |= answer.action != ElicitationAction::Accept;
+                    }
                     round
                         .responses
                         .insert(key, serde_json::to_value(answer).unwrap_or_default());
@@ -207,6 +254,28 @@ impl Connection {
 }
 
 impl Round {
+    /// Pages to open. What cannot be read as one counts as declined.
+    fn of_pages(message: String, pages: Vec<Value>) -> Self {
+        let asked = pages.len();
+        let questions: VecDeque<(String, Question)> = pages
+            .into_iter()
+            .filter_map(|mut page| {
+                let page_object = page.as_object_mut()?;
+                page_object.insert("mode".to_owned(), json!("url"));
+                Some((String::new(), Question(serde_json::from_value(page).ok()?)))
+            })
+            .collect();
+        Round {
+            pages: Some(Pages {
+                message,
+                is_declined: questions.is_empty() || questions.len() < asked,
+            }),
+            questions,
+            responses: InputResponses::new(),
+            state: None,
+        }
+    }
+
     /// What can be answered. Nobody lends a model, and there are no roots.
     fn of(needs: InputRequiredResult) -> Result<Self, ConnectionError> {
         let requests: BTreeMap<String, InputRequest> = needs.input_requests.unwrap_or_default();
@@ -217,6 +286,7 @@ impl Round {
             questions: VecDeque::new(),
             responses: InputResponses::new(),
             state: needs.request_state,
+            pages: None,
         };
         for (key, request) in requests {
             match request {

@@ -88,6 +88,8 @@ pub struct Program {
     pub read: Vec<PathBuf>,
     /// Paths of this machine that it may change.
     pub write: Vec<PathBuf>,
+    /// Where it starts, if not in its own folder.
+    pub cwd: Option<PathBuf>,
     /// Hosts that it may reach; none for no network.
     pub hosts: AllowedHosts,
     /// Whether it runs as a process of the user instead of in a sandbox.
@@ -175,8 +177,10 @@ impl Servers {
     /// The servers of `[mcp]` in the configuration.
     pub fn from_toml(table: toml::Table) -> Result<Self, ConfigError> {
         let entries = table.into_iter().map(|(name, value)| {
-            let entry: Result<Entry, _> = value.try_into();
-            let entry = entry.map_err(|error: toml::de::Error| error.message().to_owned());
+            let entry = no_unknown_key(&value).and_then(|()| {
+                let entry: Result<Entry, _> = value.try_into();
+                entry.map_err(|error: toml::de::Error| error.message().to_owned())
+            });
             (name, entry)
         });
         Self::of(entries)
@@ -260,6 +264,56 @@ struct CommonFile {
     servers: BTreeMap<String, serde_json::Value>,
 }
 
+/// What can be said of a server. In a list that other programs share, more than this stands beside it.
+const KEYS: [&str; 16] = [
+    "args",
+    "bearer",
+    "command",
+    "cwd",
+    "disabled",
+    "env",
+    "headers",
+    "hosts",
+    "network",
+    "oauth",
+    "read",
+    "replay",
+    "timeout_ms",
+    "tools",
+    "trust",
+    "url",
+];
+/// The same of `oauth`, with the spellings of other programs.
+const OAUTH_KEYS: [&str; 8] = [
+    "callbackPort",
+    "clientId",
+    "clientSecret",
+    "client_id",
+    "client_secret",
+    "hosts",
+    "redirect_port",
+    "scopes",
+];
+
+/// A misspelt key must not be taken for one that was left out: `host` for `hosts`, `deny` beside `tools`.
+fn no_unknown_key(entry: &toml::Value) -> Result<(), String> {
+    let unknown = |table: Option<&toml::Table>, known: &[&str]| {
+        let mut keys = table.into_iter().flat_map(toml::Table::keys);
+        keys.find(|key| !known.contains(&key.as_str())).cloned()
+    };
+    if let Some(key) = unknown(entry.as_table(), &KEYS) {
+        return Err(format!("there is no `{key}`: give some of {}", KEYS.join(", ")));
+    }
+    let oauth = entry.get("oauth").and_then(toml::Value::as_table);
+    match unknown(oauth, &OAUTH_KEYS) {
+        Some(key) => Err(format!(
+            "there is no `{key}` in `oauth`: give some of {}",
+            OAUTH_KEYS.join(", ")
+        )),
+        None => Ok(()),
+    }
+}
+
 /// An entry of the common form: other programs keep fields of their own beside it.
 #[derive(Deserialize)]
 struct CommonEntry {
@@ -297,8 +351,11 @@ pub struct Entry {
     /// Paths that it may change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<PathBuf>,
+    /// Where it starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
     /// Hosts that it may reach, `host` or `host:port`; `*.` before a name stands for all names below it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, alias = "network", skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// `sandboxed` or `host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -405,11 +462,24 @@ impl Entry {
             .read
             .iter()
             .chain(&self.write)
+            .chain(&self.cwd)
             .find(|path| !path.is_absolute())
         {
             return Err(format!(
                 "the path `{}` is relative: give an absolute one",
                 path.display()
+            ));
+        }
+        let is_given = |cwd: &PathBuf| {
+            self.read
+                .iter()
+                .chain(&self.write)
+                .any(|path| cwd.starts_with(path))
+        };
+        if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !on_host && !is_given(cwd)) {
+            return Err(format!(
+                "`cwd` is `{}`, which it cannot see: give that path in `read` or `write`, too",
+                cwd.display()
             ));
         }
         if on_host && !self.hosts.is_empty() {
@@ -427,6 +497,7 @@ impl Entry {
             env: self.env,
             read: self.read,
             write: self.write,
+            cwd: self.cwd,
             hosts,
             on_host,
         })
@@ -455,8 +526,9 @@ impl Entry {
             }
         }
         let paths_and_hosts = self.read.len() + self.write.len() + self.hosts.len();
-        if self.trust.is_some() || paths_and_hosts > 0 || !self.args.is_empty() {
-            return Err("`args`, `trust`, `read`, `write` and `hosts` are for a `command`".to_owned());
+        let of_program = self.trust.is_some() || self.cwd.is_some() || !self.args.is_empty();
+        if of_program || paths_and_hosts > 0 {
+            return Err("`args`, `cwd`, `trust`, `read`, `write` and `hosts` are for a `command`".to_owned());
         }
         let endpoint = Endpoint {
             url,
@@ -492,109 +564,4 @@ fn is_of_protocol(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn toml(text: &str) -> Result<Servers, ConfigError> {
-        Servers::from_toml(text.parse().unwrap())
-    }
-
-    #[test]
-    fn both_forms_give_the_same_server() {
-        let ours =
-            toml("[git]\ncommand = 'mcp-server-git'\nargs = ['--repository', '/r']\nenv = { A = 'b' }")
-                .unwrap();
-        let common = Servers::from_json(
-            r#"{"mcpServers": {"git": {"command": "mcp-server-git", "args": ["--repository", "/r"],
-               "env": {"A": "b"}, "type": "stdio"}}, "theme": "dark"}"#,
-        );
-        assert_eq!(common.unwrap(), ours);
-    }
-
-    #[test]
-    fn what_is_wrong_is_said_with_the_server_and_the_value() {
-        for (text, why) in [
-            ("[react]\ncommand = 'x'", "`react` cannot name"),
-            (
-                "[a-b]\ncommand = 'x'\n[a_b]\ncommand = 'y'",
-                "share the namespace `a_b`",
-            ),
-            ("[a]\n", "neither `command` nor `url`"),
-            ("[a]\ncommand = 'x'\nurl = 'http://h'", "give one of them"),
-            ("[a]\ncommand = ''", "name a program"),
-            ("[a]\ncommand = 'x'\ntrust = 'full'", "`trust` is `full`"),
-            ("[a]\ncommand = 'x'\nread = ['rel']", "`rel` is relative"),
-            (
-                "[a]\ncommand = 'x'\nhosts = ['https://h']",
-                "`https://h` in `hosts`",
-            ),
-            (
-                "[a]\ncommand = 'x'\nhosts = ['h.example']\ntrust = 'host'",
-                "leave out `hosts`",
-            ),
-            (
-                "[a]\nurl = 'http://h'\nhosts = ['h.example']",
-                "`hosts` are for a `command`",
-            ),
-            ("[a]\ncommand = 'x'\nbearer = 't'", "are for a `url`"),
-            ("[a]\nurl = 'ftp://h'", "give `https://host/path`"),
-            ("[a]\nurl = 'http://u:p@h'", "carries a password"),
-            (
-                "[a]\nurl = 'http://h'\nheaders = { 'a b' = 'c' }",
-                "`a b` in `headers`",
-            ),
-            (
-                "[a]\nurl = 'http://h'\nheaders = { Mcp-Session-Id = 'c' }",
-                "the protocol's own",
-            ),
-            ("[a]\ncommand = 'x'\ntimeout_ms = 0", "give 1 to 600000"),
-            ("[a]\ncommand = 7", "invalid type"),
-        ] {
-            let error = toml(text).unwrap_err().to_string();
-            assert!(error.contains(why), "{text:?}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_login_is_configured_in_either_spelling_and_its_mistakes_are_named() {
-        let ours =
-            toml("[a]\nurl = 'https://h/mcp'\noauth = { client_id = 'c', redirect_port = 8085 }").unwrap();
-        let common = Servers::from_json(
-            r#"{"mcpServers": {"a": {"url": "https://h/mcp", "oauth": {"clientId": "c", "callbackPort": 8085}}}}"#,
-        );
-        assert_eq!(common.unwrap(), ours);
-        for (oauth, why) in [
-            ("client_secret = 's'", "give `oauth.client_id`, too"),
-            ("scopes = ['a b']", "`a b` in `oauth.scopes`"),
-            ("hosts = ['sso']", "`sso` is not `host:port`"),
-        ] {
-            let error = toml(&format!("[a]\nurl = 'https://h'\noauth = {{ {oauth} }}"));
-            let error = error.unwrap_err().to_string();
-            assert!(error.contains(why), "{oauth}: {error}");
-        }
-        for (server, why) in [
-            ("url = 'https://h'\nbearer = 't'", "a token and `oauth`"),
-            (
-                "url = 'https://h'\nheaders = { authorization = 't' }",
-                "a token and `oauth`",
-            ),
-            ("command = 'x'", "are for a `url`"),
-        ] {
-            let error = toml(&format!("[a]\n{server}\noauth = {{ client_id = 'c' }}"));
-            let error = error.unwrap_err().to_string();
-            assert!(error.contains(why), "{server}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_disabled_server_is_none_and_patterns_choose_tools() {
-        assert!(toml("[a]\ncommand = 'x'\ndisabled = true").unwrap().is_empty());
-        let offered = Offered {
-            allow: vec!["read_*".to_owned(), "list".to_owned()],
-            deny: vec!["*_secret".to_owned()],
-        };
-        let names = ["read_file", "read_secret", "list", "listing", "write"];
-        let chosen: Vec<&str> = names.into_iter().filter(|name| offered.includes(name)).collect();
-        assert_eq!(chosen, ["read_file", "list"]);
-    }
-}
+mod tests;

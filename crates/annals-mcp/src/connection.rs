@@ -1,17 +1,15 @@
 //! One session with a server: handshake, list, calls. Every wait is bounded here, whatever the server does.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annals_core::redact::Secrets;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, FormElicitationCapability, Implementation, ListToolsRequest,
-    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerResult,
-    UrlElicitationCapability,
+    ElicitationCapability, FormElicitationCapability, Implementation, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion, ServerResult, UrlElicitationCapability,
 };
 use rmcp::service::{
     ClientInitializeError, NotificationContext, PeerRequestOptions, RequestContext, RequestHandle,
@@ -27,11 +25,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth::{Authorizer, LoginNeeded, NoToken};
 use crate::config::{ServerConfig, Transport};
-use crate::definition::{Definition, Digest};
 use crate::limits;
+use crate::listing::{Changes, Listing};
 use crate::question::{self, Question};
 use crate::text;
 use crate::transport::{self, Bounded, Flow, Process, TransportError};
+
+/// By which a server says that a person has to open pages first.
+pub(crate) const URL_ELICITATION_REQUIRED: i32 = -32042;
 
 /// Why a session could not begin, or a request got no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +60,14 @@ pub enum ConnectionError {
         code: i32,
         /// In the server's words, cleaned.
         message: String,
+    },
+    /// A person has to open pages before the server does what it was asked.
+    #[error("the server refused: {message} (code {code})", code = URL_ELICITATION_REQUIRED)]
+    PagesFirst {
+        /// In the server's words, cleaned.
+        message: String,
+        /// Which pages, as the server sent them.
+        pages: Vec<Value>,
     },
     /// What came is not what the protocol allows.
     #[error("the server broke the protocol: {0}")]
@@ -105,23 +114,12 @@ pub struct Patience {
     pub total: Duration,
 }
 
-/// What a server offers, and how much of it could not be kept.
-#[derive(Debug, Clone, Default)]
-pub struct Offer {
-    /// Its tools, in its own order.
-    pub tools: Vec<Definition>,
-    /// The digest of each, by name.
-    pub digests: BTreeMap<String, Digest>,
-    /// Tools that are malformed, too large, or beyond the bound.
-    pub left_out: usize,
-}
-
 /// Answers what a server asks or tells.
 #[derive(Clone)]
-struct Handler {
-    flow: Arc<Flow>,
+pub(crate) struct Handler {
+    pub(crate) flow: Arc<Flow>,
     progress: Arc<Mutex<Watched>>,
-    list_changed: Arc<AtomicBool>,
+    pub(crate) changes: Arc<Changes>,
     calls: Arc<Mutex<Listeners>>,
 }
 
@@ -244,17 +242,17 @@ impl ClientHandler for Handler {
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.flow.message();
-        self.list_changed.store(true, Ordering::Relaxed);
+        self.changes.tell();
     }
 }
 
 /// A session with a server. Dropping it ends the server's process.
 pub struct Connection {
-    running: RunningService<RoleClient, Handler>,
-    handler: Handler,
+    pub(crate) running: RunningService<RoleClient, Handler>,
+    pub(crate) handler: Handler,
     process: Mutex<Option<Process>>,
     /// What is offered now.
-    offer: Mutex<Offer>,
+    pub(crate) listing: Listing,
     patience: Patience,
 }
 
@@ -309,7 +307,7 @@ impl Connection {
                         running,
                         handler,
                         process: Mutex::new(process),
-                        offer: Mutex::default(),
+                        listing: Listing::default(),
                         patience,
                     };
                     connection.check_revision()?;
@@ -390,15 +388,6 @@ impl Connection {
         self.handler.flow.kept_from.take()
     }
 
-    /// The digest of what the server offers under this name now; lists again if the server said that something changed.
-    pub(crate) async fn digest_of(&self, tool: &str) -> Result<Option<Digest>, ConnectionError> {
-        if self.handler.list_changed.swap(false, Ordering::Relaxed) {
-            self.list_again().await?;
-        }
-        let offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(offer.digests.get(tool).cloned())
-    }
-
     /// Whether the server answers with questions instead of asking while it works, so that a call can be begun anew.
     pub(crate) fn asks_in_rounds(&self) -> bool {
         let info = self.running.peer_info();
@@ -440,93 +429,6 @@ impl Connection {
         }
     }
 
-    /// What the server offers, as it said last.
-    pub fn offer(&self) -> Offer {
-        self.offer.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Lists the tools, within the time that a start may take.
-    async fn list_again(&self) -> Result<(), ConnectionError> {
-        let listed = tokio::time::timeout(self.patience.startup, self.list()).await;
-        listed.unwrap_or(Err(ConnectionError::TooLong(self.patience.startup)))
-    }
-
-    async fn list(&self) -> Result<(), ConnectionError> {
-        let mut offer = Offer::default();
-        let has_tools = self
-            .running
-            .peer_info()
-            .is_none_or(|info| info.capabilities.tools.is_some());
-        let mut cursor = None;
-        let mut seen = HashSet::new();
-        for _ in 0..limits::PAGES_MAX {
-            if !has_tools {
-                break;
-            }
-            let (tools, next) = self.page(cursor.take(), &mut offer.left_out).await?;
-            for tool in tools {
-                if offer.tools.len() < limits::TOOLS_MAX && tool.fits() {
-                    offer.tools.push(tool);
-                } else {
-                    offer.left_out += 1;
-                }
-            }
-            match next {
-                None => break,
-                Some(next) if !seen.insert(next.clone()) => {
-                    return Err(ConnectionError::Protocol(
-                        "its list of tools runs in a circle".to_owned(),
-                    ));
-                }
-                Some(next) => cursor = Some(next),
-            }
-        }
-        // Of tools with one name the first counts, as in the pins.
-        let digests = offer
-            .tools
-            .iter()
-            .rev()
-            .map(|tool| (tool.name.clone(), tool.digest()));
-        offer.digests = digests.collect();
-        *self.offer.lock().unwrap_or_else(PoisonError::into_inner) = offer;
-        Ok(())
-    }
-
-    async fn page(
-        &self,
-        cursor: Option<String>,
-        left_out: &mut usize,
-    ) -> Result<(Vec<Definition>, Option<String>), ConnectionError> {
-        let params = PaginatedRequestParams::default().with_cursor(cursor);
-        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
-        let handle = self.send(request).await?;
-        let answer = tokio::select! {
-            answer = handle.rx => answer,
-            () = self.handler.flow.cancel.cancelled() => return Err(self.ended().await),
-        };
-        match self.judged(answer).await? {
-            ServerResult::ListToolsResult(page) => {
-                Ok((page.tools.iter().map(Definition::of).collect(), page.next_cursor))
-            }
-            // One malformed tool must not cost the others.
-            ServerResult::CustomResult(raw) => {
-                let tools = raw.0.get("tools").and_then(Value::as_array);
-                let tools =
-                    tools.ok_or_else(|| ConnectionError::Protocol("its list of tools is none".to_owned()))?;
-                let read: Vec<Definition> = tools
-                    .iter()
-                    .filter_map(|tool| serde_json::from_value(tool.clone()).ok())
-                    .collect();
-                *left_out += tools.len() - read.len();
-                let next = raw.0.get("nextCursor").and_then(Value::as_str);
-                Ok((read, next.map(str::to_owned)))
-            }
-            _ => Err(ConnectionError::Protocol(
-                "it answered another question than the one asked".to_owned(),
-            )),
-        }
-    }
-
     /// Asks for something that takes no longer than a call without a sign of life may.
     pub(crate) async fn asked(&self, request: ClientRequest) -> Result<ServerResult, ConnectionError> {
         let handle = self.send(request).await?;
@@ -565,10 +467,23 @@ impl Connection {
     ) -> Result<ServerResult, ConnectionError> {
         match answer {
             Ok(Ok(result)) => Ok(result),
-            Ok(Err(ServiceError::McpError(error))) => Err(ConnectionError::Refused {
-                code: error.code.0,
-                message: text::one_line(&error.message, limits::ERROR_MAX_CHARS),
-            }),
+            Ok(Err(ServiceError::McpError(error))) => {
+                let message = text::one_line(&error.message, limits::ERROR_MAX_CHARS);
+                let pages = error
+                    .data
+                    .as_ref()
+                    .and_then(|data| data.get("elicitations")?.as_array());
+                match pages.filter(|_| error.code.0 == URL_ELICITATION_REQUIRED) {
+                    Some(pages) => Err(ConnectionError::PagesFirst {
+                        message,
+                        pages: pages.iter().take(limits::PAGES_ASKED_MAX).cloned().collect(),
+                    }),
+                    None => Err(ConnectionError::Refused {
+                        code: error.code.0,
+                        message,
+                    }),
+                }
+            }
             Ok(Err(ServiceError::UnexpectedResponse)) => Err(ConnectionError::Protocol(
                 "its answer has no known form".to_owned(),
             )),
@@ -598,7 +513,7 @@ async fn try_lifecycle(
     let handler = Handler {
         flow: Arc::default(),
         progress: Arc::default(),
-        list_changed: Arc::default(),
+        changes: Arc::default(),
         calls: Arc::default(),
     };
     match &config.transport {

@@ -18,6 +18,7 @@ use sse_stream::{Sse, SseStream};
 use url::Url;
 
 use crate::auth::{self, Authorizer, LoginNeeded, NoToken};
+use crate::hidden;
 use crate::limits;
 use crate::text;
 use crate::transport::{self, Flow};
@@ -42,10 +43,32 @@ pub(crate) struct BoundedHttp {
 /// How a server knows who asks.
 #[derive(Clone)]
 pub(crate) enum Door {
-    /// By what the configuration says.
-    OwnToken,
+    /// By what the configuration says: these tokens.
+    OwnToken(Arc<[String]>),
     /// By a login, if it wants one and there is a place to keep it.
     Login(Option<Arc<Authorizer>>),
+}
+
+/// Stands in place of a token of the configuration.
+const HIDDEN: &str = "[secret:mcp-token]";
+
+impl Door {
+    /// What a server said, without the tokens that it was sent. Everything it says comes by here: results, definitions,
+    /// resources, questions, what it logs.
+    fn hidden(&self, said: Vec<u8>) -> Vec<u8> {
+        let Ok(text) = std::str::from_utf8(&said) else {
+            return said;
+        };
+        let hidden = match self {
+            Door::OwnToken(tokens) => hidden::without_in_json(text, tokens, HIDDEN),
+            Door::Login(Some(authorizer)) => authorizer.hidden_in_json(text),
+            Door::Login(None) => return said,
+        };
+        match hidden {
+            Cow::Owned(hidden) => hidden.into_bytes(),
+            Cow::Borrowed(_) => said,
+        }
+    }
 }
 
 impl BoundedHttp {
@@ -61,7 +84,7 @@ impl BoundedHttp {
     /// Sends a request. A token that is over or refused is renewed once; what only a person can do is noted.
     async fn sent(&self, request: RequestBuilder, bearer: Option<String>) -> Result<Response, Failure> {
         let authorizer = match &self.door {
-            Door::OwnToken => return Ok(with_token(request, bearer).send().await?),
+            Door::OwnToken(_) => return Ok(with_token(request, bearer).send().await?),
             Door::Login(authorizer) => authorizer.as_deref(),
         };
         let token = match authorizer {
@@ -137,7 +160,7 @@ impl BoundedHttp {
                 )));
             }
         }
-        Ok(body)
+        Ok(self.door.hidden(body))
     }
 
     /// The events of a stream; it fails beyond a bound.
@@ -159,9 +182,14 @@ impl BoundedHttp {
                 None => Ok(piece),
             }
         });
-        let counted = move |event| {
+        let door = self.door.clone();
+        let counted = move |event: Result<Sse, SseError>| {
             of_events.message();
-            event
+            event.map(|mut event| {
+                let said = event.data.map(|data| door.hidden(data.into_bytes()));
+                event.data = said.map(|data| String::from_utf8_lossy(&data).into_owned());
+                event
+            })
         };
         SseStream::from_bytes_stream(pieces).map(counted).boxed()
     }
@@ -285,7 +313,7 @@ impl StreamableHttpClient for BoundedHttp {
         custom_headers: Headers,
     ) -> Result<(), Failure> {
         let token = match &self.door {
-            Door::OwnToken => auth_header,
+            Door::OwnToken(_) => auth_header,
             // A session that is not ended now ends by itself; nothing is renewed for that.
             Door::Login(Some(authorizer)) => authorizer.known_token(),
             Door::Login(None) => None,
@@ -327,5 +355,18 @@ impl StreamableHttpClient for BoundedHttp {
                 Err(StreamableHttpError::UnexpectedContentType(media_type))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_of_the_configuration_is_hidden_in_what_the_server_says() {
+        let door = Door::OwnToken(["token-0123456789".to_owned()].into());
+        let said = br#"{"text": "you sent token-\u0030123456789"}"#.to_vec();
+        let hidden = String::from_utf8(door.hidden(said)).unwrap();
+        assert_eq!(hidden, r#"{"text":"you sent [secret:mcp-token]"}"#);
     }
 }

@@ -7,6 +7,7 @@
 //! 1. [`config`], [`hosts`]: which servers there are, how they are started, what they may touch and reach;
 //! 2. [`definition`], [`pins`]: what a server offers, and what of it a person has accepted;
 //! 3. [`connection`], [`transport`]: one session with a server, over pipes or HTTP, in both lifecycles of the protocol;
+//!    [`listing`]: what it offers in it;
 //!    [`auth`]: logins at servers that want one;
 //!    `proxy`: the way out of a sandboxed one;
 //! 4. [`server`]: a server that is started at need, fails, and is tried again; `call`, `question`, `parked`: one call, what
@@ -24,9 +25,11 @@ pub mod config;
 pub mod connection;
 pub mod definition;
 pub mod file;
+mod hidden;
 pub mod hosts;
 mod http_client;
 pub mod limits;
+pub mod listing;
 pub mod many;
 pub mod name;
 mod parked;

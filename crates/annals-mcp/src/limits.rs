@@ -24,10 +24,14 @@ pub const RESULT_PARTS_MAX: usize = 256;
 pub const RESULT_FILES_MAX: usize = 32;
 /// How often a server may answer one call with questions.
 pub const ROUNDS_MAX: usize = 10;
+/// Pages that a server may want opened before it does what it was asked; it is not told of those beyond.
+pub const PAGES_ASKED_MAX: usize = 4;
 /// Calls of one server that wait for a person; a further one takes the place of the oldest.
 pub const PARKED_MAX: usize = 32;
 /// What a server says of an error.
 pub const ERROR_MAX_CHARS: usize = 2_000;
+/// Notices of one call about what its server did; those beyond are counted.
+pub const NOTICES_MAX: usize = 8;
 /// Hosts that a server was kept from and that are told of at once.
 pub const REFUSED_HOSTS_MAX: usize = 8;
 /// Connections of a sandboxed server to its hosts at once; further ones wait.
@@ -53,6 +57,16 @@ pub const PARKED_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 pub const ROUND_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such pause.
 pub const ROUND_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Between two signs of life of a call that are passed on to people; those in between are lost.
+pub const PROGRESS_PAUSE: Duration = Duration::from_millis(200);
+/// Until a server says that it tells of changes.
+pub const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// A list that is said to hold for a shorter time holds this long.
+pub const LIST_TTL_MIN: Duration = Duration::from_secs(1);
+/// A list of a server that tells nobody of changes, whatever it says.
+pub const LIST_TTL_MAX: Duration = Duration::from_secs(300);
+/// A server whose call is not waited for any more has this long to hear of it before its session ends.
+pub const CANCEL_GRACE: Duration = Duration::from_secs(1);
 /// Until a message to a server is taken.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first pause after a failed start; each further one is twice as long.

@@ -9,9 +9,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::definition::{Definition, Digest};
 use crate::private_file;
+use crate::text;
+
+/// Names of tools in a sentence.
+const NAMES_SHOWN_MAX: usize = 5;
+const NAME_SHOWN_MAX_CHARS: usize = 64;
 
 /// The accepted definitions of one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +41,39 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// How what is offered differs from what was accepted.
+    pub fn between(accepted: &BTreeMap<String, Digest>, offered: &BTreeMap<String, Digest>) -> Self {
+        let mut difference = Difference::default();
+        for (name, digest) in offered {
+            match accepted.get(name) {
+                None => difference.added.push(name.clone()),
+                Some(accepted) if accepted != digest => difference.changed.push(name.clone()),
+                Some(_) => {}
+            }
+        }
+        let gone = accepted.keys().filter(|name| !offered.contains_key(*name));
+        difference.removed = gone.cloned().collect();
+        difference
+    }
+
+    /// `2 new (a, b), 1 changed (c)`; the names are a stranger's.
+    pub fn summary(&self) -> String {
+        let part = |names: &[String], what: &str| {
+            let shown = names.iter().take(NAMES_SHOWN_MAX);
+            let mut shown: Vec<String> = shown
+                .map(|name| text::one_line(name, NAME_SHOWN_MAX_CHARS))
+                .collect();
+            shown.extend((names.len() > NAMES_SHOWN_MAX).then(|| "…".to_owned()));
+            (!names.is_empty()).then(|| format!("{} {what} ({})", names.len(), shown.join(", ")))
+        };
+        let parts = [
+            part(&self.added, "new"),
+            part(&self.changed, "changed"),
+            part(&self.removed, "gone"),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
@@ -54,24 +93,15 @@ impl Pins {
         }
     }
 
+    /// The digest of each tool, by name.
+    pub fn digests(&self) -> BTreeMap<String, Digest> {
+        let tools = self.tools.iter();
+        tools.map(|tool| (tool.name.clone(), tool.digest())).collect()
+    }
+
     /// How what is offered differs.
     pub fn compare(&self, offered: &BTreeMap<String, Digest>) -> Difference {
-        let pinned: BTreeMap<&str, Digest> = self
-            .tools
-            .iter()
-            .map(|tool| (tool.name.as_str(), tool.digest()))
-            .collect();
-        let mut difference = Difference::default();
-        for (name, digest) in offered {
-            match pinned.get(name.as_str()) {
-                None => difference.added.push(name.clone()),
-                Some(pinned) if pinned != digest => difference.changed.push(name.clone()),
-                Some(_) => {}
-            }
-        }
-        let gone = pinned.keys().filter(|name| !offered.contains_key(**name));
-        difference.removed = gone.map(ToString::to_string).collect();
-        difference
+        Difference::between(&self.digests(), offered)
     }
 }
 
@@ -94,6 +124,12 @@ impl PinFolder {
         let bytes = private_file::read(&self.file(namespace))?;
         let pins = bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose();
         pins.map_err(io::Error::other)
+    }
+
+    /// What tells these pins from others of the same server; the same for all that cannot be read.
+    pub(crate) fn stamp(&self, namespace: &str) -> [u8; 32] {
+        let bytes = private_file::read(&self.file(namespace)).ok().flatten();
+        Sha256::digest(bytes.unwrap_or_default()).into()
     }
 
     /// Replaces the pins of a server, whole or not at all.

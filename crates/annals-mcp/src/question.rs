@@ -34,9 +34,10 @@ impl Question {
                     .host_str()
                     .filter(|_| matches!(url.scheme(), "http" | "https"))?;
                 let words = said(server, message);
-                Some(InputAsk::new(format!(
+                let words = format!(
                     "{words}\n\nIt wants you to open a page of `{host}`, and is told whether you agree: {url}"
-                )))
+                );
+                Some(InputAsk::new(words).url(url))
             }
             _ => None,
         }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use base64::Engine as _;
 use rmcp::model::{
     ClientRequest, ContentBlock, GetPromptRequest, GetPromptRequestParams, ListPromptsRequest,
     ListResourcesRequest, PaginatedRequestParams, ReadResourceRequest, ReadResourceRequestParams,
@@ -13,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::connection::{Connection, ConnectionError};
 use crate::limits;
-use crate::result::{BASE64, file_name};
+use crate::result::{decoded, file_name};
 use crate::text;
 
 /// A resource as the server describes it, in words that were cleaned.
@@ -187,8 +186,7 @@ fn content(contents: ResourceContents) -> Result<Content, ConnectionError> {
         ResourceContents::BlobResourceContents {
             uri, mime_type, blob, ..
         } => {
-            let bytes = BASE64
-                .decode(blob.trim())
+            let bytes = decoded(&blob)
                 .map_err(|_| ConnectionError::Protocol("its resource is not base64".to_owned()))?;
             (uri, mime_type.unwrap_or_default(), bytes)
         }

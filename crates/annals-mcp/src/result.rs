@@ -7,20 +7,27 @@ use annals_core::sources::SourceRow;
 use annals_core::turn::outcome::{Notice, Outcome, Output};
 use annals_tools::schema::Schema;
 use annals_tools::{IntoOutcome as _, ToolCx, ToolOutput, ToolSpec, serialise};
-use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine as _};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::{Value, json};
 
 use crate::limits;
 use crate::text;
+use crate::tool::Few;
 
 /// Servers disagree about padding.
-pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
+const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
+
+/// Bytes as servers send them; some break the lines.
+pub(crate) fn decoded(data: &str) -> Result<Vec<u8>, DecodeError> {
+    let data: String = data.split_ascii_whitespace().collect();
+    BASE64.decode(&data)
+}
 
 /// What of the result's surroundings its files and notices name.
 #[derive(Clone, Copy)]
@@ -37,7 +44,7 @@ struct Parts {
     texts: Vec<String>,
     files: Vec<(String, Vec<u8>)>,
     sources: Vec<SourceRow>,
-    complaints: Vec<String>,
+    complaints: Few,
     hidden: usize,
 }
 
@@ -70,7 +77,7 @@ pub(crate) async fn outcome(cx: &ToolCx, origin: Origin<'_>, result: CallToolRes
         |message: String| Notice::new(Code::McpResult, message).with("tool_id", origin.spec.name().as_str());
     outcome
         .notices
-        .splice(0..0, parts.complaints.into_iter().map(notice));
+        .splice(0..0, parts.complaints.said("remarks on the result").map(notice));
     if is_error {
         fail(origin.spec, &words, &mut outcome);
     }
@@ -133,7 +140,7 @@ impl Parts {
         }
         if beyond > 0 {
             self.complaints
-                .push(format!("{beyond} more parts of the result were left out"));
+                .begin_with(format!("{beyond} more parts of the result were left out"));
         }
     }
 
@@ -144,8 +151,7 @@ impl Parts {
     }
 
     fn encoded(&mut self, cx: &ToolCx, server: &str, what: &str, mime: &str, data: &str) {
-        let data: String = data.split_ascii_whitespace().collect();
-        match BASE64.decode(&data) {
+        match decoded(data) {
             Ok(bytes) => self.file(cx, server, &format!("{what}.{}", extension(mime)), bytes),
             Err(error) => self.complaints.push(format!(
                 "a part of the result (`{what}`) is not base64 and was left out: {error}"
@@ -165,8 +171,7 @@ impl Parts {
                 uri, mime_type, blob, ..
             } => {
                 let mime = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-                let blob: String = blob.split_ascii_whitespace().collect();
-                match BASE64.decode(&blob) {
+                match decoded(&blob) {
                     Ok(bytes) => self.file(cx, server, &file_name(&uri, &mime), bytes),
                     Err(error) => self.complaints.push(format!(
                         "an embedded resource is not base64 and was left out: {error}"
@@ -217,7 +222,7 @@ impl Parts {
             .and_then(|output| output.misfits(value, 1).shown.pop());
         if let Some(misfit) = misfit {
             let error = text::one_line(&misfit.said, 200);
-            self.complaints.push(format!(
+            self.complaints.begin_with(format!(
                 "the structured answer does not fit the server's own schema: {error}"
             ));
         }
@@ -244,7 +249,7 @@ impl Parts {
 
     fn complain_of_hidden(&mut self) {
         if self.hidden > 0 {
-            self.complaints.push(format!(
+            self.complaints.begin_with(format!(
                 "{} characters that nobody can see were removed from the result",
                 self.hidden
             ));

@@ -19,9 +19,10 @@ use crate::auth::login::{Login, LoginError};
 use crate::auth::{self, Authorizer, LoginNeeded, LoginState};
 use crate::call::Call;
 use crate::config::{ServerConfig, Transport};
-use crate::connection::{Connection, ConnectionError, Offer, Patience};
+use crate::connection::{Connection, ConnectionError, Patience};
 use crate::definition::Digest;
 use crate::limits;
+use crate::listing::Offer;
 use crate::parked::{Parked, ParkedCalls};
 use crate::text;
 
@@ -119,7 +120,9 @@ impl ServerError {
             ServerError::Call { error, .. } => match error {
                 ConnectionError::Silent(_) | ConnectionError::TooLong(_) => Code::Timeout.as_str(),
                 ConnectionError::Cancelled => Code::Cancelled.as_str(),
-                ConnectionError::Refused { .. } => Code::McpError.as_str(),
+                ConnectionError::Refused { .. } | ConnectionError::PagesFirst { .. } => {
+                    Code::McpError.as_str()
+                }
                 ConnectionError::InputRequired => Code::McpInputRequired.as_str(),
                 ConnectionError::NoToken(_) => Code::McpServerUnavailable.as_str(),
                 _ => Code::McpProtocolError.as_str(),
@@ -216,12 +219,7 @@ impl RemoteServer {
         Login::begin(authorizer.clone(), scopes).await
     }
 
-    /// Whether requests may carry tokens of a login.
-    pub(crate) fn may_have_login(&self) -> bool {
-        self.authorizer.is_some()
-    }
-
-    /// The text without tokens of a login.
+    /// The text without tokens of a login. What a server says has none already; this is for what is said of a login.
     pub(crate) fn hidden<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match &self.authorizer {
             Some(authorizer) => authorizer.hidden(text),
@@ -297,7 +295,7 @@ impl RemoteServer {
     pub(crate) async fn begin(
         &self,
         tool: &str,
-        accepted: &Digest,
+        accepted: Option<&Digest>,
         arguments: Map<String, Value>,
         again: Again,
         cancel: &CancellationToken,
@@ -307,10 +305,11 @@ impl RemoteServer {
             () = cancel.cancelled() => return Err(self.failed(ConnectionError::Cancelled)),
             connection = self.connection() => connection?,
         };
-        let offered = connection
-            .digest_of(tool)
-            .await
-            .map_err(|error| self.failed(error))?;
+        let offered = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(self.failed(ConnectionError::Cancelled)),
+            offered = connection.digest_of(tool) => offered.map_err(|error| self.failed(error))?,
+        };
         let (server, tool_shown) = (self.config.name.clone(), text::one_line(tool, 128));
         match offered {
             None => {
@@ -319,7 +318,7 @@ impl RemoteServer {
                     tool: tool_shown,
                 });
             }
-            Some(digest) if digest != *accepted => {
+            Some(digest) if Some(&digest) != accepted => {
                 return Err(ServerError::Changed {
                     server,
                     tool: tool_shown,
@@ -347,6 +346,13 @@ impl RemoteServer {
     /// The call that waited for an answer.
     pub(crate) fn parked(&self, key: &str) -> Option<Parked> {
         self.parked.take(key)
+    }
+
+    /// Ends a call that waits and will not go on: the server is told, and its session is over.
+    pub(crate) fn abandon(&self, key: &str) {
+        if let Some(parked) = self.parked.take(key) {
+            parked.call.end();
+        }
     }
 
     fn unavailable(&self, reason: String, retry_in: Duration) -> ServerError {

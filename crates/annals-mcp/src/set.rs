@@ -2,10 +2,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annals_core::redact::Secrets;
-use annals_tools::Tool;
+use annals_tools::{SharedTools, Tool, ToolSource};
 use futures::future;
 
 use crate::auth::file::LoginFolder;
@@ -20,6 +20,8 @@ pub struct ServerSet {
     servers: Vec<Arc<RemoteServer>>,
     pins: PinFolder,
     logins: LoginFolder,
+    /// The tools that were offered last, and what of the pins they were made from.
+    offered: Mutex<Option<(Vec<[u8; 32]>, SharedTools)>>,
 }
 
 impl std::fmt::Debug for ServerSet {
@@ -48,7 +50,10 @@ pub enum AcceptError {
     #[error(transparent)]
     Server(#[from] ServerError),
     /// The pins cannot be read or written.
-    #[error("what was accepted of the MCP server `{server}` cannot be kept: {error}")]
+    #[error(
+        "what was accepted of the MCP server `{server}` cannot be read or kept: {error}; `annals mcp inspect {server} --accept` \
+         accepts what it offers now"
+    )]
     Pins {
         /// The server.
         server: String,
@@ -70,6 +75,7 @@ impl ServerSet {
             servers: servers.iter().map(server).collect(),
             pins: PinFolder::of_home(home),
             logins,
+            offered: Mutex::default(),
         }
     }
 
@@ -100,11 +106,15 @@ impl ServerSet {
     /// Accepts what the servers offer of which nothing was accepted yet: who wrote a server into the configuration meant to
     /// use it. All at once, because each may take seconds to start.
     pub async fn accept_new(&self) -> Vec<Result<Accepted, AcceptError>> {
-        let new = self
-            .servers
-            .iter()
-            .filter(|server| !matches!(self.pins(server), Ok(Some(_))));
-        future::join_all(new.map(|server| self.accept(server))).await
+        let accepted = self.servers.iter().map(|server| async move {
+            match self.pins(server) {
+                Ok(Some(_)) => None,
+                Ok(None) => Some(self.accept(server).await),
+                // Something was accepted, and nobody knows what: a person has to look again.
+                Err(error) => Some(Err(error)),
+            }
+        });
+        future::join_all(accepted).await.into_iter().flatten().collect()
     }
 
     /// Forgets the login at a server; says whether there was one.
@@ -139,6 +149,27 @@ impl ServerSet {
                 (Vec::new(), complaints)
             }
         }
+    }
+}
+
+/// What a person accepts while an agent runs is offered from its next turn on.
+impl ToolSource for ServerSet {
+    fn tools(&self) -> SharedTools {
+        let servers = self.servers.iter();
+        let stamps: Vec<_> = servers
+            .map(|server| self.pins.stamp(&server.config().namespace))
+            .collect();
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tools)) = offered.as_ref().filter(|(of, _)| *of == stamps) {
+            return tools.clone();
+        }
+        let (tools, complaints) = ServerSet::tools(self);
+        for complaint in complaints {
+            tracing::warn!("{complaint}");
+        }
+        let tools = SharedTools::from(tools);
+        *offered = Some((stamps, tools.clone()));
+        tools
     }
 }
 

@@ -1,7 +1,7 @@
 //! A server's tools as tools of an agent: pinned, named, ordered, and each failure a result that the model reads.
 
-use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annals_core::block::payload::InputRequest;
@@ -10,21 +10,25 @@ use annals_core::timeline::Ask;
 use annals_core::turn::outcome::{Notice, Outcome};
 use annals_tools::schema::Schema;
 use annals_tools::{
-    Effect, Family, InputAsk, SpecError, Tool, ToolCx, ToolFailure, ToolName, ToolSpec, Uses, serialise,
+    Effect, Family, InputAsk, SpecError, Tool, ToolCx, ToolFailure, ToolName, ToolProgress, ToolSpec, Uses,
+    serialise,
 };
 use async_trait::async_trait;
 use rmcp::model::CallToolResult;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::call::{Call, Step};
+use crate::connection::Progress;
 use crate::definition::{Definition, Digest};
 use crate::limits;
 use crate::name;
 use crate::parked::{self, Parked};
 use crate::pins::Pins;
-use crate::question;
+use crate::question::{self, Question};
 use crate::result::{self, Origin};
 use crate::server::{Again, RemoteServer, ServerError};
+use crate::text;
 
 /// The last bound of a call; those of the connection come first.
 pub(crate) const TIMEOUT: Duration =
@@ -35,7 +39,8 @@ pub struct RemoteTool {
     spec: ToolSpec,
     server: Arc<RemoteServer>,
     definition: Definition,
-    accepted: Digest,
+    /// What was accepted of the server.
+    accepted: Arc<BTreeMap<String, Digest>>,
     output: Option<Schema>,
 }
 
@@ -46,6 +51,7 @@ pub fn tools(server: &Arc<RemoteServer>, pins: &Pins) -> (Vec<RemoteTool>, Vec<S
         Some(&config.namespace),
         pins.tools.iter().map(|tool| tool.name.as_str()),
     );
+    let accepted = Arc::new(pins.digests());
     let mut refused = Vec::new();
     let mut offered = Vec::new();
     for definition in &pins.tools {
@@ -55,7 +61,7 @@ pub fn tools(server: &Arc<RemoteServer>, pins: &Pins) -> (Vec<RemoteTool>, Vec<S
         if !config.offered.includes(&definition.name) {
             continue;
         }
-        match RemoteTool::new(server.clone(), name, definition.clone()) {
+        match RemoteTool::new(server.clone(), name, definition.clone(), accepted.clone()) {
             Ok(tool) => offered.push(tool),
             Err(error) => refused.push(error),
         }
@@ -64,7 +70,12 @@ pub fn tools(server: &Arc<RemoteServer>, pins: &Pins) -> (Vec<RemoteTool>, Vec<S
 }
 
 impl RemoteTool {
-    fn new(server: Arc<RemoteServer>, name: &ToolName, definition: Definition) -> Result<Self, SpecError> {
+    fn new(
+        server: Arc<RemoteServer>,
+        name: &ToolName,
+        definition: Definition,
+        accepted: Arc<BTreeMap<String, Digest>>,
+    ) -> Result<Self, SpecError> {
         let config = server.config();
         let is_renamed =
             name.as_str().strip_prefix(&format!("{}.", config.namespace)) != Some(&definition.name);
@@ -80,11 +91,14 @@ impl RemoteTool {
             Some(true) => spec.reads(session),
             _ => spec.writes(session),
         };
+        if is_renamed {
+            spec = spec.known_as(text::one_line(&definition.name, 128));
+        }
         let output = definition.output_schema.as_ref();
         Ok(RemoteTool {
             spec: spec.build()?,
             output: output.and_then(|schema| Schema::new(schema).ok()),
-            accepted: definition.digest(),
+            accepted,
             server,
             definition,
         })
@@ -117,6 +131,10 @@ impl Tool for RemoteTool {
         &self.spec
     }
 
+    fn abandoned(&self, cx: &ToolCx) {
+        self.server.abandon(&parked::key(cx));
+    }
+
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {
         let arguments = match args {
             Value::Object(arguments) => arguments,
@@ -140,9 +158,16 @@ impl Tool for RemoteTool {
         };
         let notice =
             |code| move |message| Notice::new(code, message).with("tool_id", self.spec.name().as_str());
-        let declined = asides.declined.into_iter().map(notice(Code::McpResult));
-        let refused = asides.kept_from.into_iter().map(notice(Code::McpHostRefused));
-        outcome.notices.splice(0..0, declined.chain(refused));
+        let declined = asides
+            .declined
+            .said("questions were declined")
+            .map(notice(Code::McpResult));
+        let refused = asides
+            .kept_from
+            .said("hosts were refused")
+            .map(notice(Code::McpHostRefused));
+        let news = asides.news.said("differences").map(notice(Code::McpResult));
+        outcome.notices.splice(0..0, news.chain(declined).chain(refused));
         outcome
     }
 }
@@ -150,10 +175,58 @@ impl Tool for RemoteTool {
 /// What is said of a call beside its result.
 #[derive(Default)]
 struct Asides {
+    /// What the server offers otherwise than it was accepted.
+    news: Few,
     /// Questions that nobody could be asked.
-    declined: Vec<String>,
+    declined: Few,
     /// Hosts that the server tried to reach and may not.
-    kept_from: Vec<String>,
+    kept_from: Few,
+}
+
+/// The first of any number of sentences, and how many more there were.
+#[derive(Default)]
+pub(crate) struct Few {
+    first: Vec<String>,
+    more: usize,
+}
+
+impl Few {
+    pub(crate) fn push(&mut self, sentence: String) {
+        match self.first.len() < limits::NOTICES_MAX {
+            true => self.first.push(sentence),
+            false => self.more += 1,
+        }
+    }
+
+    /// Before all others, and whatever their number.
+    pub(crate) fn begin_with(&mut self, sentence: String) {
+        self.first.insert(0, sentence);
+    }
+
+    /// The sentences; the last one counts those that are left out, which `what` names.
+    pub(crate) fn said(self, what: &str) -> impl Iterator<Item = String> + use<> {
+        let more = (self.more > 0).then(|| format!("{} more {what}", self.more));
+        self.first.into_iter().chain(more)
+    }
+}
+
+/// Signs of life that people are shown: not more often than they can read.
+#[derive(Default)]
+struct Reports(Mutex<Option<Instant>>);
+
+impl Reports {
+    fn pass_on(&self, cx: &ToolCx, sign: &Progress) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| last.elapsed() < limits::PROGRESS_PAUSE) {
+            return;
+        }
+        *last = Some(Instant::now());
+        cx.report(ToolProgress {
+            progress: sign.progress,
+            total: sign.total,
+            message: sign.message.clone(),
+        });
+    }
 }
 
 /// Why a call has no result.
@@ -172,6 +245,7 @@ impl RemoteTool {
         asides: &mut Asides,
     ) -> Result<CallToolResult, Stop> {
         let server = &self.server;
+        let reports = Reports::default();
         let key = parked::key(cx);
         let (mut call, mut waiting, mut answered) = match server.parked(&key) {
             Some(parked) => {
@@ -181,36 +255,30 @@ impl RemoteTool {
                 }
                 (parked.call, Some(parked.question), parked.answered)
             }
-            None => (self.begin(cx, arguments).await.map_err(Stop::Failed)?, None, 0),
+            None => {
+                let begun = self.begin(cx, arguments, asides).await;
+                (begun.map_err(Stop::Failed)?, None, 0)
+            }
         };
         loop {
             let question = match waiting.take() {
                 Some(question) => question,
                 None => {
-                    let next = call.next(cx.cancel(), |_| {}).await;
-                    asides.kept_from.extend(call.connection().kept_from());
+                    let next = call.next(cx.cancel(), |sign| reports.pass_on(cx, sign)).await;
+                    for host in call.connection().kept_from() {
+                        asides.kept_from.push(host);
+                    }
                     match next {
-                        Ok(Step::Done(result)) => return Ok(without_tokens(server, result)),
+                        Ok(Step::Done(result)) => return Ok(result),
                         Ok(Step::Asks(question)) => question,
                         Err(error) => return Err(Stop::Failed(server.failed(error))),
                     }
                 }
             };
-            let Some(ask) = question.ask(&server.config().name) else {
-                asides.declined.push(
-                    "the server asked for something that is not shown to people; it was declined".to_owned(),
-                );
+            let Some(ask) = self.asked(cx, &question, asides) else {
                 call.answer(question::declined());
                 continue;
             };
-            if !cx.is_attended() {
-                asides.declined.push(format!(
-                    "the server asked, and nobody can be asked in this run, so it was declined: {}",
-                    ask.message
-                ));
-                call.answer(question::declined());
-                continue;
-            }
             let is_other = |asked: &InputRequest| asked.message != ask.message || asked.schema != ask.schema;
             if recorded(cx).get(answered).is_some_and(is_other) {
                 let server = server.config().name.clone();
@@ -234,11 +302,27 @@ impl RemoteTool {
         }
     }
 
+    /// What a person is asked; none where nobody is, which is noted.
+    fn asked(&self, cx: &ToolCx, question: &Question, asides: &mut Asides) -> Option<InputAsk> {
+        let ask = question.ask(&self.server.config().name);
+        let declined = match &ask {
+            Some(_) if cx.is_attended() => return ask,
+            Some(ask) => format!(
+                "the server asked, and nobody can be asked in this run, so it was declined: {}",
+                ask.message
+            ),
+            None => "the server asked for something that is not shown to people; it was declined".to_owned(),
+        };
+        asides.declined.push(declined);
+        None
+    }
+
     /// Makes the call. One that was made before, and asked, is made again only where that is harmless.
     async fn begin(
         &self,
         cx: &ToolCx,
         arguments: serde_json::Map<String, Value>,
+        asides: &mut Asides,
     ) -> Result<Call, ServerError> {
         let is_again = !recorded(cx).is_empty();
         let again = match is_again && self.spec.effect() != Effect::Replayable {
@@ -246,9 +330,24 @@ impl RemoteTool {
             false => Again::Freely,
         };
         let name = &self.definition.name;
-        self.server
-            .begin(name, &self.accepted, arguments, again, cx.cancel())
-            .await
+        let accepted = self.accepted.get(name);
+        let begun = self
+            .server
+            .begin(name, accepted, arguments, again, cx.cancel())
+            .await?;
+        let config = self.server.config();
+        let news = begun
+            .connection()
+            .news(&self.accepted, |tool| config.offered.includes(tool));
+        if let Some(news) = news {
+            asides.news.push(format!(
+                "what the MCP server `{name}` offers is not what was accepted: {}; a person can compare and accept it with \
+                 `annals mcp inspect {name}`",
+                news.summary(),
+                name = config.name,
+            ));
+        }
+        Ok(begun)
     }
 }
 
@@ -263,17 +362,4 @@ fn recorded(cx: &ToolCx) -> Vec<InputRequest> {
             })
             .collect()
     })
-}
-
-/// The result without tokens of the login, which a server may repeat.
-fn without_tokens(server: &RemoteServer, result: CallToolResult) -> CallToolResult {
-    let json = match server.may_have_login() {
-        true => serde_json::to_string(&result).unwrap_or_default(),
-        false => return result,
-    };
-    match server.hidden(&json) {
-        Cow::Borrowed(_) => result,
-        // What stands in place of a token needs no escape.
-        Cow::Owned(hidden) => serde_json::from_str(&hidden).unwrap_or_default(),
-    }
 }

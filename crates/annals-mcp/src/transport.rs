@@ -21,6 +21,7 @@ use url::Url;
 
 use crate::auth::{Authorizer, NoToken};
 use crate::config::{Endpoint, Program};
+use crate::hidden;
 use crate::http_client::{BoundedHttp, Door};
 use crate::limits;
 use crate::proxy::{self, Gate, KeptFrom, Proxy};
@@ -219,6 +220,7 @@ pub(crate) async fn start(
         argv: program.argv.clone(),
         env,
         folder: folder.to_owned(),
+        cwd: program.cwd.clone(),
         readable,
         writable: program.write.clone(),
         trust: match program.on_host {
@@ -260,13 +262,24 @@ pub(crate) fn http(
     config.custom_headers = headers(endpoint, secrets)?;
     let url = Url::parse(&endpoint.url).map_err(TransportError::new)?;
     let door = match endpoint.has_own_token() {
-        true => Door::OwnToken,
+        true => Door::OwnToken(own_tokens(&config)),
         false => Door::Login(authorizer),
     };
     Ok(StreamableHttpClientTransport::with_client(
         BoundedHttp::new(client(&url)?, url, door, flow),
         config,
     ))
+}
+
+/// The tokens that requests carry by the configuration, without the word that says of what kind they are.
+fn own_tokens(config: &StreamableHttpClientTransportConfig) -> Arc<[String]> {
+    let header = config.custom_headers.get(&header::AUTHORIZATION);
+    let header = header.and_then(|value| value.to_str().ok());
+    let tokens = config.auth_header.as_deref().into_iter().chain(header);
+    let bare = tokens.filter_map(|token| token.split_ascii_whitespace().last());
+    bare.filter(|token| hidden::can_hide(token))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The configured headers of every request.

@@ -10,6 +10,7 @@ mod client {
     mod prefix;
     mod real;
     mod stage;
+    mod turns;
 }
 
 annals_sandbox::helpers_in_tests!(annals_sandbox::launcher::init);

@@ -34,6 +34,7 @@ use crate::policy::PolicySource;
 use crate::request::TurnRequest;
 use crate::runtime::Runtime;
 use crate::session::Session;
+use crate::sourced::Sourced;
 use crate::step::Frame;
 use crate::subscription::Subscription;
 use crate::terms::TurnTerms;
@@ -49,6 +50,8 @@ pub(crate) struct AgentParts {
     pub(crate) model_reads_text: bool,
     pub(crate) tools: ToolTable,
     pub(crate) frame: Frame,
+    /// Where more tools come from.
+    pub(crate) sourced: Option<Arc<Sourced>>,
     pub(crate) offer_kept: Arc<LastKept>,
     pub(crate) layout: Layout,
     /// The model's window, where somebody said it.
@@ -90,23 +93,37 @@ impl AgentParts {
 
     /// The agent as it is during a turn on these terms: with what the turn's client performs among its tools.
     pub(crate) fn on_terms(self: &Arc<Self>, terms: &TurnTerms) -> Result<Arc<Self>, RunError> {
+        let now = self.up_to_date();
         if terms.client_tools.is_empty() {
-            return Ok(self.clone());
+            return Ok(now);
         }
         let unusable = |error: &dyn std::fmt::Display| RunError::ClientTools(error.to_string());
         let offered = terms.tools().map_err(|error| unusable(&error))?;
-        let tools = self.tools.with(offered).map_err(|error| unusable(&error))?;
-        let frame = self.frame.with_tools(tools.schemas(), self.layout);
+        let tools = now.tools.with(offered).map_err(|error| unusable(&error))?;
+        let frame = now.frame.with_tools(tools.schemas(), now.layout);
         Ok(Arc::new(AgentParts {
             frame: frame.map_err(|error| unusable(&error))?,
             tools,
-            ..(**self).clone()
+            ..(*now).clone()
         }))
     }
 
     /// Whose rules and budget hold for its turns.
     pub(crate) fn ruled_by(&self) -> &Scope {
         self.acts_for.as_ref().unwrap_or(&self.scope)
+    }
+
+    /// The agent with what its source of tools has now.
+    fn up_to_date(self: &Arc<Self>) -> Arc<Self> {
+        let Some(sourced) = &self.sourced else {
+            return self.clone();
+        };
+        let (tools, frame) = sourced.now();
+        Arc::new(AgentParts {
+            tools,
+            frame,
+            ..(**self).clone()
+        })
     }
 
     /// The rules in force; none when the agent has no policy.

@@ -64,6 +64,7 @@ impl Ask {
             approval_id: RequestId::of(turn, call, earlier as u32 + 1),
             call_id: call.clone(),
             tool: tool.to_owned(),
+            known_as: None,
             facets: self.facets,
             args_digest,
             rule: self.rule,

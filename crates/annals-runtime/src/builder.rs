@@ -13,7 +13,7 @@ use annals_model::{Model, Window};
 use annals_sandbox::{Backend, Limits};
 use annals_store::{ArtifactStore, Recall, Store};
 use annals_tools::skills::{NoSkills, Skills};
-use annals_tools::{Tool, ToolTable, Vault};
+use annals_tools::{Tool, ToolSource, ToolTable, Vault};
 
 use crate::agent::{Agent, AgentParts};
 use crate::error::BuildError;
@@ -21,6 +21,7 @@ use crate::hooks::{Hooks, NoHooks};
 use crate::instructions;
 use crate::policy::PolicySource;
 use crate::runtime::Runtime;
+use crate::sourced::Sourced;
 use crate::step::Frame;
 use crate::world::World;
 
@@ -30,6 +31,7 @@ pub struct AgentBuilder {
     name: Option<String>,
     model: Option<Arc<dyn Model>>,
     tools: Vec<Arc<dyn Tool>>,
+    tool_source: Option<Arc<dyn ToolSource>>,
     instructions: Option<String>,
     settings: Settings,
     layout: Layout,
@@ -80,6 +82,13 @@ impl AgentBuilder {
     pub fn tools<T: Tool + 'static>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.tools
             .extend(tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+        self
+    }
+
+    /// Where more tools come from, which may change: each turn has those that are there when it is taken up.
+    #[must_use]
+    pub fn tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
+        self.tool_source = Some(source);
         self
     }
 
@@ -271,12 +280,18 @@ impl AgentBuilder {
             window,
             self.settings.max_iterations,
         )?;
+        let sourced = self.tool_source.map(|source| {
+            let sourced = Sourced::new(source, tools.clone(), frame.clone(), self.layout);
+            Arc::new(sourced)
+        });
+        let (tools, frame) = sourced.as_ref().map_or((tools, frame), |sourced| sourced.now());
         let parts = AgentParts {
             name: self.name.unwrap_or_else(|| "annals".to_owned()),
             model_reads_text: model.name().starts_with("script:"),
             model,
             tools,
             frame,
+            sourced,
             offer_kept: Arc::default(),
             layout: self.layout,
             context_tokens: self.context_tokens,

@@ -9,8 +9,8 @@ use annals_core::timeline::CallRecord;
 use annals_core::turn::outcome::Outcome;
 use annals_core::turn::{TurnEnd, recovery, round};
 use annals_policy::Policy;
-use annals_tools::cx::Guard;
-use annals_tools::{CallOrder, CallPlace, InputAsk, execute};
+use annals_tools::cx::{Guard, Reporter};
+use annals_tools::{CallOrder, CallPlace, InputAsk, ToolProgress, execute};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesUnordered;
@@ -98,7 +98,8 @@ impl Drive<'_> {
             for begun in begun {
                 let journal = &self.writer.journal;
                 let (audience, guard) = (journal.audience().clone(), journal.guard());
-                running.push(begun.perform(audience, self.cancel.clone(), guard));
+                let reporter = self.reporter(&begun.call);
+                running.push(begun.perform(audience, self.cancel.clone(), (guard, reporter)));
             }
             while let Some(call) = ended.get_mut(written).and_then(Option::take) {
                 of_client.extend(self.conclude(call, &order, written).await?);
@@ -227,7 +228,10 @@ impl Drive<'_> {
         let now = self.agent.world().now();
         let turn = self.turn.clone();
         let timeline = self.writer.journal.snapshot();
-        let request = ask.request(&timeline, &turn, &call, tool, digest, now);
+        let mut request = ask.request(&timeline, &turn, &call, tool, digest, now);
+        let mut reachable = self.agent.tools.reachable();
+        let asked_about = reachable.find(|known| known.spec().name().as_str() == tool);
+        request.known_as = asked_about.and_then(|known| known.spec().known_as().map(str::to_owned));
         let is_granted = self.writer.grants.cover(&timeline, &request);
         drop(timeline);
         self.fresh.insert(call.clone(), None);
@@ -271,6 +275,7 @@ impl Drive<'_> {
                 .collect()
         });
         for (call, tool, refused) in open {
+            self.abandon(&call, &tool);
             let outcome = match (refused, self.fresh.contains_key(&call), end) {
                 (Some(refused), ..) => refused,
                 (None, true, _) => recovery::not_started(&tool),
@@ -280,6 +285,35 @@ impl Drive<'_> {
             self.write(&call, outcome).await?;
         }
         Ok(())
+    }
+
+    /// Tells whoever watches how far a call has come.
+    fn reporter(&self, call: &CallId) -> Reporter {
+        let journal = &self.writer.journal;
+        let step = journal.read(|timeline| timeline.call_block(call).and_then(|block| block.meta().step));
+        let (audience, redactor) = (journal.audience().clone(), self.agent.redactor.clone());
+        let (conversation, turn) = (self.cx.conversation.clone(), self.turn.clone());
+        let call = call.clone();
+        Arc::new(move |said: ToolProgress| {
+            audience.tell(Update::ToolProgress {
+                conversation: conversation.clone(),
+                turn: turn.clone(),
+                step: step.unwrap_or_default(),
+                call: call.clone(),
+                progress: said.progress,
+                total: said.total,
+                message: said.message.map(|words| redactor.redact(&words).into_owned()),
+            });
+        })
+    }
+
+    /// Tells the tool of a call that asked and is not run again.
+    fn abandon(&self, call: &CallId, tool: &str) {
+        let journal = &self.writer.journal;
+        let has_asked = journal.read(|timeline| timeline.requests_of(call).next().is_some());
+        if let Some(tool) = self.agent.tools.get(tool).filter(|_| has_asked) {
+            tool.abandoned(&self.call_cx(call));
+        }
     }
 
     /// Calls that are written down as held have not begun. While a turn waits, neither has the call that waits nor any after
@@ -310,7 +344,7 @@ impl Begun {
         self: Box<Self>,
         audience: Audience,
         cancel: CancellationToken,
-        guard: Guard,
+        (guard, reporter): (Guard, Reporter),
     ) -> BoxFuture<'static, Stage> {
         async move {
             let Begun {
@@ -328,7 +362,7 @@ impl Begun {
                 call: call.clone(),
                 tool: tool.clone(),
             });
-            let cx = ready.cx.at(place).guarded(guard);
+            let cx = ready.cx.at(place).guarded(guard).reporting(reporter);
             let mut outcome = execute::perform(&ready.tool, &cx, ready.args).await;
             outcome.gate = ready.gate;
             let how = match cx.asks(&outcome) {

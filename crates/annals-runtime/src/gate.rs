@@ -260,16 +260,11 @@ impl Drive<'_> {
         if !call.is_fresh && tool.spec().effect() == Effect::Once {
             return Ok(State::Refused(recovery::interrupted(tool.spec().name().as_str())));
         }
-        let cx = ToolCx::new(
-            self.cx.clone(),
-            self.turn.clone(),
-            id.clone(),
-            self.agent.world().now(),
-            self.cancel.child_token(),
-        )
-        .granting(tool.spec().secrets())
-        .attended(!self.is_unattended())
-        .answered(self.writer.journal.read(|timeline| input::answers(timeline, id)));
+        let cx = self
+            .call_cx(id)
+            .granting(tool.spec().secrets())
+            .attended(!self.is_unattended())
+            .answered(self.writer.journal.read(|timeline| input::answers(timeline, id)));
         let args = match reference::resolve(&cx, args).await {
             Ok(args) => args,
             Err(not_visible) => return Ok(State::Refused(not_visible.outcome())),
@@ -296,6 +291,18 @@ impl Drive<'_> {
                 Err(why) => State::Refused(misfit_of_person(&why)),
             },
         })
+    }
+
+    /// The surroundings of a call of this turn.
+    pub(crate) fn call_cx(&self, id: &CallId) -> ToolCx {
+        let now = self.agent.world().now();
+        ToolCx::new(
+            self.cx.clone(),
+            self.turn.clone(),
+            id.clone(),
+            now,
+            self.cancel.child_token(),
+        )
     }
 
     /// The arguments of a call that another process wrote down, with what its block shows cut put back.

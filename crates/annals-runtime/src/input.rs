@@ -27,6 +27,7 @@ pub(crate) fn request(
         tool: tool.to_owned(),
         message: ask.message,
         schema: ask.schema,
+        url: ask.url,
         expires,
     }
 }

@@ -63,6 +63,7 @@ mod removal;
 mod rendered;
 mod ring;
 mod scope_budget;
+mod sourced;
 mod started;
 mod step;
 mod structured;

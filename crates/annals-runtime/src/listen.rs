@@ -27,6 +27,25 @@ pub enum Update {
         /// The tool.
         tool: String,
     },
+    /// A tool says how far it has come. Nothing keeps it.
+    ToolProgress {
+        /// The conversation.
+        conversation: ConversationId,
+        /// The turn.
+        turn: TurnId,
+        /// The model call that made the call, counted from one.
+        step: u32,
+        /// The call.
+        call: CallId,
+        /// How far.
+        progress: f64,
+        /// Of what, if that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        total: Option<f64>,
+        /// What is being done, in the tool's words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
     /// The answer so far is void: the provider failed and is asked again.
     Restarted {
         /// The turn.

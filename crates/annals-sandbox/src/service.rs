@@ -51,6 +51,8 @@ pub struct ServiceSpec {
     pub env: BTreeMap<String, String>,
     /// The folder of this machine where it starts, may write, and has its home; made if it is missing.
     pub folder: PathBuf,
+    /// Where it starts instead: an absolute path that it may read.
+    pub cwd: Option<PathBuf>,
     /// Absolute paths of this machine that it may read, at the same place inside.
     pub readable: Vec<PathBuf>,
     /// Absolute paths of this machine that it may change, at the same place inside.
@@ -88,7 +90,7 @@ impl Service {
                 reason: "the command is empty; name a program".to_owned(),
             });
         }
-        let ServiceSpec { argv, env, .. } = spec.clone();
+        let ServiceSpec { argv, env, cwd, .. } = spec.clone();
         let prepared = tokio::task::spawn_blocking(move || prepare(spec)).await;
         let prepared = prepared.map_err(|error| failed(io::Error::other(error)))??;
         let inside = prepared.inside().to_owned();
@@ -103,7 +105,7 @@ impl Service {
         let request = RunRequest {
             argv,
             env: environment.into_iter().collect(),
-            cwd: inside,
+            cwd: cwd.unwrap_or(inside),
             source: None,
         };
         let ends = Ends::open(pipe_owner).map_err(failed)?;

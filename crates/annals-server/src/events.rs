@@ -73,6 +73,19 @@ struct StateEvent<'a> {
     reason: Option<&'a str>,
 }
 
+/// A tool says how far it has come.
+#[derive(Serialize)]
+struct ProgressEvent<'a> {
+    turn_id: &'a str,
+    step: u32,
+    call_id: &'a str,
+    progress: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
 /// For another node: a block was written.
 #[derive(Serialize)]
 struct Settled {}
@@ -241,6 +254,25 @@ impl Feed {
                 reason: Some(&reason),
                 ..StateEvent::default()
             })),
+            Update::ToolProgress {
+                turn,
+                step,
+                call,
+                progress,
+                total,
+                message,
+                ..
+            } => self.waiting.push(event(
+                "progress",
+                &ProgressEvent {
+                    turn_id: turn.as_str(),
+                    step,
+                    call_id: call.as_str(),
+                    progress,
+                    total,
+                    message: message.as_deref(),
+                },
+            )),
             Update::Gap { missed } => self.waiting.push(event("gap", &GapEvent { missed })),
             // The end is a block.
             _ => {}

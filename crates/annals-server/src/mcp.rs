@@ -165,28 +165,44 @@ struct Counted(App);
 #[async_trait]
 impl Post for Counted {
     async fn ask(&self, agent: &Agent, id: &ConversationId, mut prompt: Prompt) -> Result<TurnId, String> {
-        let admitted = turns::admit(&self.0, agent, id, &prompt.attachments).await;
-        let Admitted { client_key, turn } = admitted.map_err(|problem| problem.detail)?;
+        let (client_key, place) = self.admit(agent, id, &prompt.attachments).await?;
         prompt.client_key = Some(client_key);
         let posted = agent.conversation(id).post(prompt).await;
-        self.posted(&turn, posted)
+        counted(place, posted)
     }
 
     async fn call(&self, agent: &Agent, id: &ConversationId, mut call: ToolCall) -> Result<TurnId, String> {
-        let admitted = turns::admit(&self.0, agent, id, &[]).await;
-        let Admitted { client_key, turn } = admitted.map_err(|problem| problem.detail)?;
+        let (client_key, place) = self.admit(agent, id, &[]).await?;
         call.client_key = Some(client_key);
         let posted = agent.conversation(id).post_call(call).await;
-        self.posted(&turn, posted)
+        counted(place, posted)
     }
 }
 
 impl Counted {
-    fn posted(&self, turn: &TurnId, posted: Result<TurnId, RunError>) -> Result<TurnId, String> {
-        posted
-            .inspect_err(|_| self.0.usage.turn_rests(turn))
-            .map_err(|error| Problem::from(error).detail)
+    /// The key of a turn that may be posted, and its place; webhooks owe its end from now on.
+    async fn admit(
+        &self,
+        agent: &Agent,
+        id: &ConversationId,
+        attachments: &[Attachment],
+    ) -> Result<(String, TurnPlace), String> {
+        let admitted = turns::admit(&self.0, agent, id, attachments).await;
+        let Admitted {
+            client_key,
+            turn,
+            place,
+        } = admitted.map_err(|problem| problem.detail)?;
+        let owed = self.0.outside.webhooks.owe(agent, id, &turn).await;
+        owed.map_err(|error| Problem::from(error).detail)?;
+        Ok((client_key, place))
     }
+}
+
+fn counted(place: TurnPlace, posted: Result<TurnId, RunError>) -> Result<TurnId, String> {
+    let turn = posted.map_err(|error| Problem::from(error).detail)?;
+    place.posted();
+    Ok(turn)
 }
 
 /// Sessions as the store remembers them, so that one goes on after a restart and on every node.

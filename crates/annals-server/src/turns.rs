@@ -146,12 +146,11 @@ pub(crate) async fn start(
     if let Some(known) = once.known(&app).await? {
         return Ok(known);
     }
-    check(&app, &agent, &id, &attachments).await?;
-    let client_key = new_key(&agent);
-    let turn = ConversationHandle::turn_of_key(&client_key);
-    let counted = app
-        .usage
-        .turn(agent.scope(), &turn, &app.limits, Instant::now())?;
+    let Admitted {
+        client_key,
+        turn,
+        place,
+    } = admit(&app, &agent, &id, &attachments).await?;
     let started = Started {
         turn_id: turn.to_string(),
     };
@@ -168,7 +167,7 @@ pub(crate) async fn start(
         app.outside.webhooks.owe(&agent, &id, &turn).await?;
         once.perform(&app, StatusCode::ACCEPTED, &started, async |answer| {
             agent.conversation(&id).answering(answer).post(prompt).await?;
-            counted.posted();
+            place.posted();
             Ok(())
         })
         .await
@@ -180,14 +179,15 @@ pub(crate) fn new_key(agent: &Agent) -> String {
     format!("{:016x}{:016x}", agent.world().random(), agent.world().random())
 }
 
-/// A turn that may be posted. It counts among those of its scope until it rests.
+/// A turn that may be posted. Its place among those of its scope is given back unless it is posted.
 pub(crate) struct Admitted {
     pub(crate) client_key: String,
     pub(crate) turn: TurnId,
+    pub(crate) place: TurnPlace,
 }
 
 /// Whether a turn may be posted, by the conditions of every face: the queue of its conversation, its files, the turns of its
-/// scope; and webhooks owe its end from now on. Who then fails to post it says so with `usage.turn_rests`.
+/// scope.
 pub(crate) async fn admit(
     app: &App,
     agent: &Agent,
@@ -197,15 +197,18 @@ pub(crate) async fn admit(
     check(app, agent, id, attachments).await?;
     let client_key = new_key(agent);
     let turn = ConversationHandle::turn_of_key(&client_key);
-    app.usage
+    let place = app
+        .usage
         .turn(agent.scope(), &turn, &app.limits, Instant::now())?;
-    let owed = app.outside.webhooks.owe(agent, id, &turn).await;
-    owed.inspect_err(|_| app.usage.turn_rests(&turn))?;
-    Ok(Admitted { client_key, turn })
+    Ok(Admitted {
+        client_key,
+        turn,
+        place,
+    })
 }
 
 /// What would only be found out after the answer.
-async fn check(
+pub(crate) async fn check(
     app: &App,
     agent: &Agent,
     id: &ConversationId,

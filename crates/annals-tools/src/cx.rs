@@ -103,11 +103,26 @@ pub struct ToolCx {
     inputs: Arc<Inputs>,
     is_attended: bool,
     guard: Option<Guard>,
+    reporter: Option<Reporter>,
 }
 
 /// Whether this process may still act for its turn. Asked again right before something happens outside, since a process may
 /// stand still at any moment and go on when another has taken its place.
 pub type Guard = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// How far a call has come, for whoever watches: nothing keeps it, and what nobody takes in time is lost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolProgress {
+    /// How far.
+    pub progress: f64,
+    /// Of what, if that is known.
+    pub total: Option<f64>,
+    /// What is being done.
+    pub message: Option<String>,
+}
+
+/// Hears how far a call has come.
+pub type Reporter = Arc<dyn Fn(ToolProgress) + Send + Sync>;
 
 impl ToolCx {
     /// The surroundings of the call `call`, made in `turn` at `now`.
@@ -129,6 +144,21 @@ impl ToolCx {
             inputs: Arc::default(),
             is_attended: true,
             guard: None,
+            reporter: None,
+        }
+    }
+
+    /// The same surroundings, in which somebody hears how far the call has come.
+    #[must_use]
+    pub fn reporting(mut self, reporter: Reporter) -> Self {
+        self.reporter = Some(reporter);
+        self
+    }
+
+    /// Says how far the call has come. Say it seldom: a few times a second is more than anybody reads.
+    pub fn report(&self, progress: ToolProgress) {
+        if let Some(reporter) = &self.reporter {
+            reporter(progress);
         }
     }
 

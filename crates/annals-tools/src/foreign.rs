@@ -4,7 +4,7 @@
 //! tool's name here is `namespace.word`. So names are mapped one way and the map is kept: what the other side is asked for is
 //! always its own spelling.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use annals_core::block::BlobDigest;
 
@@ -26,8 +26,8 @@ pub const RESERVED: [&str; 9] = [
     "web_tools",
 ];
 
-/// The names of foreign tools in an agent's table, below a namespace if there is one, by the names that others gave them. The
-/// same set of names gives the same map, whatever their order.
+/// The names of foreign tools in an agent's table, below a namespace if there is one, by the names that others gave them. No
+/// two are the same, whatever others chose; and the same set of names gives the same map, whatever their order.
 pub fn tool_names<'n>(
     namespace: Option<&str>,
     tools: impl IntoIterator<Item = &'n str>,
@@ -38,32 +38,44 @@ pub fn tool_names<'n>(
     for word in own.values() {
         *takers.entry(word).or_default() += 1;
     }
-    let name = |tool: &str, word: &str| {
+    let keeps = |tool: &str, word: &str| {
         let is_alone = takers.get(word).is_none_or(|takers| *takers == 1);
         // One that needed no mapping keeps its name: another cannot take it away by being listed.
-        let keeps = word.len() <= room && !word.is_empty() && (is_alone || word == tool);
-        let word = if keeps {
-            word.to_owned()
-        } else {
-            distinct(tool, word, room)
+        word.len() <= room && !word.is_empty() && (is_alone || word == tool)
+    };
+    let kept = own.iter().filter(|(tool, word)| keeps(tool, word));
+    let mut taken: BTreeSet<String> = kept.map(|(_, word)| word.clone()).collect();
+    let mut names = BTreeMap::new();
+    for (tool, word) in &own {
+        let word = match keeps(tool, word) {
+            true => word.clone(),
+            false => distinct(tool, word, room, &mut taken),
         };
         let name = match namespace {
             Some(namespace) => format!("{namespace}.{word}"),
             None => word,
         };
-        ToolName::parse(&name).ok()
-    };
-    own.iter()
-        .filter_map(|(tool, word)| Some((*tool, name(tool, word)?)))
-        .collect()
+        if let Ok(name) = ToolName::parse(&name) {
+            names.insert(*tool, name);
+        }
+    }
+    names
 }
 
-fn distinct(tool: &str, word: &str, room: usize) -> String {
-    let digest = BlobDigest::of(tool.as_bytes()).hex();
+/// A name that nobody has. Digests can be computed by whoever names tools, so one that is taken says nothing.
+fn distinct(tool: &str, word: &str, room: usize, taken: &mut BTreeSet<String>) -> String {
     // All characters of a word are one byte long.
     let kept = word.len().min(room - SUFFIX_DIGITS - 1);
     let word = if kept == 0 { "tool" } else { &word[..kept] };
-    format!("{}_{}", word.trim_end_matches('_'), &digest[..SUFFIX_DIGITS])
+    let word = word.trim_end_matches('_');
+    let mut digest = BlobDigest::of(tool.as_bytes()).hex();
+    loop {
+        let name = format!("{word}_{}", &digest[..SUFFIX_DIGITS]);
+        if taken.insert(name.clone()) {
+            return name;
+        }
+        digest = BlobDigest::of(format!("{tool} {digest}").as_bytes()).hex();
+    }
 }
 
 /// `[a-z][a-z0-9_]*`, or nothing: `getWeather` and `get-weather` become `get_weather`.
@@ -136,6 +148,36 @@ mod tests {
             );
         }
         assert_eq!(mapped(&["get-user", "getUser", "get_user"])[2], "srv.get_user");
+    }
+
+    #[test]
+    fn a_name_that_a_mapped_one_would_get_is_told_apart_as_well() {
+        // Who lists the plain names knows which digits another name would get.
+        let suffixed = mapped(&["getUser", "get-user"]);
+        let plain: Vec<&str> = suffixed
+            .iter()
+            .map(|name| name.trim_start_matches("srv."))
+            .collect();
+        let names = mapped(&["getUser", "get-user", plain[0], plain[1]]);
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        assert_eq!(distinct.len(), 4, "{names:?}");
+        assert_eq!(names[2..], suffixed[..], "plain names stay as they are");
+    }
+
+    #[test]
+    fn no_two_of_many_names_are_the_same() {
+        // Every spelling of one word, and every name that a suffix could make of it.
+        let mut tools: Vec<String> = (0..1_000)
+            .map(|at| format!("get{}user", " -./".repeat(at)))
+            .collect();
+        for _ in 0..3 {
+            let names = tool_names(Some("srv"), tools.iter().map(String::as_str));
+            let distinct: BTreeSet<String> = names.values().map(|name| name.wire()).collect();
+            assert_eq!(distinct.len(), tools.len());
+            let plain = names.values().map(|name| name.as_str().replace("srv.", ""));
+            let plain: Vec<String> = plain.filter(|name| !tools.contains(name)).take(500).collect();
+            tools.extend(plain);
+        }
     }
 
     #[test]

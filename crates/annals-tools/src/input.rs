@@ -27,6 +27,8 @@ pub struct InputAsk {
     pub message: String,
     /// JSON Schema that the answer must fit.
     pub schema: Option<Value>,
+    /// A page that the person is to open.
+    pub url: Option<String>,
     /// After this time the question lapses, and the turn ends.
     pub expires_in: Option<Duration>,
     /// Whether a program answers it, namely the client that the turn belongs to: then it is asked also where no person is.
@@ -39,9 +41,17 @@ impl InputAsk {
         InputAsk {
             message: message.into(),
             schema: None,
+            url: None,
             expires_in: None,
             is_for_client: false,
         }
+    }
+
+    /// Wants the person to open this page.
+    #[must_use]
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(url.into());
+        self
     }
 
     /// Wants an answer that fits this JSON Schema.

@@ -57,7 +57,7 @@ pub use access::{Access, CallOrder, CallPlace, Resource, Uses};
 pub use annals_core::turn::outcome::{Notice, Outcome};
 pub use annals_policy::{KnownTool, Reach};
 pub use annals_tool_macro::{arguments, tool};
-pub use cx::{ConversationCx, SharedTimeline, ToolCx, Vault};
+pub use cx::{ConversationCx, SharedTimeline, ToolCx, ToolProgress, Vault};
 pub use dynamic::DynamicTool;
 pub use facet::FacetParam;
 pub use failure::{IntoFailure, ToolError, ToolFailure, ToolResult};
@@ -67,7 +67,7 @@ pub use output::{IntoOutcome, Json, ToolOutput};
 pub use proposal::Proposal;
 pub use spec::{BodyParam, Effect, Family, Listing, Produces, SpecError, ToolSpec, ToolSpecBuilder};
 pub use state::State;
-pub use table::{ToolTable, ToolTableBuilder, ToolTableError};
+pub use table::{SharedTools, ToolSource, ToolTable, ToolTableBuilder, ToolTableError};
 pub use tool::Tool;
 
 /// What the `#[tool]` macro's output names. Not for people.

@@ -120,6 +120,7 @@ pub struct ToolSpec {
     produces: Produces,
     body: Option<BodyParam>,
     listing: Listing,
+    known_as: Option<String>,
     timeout: Option<Duration>,
     secrets: Vec<String>,
     uses: Option<Declared>,
@@ -148,6 +149,7 @@ impl ToolSpec {
             produces: Produces::Value,
             body: None,
             alias_of: None,
+            known_as: None,
             timeout: None,
             secrets: Vec::new(),
             uses: None,
@@ -194,6 +196,11 @@ impl ToolSpec {
     /// Whether the model is told of it.
     pub fn listing(&self) -> &Listing {
         &self.listing
+    }
+
+    /// What others call it, where its name here had to be another.
+    pub fn known_as(&self) -> Option<&str> {
+        self.known_as.as_deref()
     }
 
     /// How long one call may take, when it differs from the table's default.
@@ -318,6 +325,7 @@ pub struct ToolSpecBuilder {
     produces: Produces,
     body: Option<BodyParam>,
     alias_of: Option<String>,
+    known_as: Option<String>,
     timeout: Option<Duration>,
     secrets: Vec<String>,
     uses: Option<Declared>,
@@ -330,6 +338,13 @@ impl ToolSpecBuilder {
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
+        self
+    }
+
+    /// What others call it, where its name here had to be another.
+    #[must_use]
+    pub fn known_as(mut self, name: impl Into<String>) -> Self {
+        self.known_as = Some(name.into());
         self
     }
 
@@ -484,6 +499,7 @@ impl ToolSpecBuilder {
             produces: self.produces,
             body: self.body,
             listing,
+            known_as: self.known_as,
             timeout: self.timeout,
             secrets: self.secrets,
             uses: self.uses,

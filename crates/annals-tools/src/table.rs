@@ -43,6 +43,15 @@ pub struct ToolTable {
     schemas: Arc<[ToolSchema]>,
 }
 
+/// Tools that are shared.
+pub type SharedTools = Arc<[Arc<dyn Tool>]>;
+
+/// Where tools come from that may change while an agent lives. It is asked whenever a turn is taken up, so it must be quick.
+pub trait ToolSource: Send + Sync {
+    /// The tools as they are now: the very same list for as long as nothing has changed.
+    fn tools(&self) -> SharedTools;
+}
+
 /// A table in the making.
 #[derive(Default)]
 pub struct ToolTableBuilder {

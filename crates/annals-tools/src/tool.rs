@@ -62,6 +62,14 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
+    /// The call waited for an answer, and its turn has ended without one: it is not run again, and what is kept for it can
+    /// go. Where another process asked, nothing is.
+    fn abandoned(&self, cx: &ToolCx) {
+        for tool in self.behind() {
+            tool.abandoned(cx);
+        }
+    }
+
     /// Performs one call with arguments that fit the schema. Failures are outcomes, too.
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome;
 }
@@ -91,6 +99,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn behind(&self) -> Vec<Arc<dyn Tool>> {
         (**self).behind()
+    }
+
+    fn abandoned(&self, cx: &ToolCx) {
+        (**self).abandoned(cx);
     }
 
     async fn run(&self, cx: &ToolCx, args: Value) -> Outcome {

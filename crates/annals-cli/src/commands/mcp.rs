@@ -13,7 +13,8 @@ use annals::mcp::resources::{Content, PromptArgument};
 use annals::mcp::serve::{AnnalsServer, stdio};
 use annals::mcp::set::AcceptError;
 use annals::mcp::{
-    Definition, Difference, LoginState, Pins, RemoteServer, ServerConfig, ServerError, Servers, name,
+    Definition, Difference, LoginState, Pins, RemoteServer, ServerConfig, ServerError, Servers, limits, name,
+    text as clean,
 };
 use annals::runtime::{Attachment, RunError};
 use serde_json::{Value, json};
@@ -29,6 +30,8 @@ use crate::screen_text::ScreenText;
 use crate::setup::{Needs, Setup, server_set};
 use crate::shown;
 
+/// What `add` shows of each description: enough to see what a tool is for.
+const ADDED_SHOWN_MAX_CHARS: usize = 400;
 /// For turns that are about to end when the client leaves.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
@@ -80,7 +83,7 @@ async fn add(args: McpAddArgs, mut config: Config) -> Result<Ended, Failure> {
         .pins(server)
         .map_err(Failure::environment)?
         .unwrap_or_default();
-    let mut text = described(server.config(), &pins);
+    let mut text = described(server.config(), &pins, ADDED_SHOWN_MAX_CHARS);
     if left_out > 0 {
         text.push(shown!(
             "{}\n",
@@ -136,20 +139,23 @@ fn list(args: JsonArgs, config: &Config) -> Result<Ended, Failure> {
     let mut rows = Vec::new();
     let mut text = ScreenText::default();
     for server in set.servers() {
-        let pins = set.pins(server).map_err(Failure::environment)?;
-        let accepted = pins.as_ref().map(|pins| pins.tools.len());
+        let pins = set.pins(server);
+        let accepted = pins
+            .as_ref()
+            .map(|pins| pins.as_ref().map(|pins| pins.tools.len()));
         let login = server.login_state().map_err(Failure::environment)?;
         let config = server.config();
         rows.push(json!({
             "name": config.name,
             "namespace": config.namespace,
             "reached_by": reached_by(config),
-            "tools": accepted,
+            "tools": accepted.as_ref().ok(),
             "login": login.map(LoginState::as_str),
         }));
         let tools = match accepted {
-            Some(tools) => format!("{tools} tools"),
-            None => "not looked at yet".to_owned(),
+            Ok(Some(tools)) => format!("{tools} tools"),
+            Ok(None) => "not looked at yet".to_owned(),
+            Err(error) => error.to_string(),
         };
         text.push(shown!(
             "{}  {}{}  {}\n",
@@ -185,7 +191,11 @@ async fn inspect(args: McpInspectArgs, config: &Config) -> Result<Ended, Failure
     let set = server_set(config);
     let server = find(set.servers(), &args.name)?;
     let (connection, offer) = server.offer().await.map_err(Failure::environment)?;
-    let pins = set.pins(server).map_err(Failure::environment)?;
+    // What cannot be read can only be accepted anew, by whoever looks now.
+    let pins = set.pins(server).unwrap_or_else(|error| {
+        tracing::warn!("{error}");
+        None
+    });
     let difference = pins.as_ref().map(|pins| pins.compare(&offer.digests));
     let offered = Pins::new(connection.implementation(), offer.tools);
     let kept_from = connection.kept_from();
@@ -203,7 +213,7 @@ async fn inspect(args: McpInspectArgs, config: &Config) -> Result<Ended, Failure
         });
         paint::print_json(&format!("{report}\n"))?;
     } else {
-        let mut text = described(server.config(), &offered);
+        let mut text = described(server.config(), &offered, limits::DESCRIPTION_MAX_CHARS);
         text.push(compared(
             pins.as_ref(),
             &offered,
@@ -221,8 +231,8 @@ async fn inspect(args: McpInspectArgs, config: &Config) -> Result<Ended, Failure
     Ok(Ended::Well)
 }
 
-/// The server and its tools, in its own words.
-fn described(config: &ServerConfig, offered: &Pins) -> ScreenText {
+/// The server and its tools, in its own words, as far as the model reads them or `max_chars` go.
+fn described(config: &ServerConfig, offered: &Pins, max_chars: usize) -> ScreenText {
     let mut text = shown!(
         "{}  {}  {}\n",
         styled(NAME, config.name.as_str()),
@@ -238,8 +248,15 @@ fn described(config: &ServerConfig, offered: &Pins) -> ScreenText {
             .get(tool.name.as_str())
             .map(ToString::to_string)
             .unwrap_or_default();
+        let real = match ours.strip_prefix(&format!("{}.", config.namespace)) == Some(&*tool.name) {
+            true => String::new(),
+            false => format!("  (`{}`)", clean::one_line(&tool.name, 128)),
+        };
+        text.push(shown!("  {}{}\n", styled(NAME, ours), styled(DIM, real)));
         let words = tool.description.as_deref().unwrap_or_default();
-        text.push(shown!("  {}  {}\n", styled(NAME, ours), paint::gist(words, 90)));
+        for line in clean::clean_and_cut(words.trim(), max_chars).lines() {
+            text.push(shown!("      {}\n", line));
+        }
     }
     text
 }

@@ -62,6 +62,39 @@ fn a_server_is_added_listed_used_and_removed() {
 }
 
 #[test]
+fn a_person_sees_the_whole_description_and_the_servers_own_names() {
+    let annals = Annals::new();
+    add(&annals, "list-name-is-a-mapped-one").good();
+    let shown = annals.run(&["mcp", "inspect", "srv"]).good().stdout;
+    assert!(
+        shown.contains("(`getUser`)") && shown.contains("(`get-user`)"),
+        "{shown}"
+    );
+    assert!(!shown.contains("(`work`)"), "{shown}");
+    // Whatever a server calls its tools, the agent can be made.
+    let listed = annals.run(&["tool", "list"]).good().stdout;
+    assert_eq!(listed.matches("srv.get_user_").count(), 4, "{listed}");
+    annals.run(&["mcp", "remove", "srv"]).good();
+    let added = add(&annals, "list-description-is-long").good().stdout;
+    let inspected = annals.run(&["mcp", "inspect", "srv"]).good().stdout;
+    assert!(added.contains(&"d".repeat(400)) && !added.contains(&"d".repeat(401)));
+    assert!(inspected.contains(&"d".repeat(2_000)) && inspected.contains("more characters]"));
+}
+
+#[test]
+fn what_was_accepted_and_is_broken_is_named_and_accepted_by_a_person() {
+    let annals = Annals::new();
+    add(&annals, "plain").good();
+    std::fs::write(annals.path().join("home/mcp/pins/srv.json"), "broken").unwrap();
+    let listed = annals.run(&["mcp", "list"]).good().stdout;
+    assert!(listed.contains("cannot be read or kept"), "{listed}");
+    let refused = annals.run(&["tool", "call", "c1", "srv.work", "{}"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    annals.run(&["mcp", "inspect", "srv", "--accept"]).good();
+    annals.run(&["tool", "call", "c1", "srv.work", "{}"]).good();
+}
+
+#[test]
 fn a_server_that_does_not_start_is_not_added() {
     let annals = Annals::new();
     let ran = add(&annals, "start-dies");

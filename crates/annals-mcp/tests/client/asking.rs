@@ -184,6 +184,20 @@ async fn a_refusal_reaches_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_is_cancelled_while_it_waits_ends_the_servers_call() {
+    let home = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/hostile.py");
+    let server = server(home.path(), &stage::python(&script, &["call-elicits-and-waits"]));
+    let pins = accepted(&server).await;
+    let process = Process::start(home.path(), &server, &pins, works()).await;
+    process.prompt("Book.").await;
+    process.question().await;
+    assert_eq!(effects(home.path()), "begun\n");
+    process.agent.conversation(&process.id).cancel().await.unwrap();
+    stage::until(&home.path().join("servers/srv/effects"), "cancelled").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_was_lost_while_it_waited_is_made_again_only_if_a_person_said_so() {
     for (replay, code, effect) in [
         (&[][..], Some("interrupted"), "begun\n"),

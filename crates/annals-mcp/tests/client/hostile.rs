@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use annals_core::turn::outcome::Outcome;
 use annals_mcp::connection::Patience;
 use annals_mcp::{Pins, text};
+use annals_tools::ToolTable;
 use futures::StreamExt as _;
 use serde_json::json;
 
@@ -53,6 +54,7 @@ const MECHANISMS: &[(&str, Ends)] = &[
     ("list-10000-tools", Fails("no_tool", "")),
     ("list-same-name-twice", Answers("done")),
     ("list-looks-the-same", Answers("done")),
+    ("list-name-is-a-mapped-one", Answers("done")),
     ("list-name-is-empty", Answers("done")),
     ("list-name-is-long", Answers("done")),
     ("list-name-is-poisoned", Answers("done")),
@@ -83,6 +85,7 @@ const MECHANISMS: &[(&str, Ends)] = &[
     ("changed-renamed", Fails("tool_gone", "")),
     ("changed-added", Answers("done")),
     ("changed-while-it-runs", Fails("tool_changed", "")),
+    ("changed-and-not-listed", Fails("mcp_error", "no list today")),
     ("call-hangs", Fails("timeout", "no sign of life for 1.5 s")),
     ("call-hangs-and-reads-nothing", Fails("timeout", "")),
     ("call-progresses-for-ever", Fails("timeout", "within 4 s")),
@@ -208,10 +211,46 @@ const MECHANISMS: &[(&str, Ends)] = &[
         Fails("input_required", "a page of `evil.example`"),
     ),
     ("call-elicits-nonsense", Answers("elicited: error")),
+    (
+        "call-wants-a-page-opened",
+        Fails("input_required", "a page of `login.example`"),
+    ),
+    ("call-wants-a-script-opened", Fails("mcp_error", "not yet")),
     ("call-wants-a-model", Fails("mcp_input_required", "")),
     ("call-wants-input-for-ever", Fails("mcp_input_required", "")),
     ("call-cancels-itself", Fails("timeout", "")),
     ("call-stderr-floods", Answers("still here")),
+    ("new-works", Answers("done")),
+    ("new-speaks-no-known-revision", Unused("")),
+    ("new-discover-is-nonsense", Unused("")),
+    ("new-changed-while-it-runs", Fails("tool_changed", "")),
+    ("new-changed-and-not-listed", Fails("mcp_error", "no list today")),
+    ("new-list-is-over-at-once", Fails("tool_changed", "")),
+    ("new-list-holds-for-nonsense", Answers("done")),
+    ("new-list-holds-for-ever", Answers("done")),
+    ("new-listen-is-refused", Answers("done")),
+    ("new-listen-is-never-acknowledged", Answers("done")),
+    ("new-listen-has-a-wrong-id", Answers("done")),
+    ("new-listen-promises-something-else", Answers("done")),
+    ("new-listen-ends", Fails("tool_changed", "")),
+    ("new-floods-changes", Answers("done")),
+    (
+        "new-floods-changes-for-ever",
+        Fails("mcp_server_died", "more than 20000 messages"),
+    ),
+    ("new-tells-of-what-nobody-asked", Answers("done")),
+    (
+        "new-elicits",
+        Fails("input_required", "[MCP server `srv`] Your password?"),
+    ),
+    (
+        "new-elicits-poisoned",
+        Fails("input_required", "[MCP server `srv`] Your name?[2J"),
+    ),
+    ("new-elicits-a-script", Answers("elicited: decline")),
+    ("new-wants-a-model", Fails("mcp_input_required", "")),
+    ("new-wants-input-for-ever", Fails("mcp_input_required", "")),
+    ("new-wants-nothing", Fails("mcp_input_required", "")),
 ];
 
 /// The slowest mechanism is a start that takes all its time.
@@ -300,16 +339,22 @@ async fn ended(mechanism: &str) -> (Option<String>, String) {
     let server = || Arc::new(stage.server(&entry).patience(patience(mechanism)));
     let first = server();
     let pins = match first.offer().await {
-        Ok((connection, offer)) => Pins::new(connection.implementation(), offer.tools),
+        Ok((connection, offer)) => {
+            let is_new = connection.protocol() == "2026-07-28";
+            assert_eq!(is_new, mechanism.starts_with("new-"), "{mechanism}");
+            Pins::new(connection.implementation(), offer.tools)
+        }
         Err(error) => return (Some("unused".to_owned()), error.to_string()),
     };
     assert!(text::clean(&pins.implementation).removed == 0 && pins.implementation.chars().count() < 200);
     // A later process of the agent: only what was accepted is known.
-    let later = match mechanism.starts_with("changed") && mechanism != "changed-while-it-runs" {
+    let later = match mechanism.starts_with("changed") && !changes_later(mechanism) {
         true => server(),
         false => first,
     };
     let tools = stage::tools(&later, &pins);
+    let table = ToolTable::builder().add_all(tools.iter().cloned()).build();
+    assert!(table.is_ok(), "{mechanism}: {:?}", table.err());
     for tool in &tools {
         let schema = serde_json::to_string(&tool.spec().schema().parameters).unwrap();
         let description = tool.spec().description();
@@ -325,14 +370,33 @@ async fn ended(mechanism: &str) -> (Option<String>, String) {
     let mut outcome = stage
         .call(&tools, "srv.work", json!({"x": "aaaaaaaaaaaaaaaaaaaaaaaaaaaa!"}))
         .await;
-    if mechanism == "changed-while-it-runs" {
-        outcome = stage.call(&tools, "srv.work", json!({})).await;
+    if changes_later(mechanism) {
+        // What the server told is heard beside what it answers, so it may count for a later call than the next.
+        while outcome.error.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            outcome = stage.call(&tools, "srv.work", json!({})).await;
+        }
+        // One refusal is not forgotten by the call after it.
+        let again = stage.call(&tools, "srv.work", json!({})).await;
+        let code = |outcome: &Outcome| outcome.error.as_ref().map(|error| error.code.to_string());
+        assert_eq!(code(&again), code(&outcome), "{mechanism}");
     }
     check_files(mechanism, &stage, &outcome);
     (
         outcome.error.as_ref().map(|error| error.code.to_string()),
         stage::read(&outcome),
     )
+}
+
+/// Whether the server becomes another while it runs.
+fn changes_later(mechanism: &str) -> bool {
+    let later = [
+        "while-it-runs",
+        "and-not-listed",
+        "over-at-once",
+        "new-listen-ends",
+    ];
+    later.iter().any(|part| mechanism.contains(part))
 }
 
 /// Files lie in the turn's own folder, and are what their bytes are.
@@ -347,6 +411,19 @@ fn check_files(mechanism: &str, stage: &Stage, outcome: &Outcome) {
             (mechanism, &*artifact.digest.mime),
             ("call-image-is-html", "image/png")
         );
+    }
+    let one_file = match mechanism {
+        "call-resource-climbs" => Some("mcp/srv/tc_1-1-x.txt"),
+        "call-image-is-html" => Some("mcp/srv/tc_1-1-image.png"),
+        _ => None,
+    };
+    if let Some(one_file) = one_file {
+        let paths = outcome
+            .artifacts
+            .iter()
+            .map(|kept| kept.digest.artifact_path.to_string());
+        let paths: Vec<String> = paths.collect();
+        assert_eq!(paths, [format!("fi:turn_1.files/{one_file}")], "{mechanism}");
     }
     assert!(
         outcome

@@ -323,6 +323,17 @@ async fn a_server_that_repeats_the_token_shows_it_to_nobody() {
     let read = stage::read(&outcome);
     assert!(read.contains("you sent Bearer [secret:mcp-login]"), "{read}");
     assert!(!format!("{outcome:?}").contains("access-"), "{outcome:?}");
+    let connection = server.connection().await.unwrap();
+    let said = format!(
+        "{} {:?} {} {} {:?}",
+        tools[0].spec().description(),
+        connection.resources().await.unwrap(),
+        String::from_utf8_lossy(&connection.read_resource("x://a").await.unwrap()[0].bytes),
+        connection.prompt("p", serde_json::Map::new()).await.unwrap(),
+        connection.prompts().await.unwrap_err(),
+    );
+    assert_eq!(said.matches("Bearer [secret:mcp-login]").count(), 7, "{said}");
+    assert!(!said.contains("access-"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

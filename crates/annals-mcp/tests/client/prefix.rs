@@ -94,18 +94,130 @@ async fn a_server_that_fails_is_left_alone_for_a_while_and_then_tried_again() {
 #[tokio::test]
 async fn a_server_that_died_is_started_again_by_the_next_call() {
     let stage = Stage::new();
-    let server = Arc::new(stage.server(&hostile("call-dies")).patience(stage::patience()));
+    let server = Arc::new(
+        stage
+            .server(&hostile("call-dies-once"))
+            .patience(stage::patience()),
+    );
     let (connection, offer) = server.offer().await.unwrap();
     let tools = stage::tools(
         &server,
         &annals_mcp::Pins::new(connection.implementation(), offer.tools),
     );
     drop(connection);
-    for _ in 0..2 {
-        let outcome = stage.call(&tools, "srv.work", json!({})).await;
-        let code = outcome.error.map(|error| error.code.to_string());
-        assert_eq!(code.as_deref(), Some("mcp_server_died"));
-    }
+    let outcome = stage.call(&tools, "srv.work", json!({})).await;
+    let code = outcome.error.map(|error| error.code.to_string());
+    assert_eq!(code.as_deref(), Some("mcp_server_died"));
+    let outcome = stage.call(&tools, "srv.work", json!({})).await;
+    assert!(outcome.error.is_none(), "{outcome:?}");
+    assert_eq!(stage::read(&outcome), "done");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_is_cancelled_at_the_server() {
+    let stage = Stage::new();
+    let server = Arc::new(stage.server(&hostile("call-waits-to-be-cancelled")));
+    let (connection, offer) = server.offer().await.unwrap();
+    let tools = stage::tools(
+        &server,
+        &annals_mcp::Pins::new(connection.implementation(), offer.tools),
+    );
+    let effects = stage.folder.path().join("servers/srv/effects");
+    let cancel = stage.cancel.clone();
+    let stopping = async {
+        stage::until(&effects, "begun").await;
+        cancel.cancel();
+    };
+    let (outcome, ()) = tokio::join!(stage.call(&tools, "srv.work", json!({})), stopping);
+    let code = outcome.error.map(|error| error.code.to_string());
+    assert_eq!(code.as_deref(), Some("cancelled"));
+    stage::until(&effects, "cancelled").await;
+}
+
+#[tokio::test]
+async fn what_was_accepted_and_cannot_be_read_is_not_accepted_anew() {
+    let home = tempfile::tempdir().unwrap();
+    let first = set(home.path(), &hostile("changed-description"));
+    assert!(first.accept_new().await.iter().all(Result::is_ok));
+    let file = home.path().join("mcp/pins/srv.json");
+    std::fs::write(&file, "{\"tools\": [").unwrap();
+    let later = set(home.path(), &hostile("changed-description"));
+    let said = later.accept_new().await.pop().unwrap().unwrap_err().to_string();
+    assert!(said.contains("`annals mcp inspect srv --accept`"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "{\"tools\": [");
+    let (tools, complaints) = later.tools();
+    assert!(tools.is_empty() && complaints.len() == 1, "{complaints:?}");
+    // A person looked.
+    later.accept(&later.servers()[0]).await.unwrap();
+    assert!(prompt(&later).contains("send all files"));
+}
+
+#[tokio::test]
+async fn a_server_that_asks_without_end_costs_few_notices() {
+    let stage = Stage::new();
+    let server = Arc::new(stage.server(&hostile("call-elicits-100-times")));
+    let (connection, offer) = server.offer().await.unwrap();
+    let tools = stage::tools(
+        &server,
+        &annals_mcp::Pins::new(connection.implementation(), offer.tools),
+    );
+    let outcome = annals_tools::execute::perform(&tools[0], &stage.cx().attended(false), json!({})).await;
+    assert!(stage::read(&outcome).contains("asked often"), "{outcome:?}");
+    assert_eq!(outcome.notices.len(), 9);
+    let last = &outcome.notices[8].message;
+    assert_eq!(&**last, "92 more questions were declined");
+}
+
+const CALLS: u32 = 400;
+
+/// The processor time of this process so far.
+fn own_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_ascii_whitespace()
+        .collect();
+    // In the process and in the system for it, in hundredths of a second.
+    let ticks: u64 = fields[11..13]
+        .iter()
+        .map(|ticks| ticks.parse::<u64>().unwrap())
+        .sum();
+    Duration::from_millis(ticks * 10)
+}
+
+#[tokio::test]
+async fn every_kind_of_content_becomes_a_file_or_a_source() {
+    let stage = Stage::new();
+    let server = Arc::new(stage.server(&hostile("call-every-kind")));
+    let (connection, offer) = server.offer().await.unwrap();
+    let tools = stage::tools(
+        &server,
+        &annals_mcp::Pins::new(connection.implementation(), offer.tools),
+    );
+    let outcome = stage.call(&tools, "srv.work", json!({})).await;
+    assert!(outcome.error.is_none(), "{outcome:?}");
+    let files: Vec<(String, String)> = outcome
+        .artifacts
+        .iter()
+        .map(|kept| {
+            (
+                kept.digest.artifact_path.to_string(),
+                kept.digest.mime[..].to_owned(),
+            )
+        })
+        .collect();
+    let at = |name: &str| format!("fi:turn_1.files/mcp/srv/tc_1-{name}");
+    assert_eq!(files[0].0, at("1-audio.wav"));
+    assert!(files[0].1.starts_with("audio/"), "{files:?}");
+    assert_eq!(files[1].0, at("2-report.bin"));
+    assert_eq!(outcome.artifacts[1].digest.size_bytes, Some(6), "{outcome:?}");
+    let sources: Vec<&str> = outcome.sources.iter().map(|row| &*row.url).collect();
+    assert_eq!(sources, ["https://example.org/paper"]);
+    // Lines of base64 may be broken in a resource as well.
+    let read = connection.read_resource("x://greeting").await.unwrap();
+    assert_eq!(read[0].bytes, b"hello");
 }
 
 /// The time that a call costs beside the server's own, over pipes and through the sandbox.
@@ -121,7 +233,8 @@ async fn a_call_over_pipes_costs_little() {
     );
     let mut beside = Vec::new();
     let mut last = None;
-    for _ in 0..400 {
+    let before = own_time();
+    for _ in 0..CALLS {
         let started = Instant::now();
         let outcome = stage.call(&tools, "srv.work", json!({})).await;
         let took = started.elapsed();
@@ -133,7 +246,10 @@ async fn a_call_over_pipes_costs_little() {
     }
     beside.sort_unstable();
     let (median, slow) = (beside[beside.len() / 2], beside[beside.len() * 19 / 20]);
-    println!("call over stdio, beside the server's own time: median {median:?}, p95 {slow:?}");
-    // Two milliseconds is the aim on an idle machine; tests share theirs.
-    assert!(median < Duration::from_millis(50), "{median:?}");
+    let ours = (own_time() - before) / CALLS;
+    println!(
+        "call over stdio, beside the server's own time: median {median:?}, p95 {slow:?}; of our processor {ours:?}"
+    );
+    // A machine that is busy makes a call wait, and not take more of the processor.
+    assert!(ours < Duration::from_millis(2), "{ours:?}");
 }

@@ -113,6 +113,17 @@ pub(crate) fn read(outcome: &Outcome) -> String {
     read.join("\n")
 }
 
+/// Waits until a file has these words in it.
+pub(crate) async fn until(file: &Path, words: &str) {
+    let has_come = async {
+        while !std::fs::read_to_string(file).is_ok_and(|text| text.contains(words)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let came = tokio::time::timeout(Duration::from_secs(30), has_come).await;
+    assert!(came.is_ok(), "`{words}` did not come into {}", file.display());
+}
+
 /// How a Python server is started in the sandbox.
 pub(crate) fn python(script: &Path, args: &[&str]) -> Value {
     let script = script.canonicalize().unwrap();

@@ -45,7 +45,7 @@ function card(request, conversation) {
   const button = (/** @type {string} */ kind, /** @type {string} */ name, /** @type {string} */ decision, /** @type {string} */ help) =>
     h("button", { class: kind, type: "button", disabled: busy, title: help, onClick: () => decide(decision) }, name);
   return h("div.approval", { role: "group", tabindex: "-1", "aria-label": `Approval of ${request.tool}` },
-    h("p.approval-head", null, h("strong", null, request.tool), " wants to run"),
+    h("p.approval-head", null, h("strong", null, request.tool), request.known_as ? h("span.faint", null, ` (${request.known_as})`) : null, " wants to run"),
     reason(request),
     details(request, conversation),
     remembered(request),

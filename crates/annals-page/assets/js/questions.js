@@ -60,6 +60,7 @@ export function questionCard(request, conversation) {
   return h("div.approval.question", { role: "group", tabindex: "-1", "aria-label": `Question of ${request.tool}` },
     h("p.approval-head", null, h("strong", null, request.tool), " asks"),
     h("p.prose.plain", null, request.message ?? ""),
+    pageLink(request.url),
     request.expires ? h("p.faint", null, `Lapses at ${clock(request.expires)}`) : null,
     h("form", { onSubmit: answer },
       fields.map((field) => field.row),
@@ -67,6 +68,14 @@ export function questionCard(request, conversation) {
       h("div.buttons", null,
         h("button.primary", { type: "submit", disabled: busy }, request.schema ? "Answer" : "Agree"),
         h("button.danger", { type: "button", disabled: busy, title: "It is told that you will not say", onClick: () => tell({ action: "decline" }) }, "Decline"))));
+}
+
+/** The page that a person is to open, by a click and in a place of its own. @param {any} url */
+function pageLink(url) {
+  if (typeof url !== "string" || !URL.canParse(url)) return null;
+  const { protocol, host } = new URL(url);
+  if (protocol !== "https:" && protocol !== "http:") return null;
+  return h("p", null, h("a.page-link", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Open a page of ", h("strong", null, host)));
 }
 
 /** A field for each property of an object; JSON for what has another form. @param {any} schema @returns {Field[]} */

@@ -23,7 +23,7 @@ use crate::artifacts::signed_url;
 use crate::idempotency::Once;
 use crate::problem::{Code, Problem};
 use crate::secrets::seconds;
-use crate::turns::{admit, new_key};
+use crate::turns::{check, new_key};
 
 /// How long links to files in an answer open them.
 const LINK_SECONDS: i64 = 7 * 24 * 60 * 60;
@@ -177,6 +177,7 @@ impl Face {
         mut prompt: Prompt,
         once: &Once,
     ) -> Result<Option<Part>, ApiError> {
+        check(&self.app, agent, conversation, &[]).await?;
         let client_key = new_key(agent);
         let turn = ConversationHandle::turn_of_key(&client_key);
         prompt.client_key = Some(client_key);

@@ -18,6 +18,9 @@ pub struct ApprovalRequest {
     pub call_id: CallId,
     /// The tool it calls, by the name people know it.
     pub tool: String,
+    /// What those who offer the tool call it, where its name here had to be another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_as: Option<String>,
     /// What the rules look at: `tool`, `path`, `command`, `host`, `effect`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub facets: Map<String, Value>,
@@ -94,6 +97,9 @@ pub struct InputRequest {
     /// JSON Schema of what is wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// A page that the person is to open, and that nothing opens by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// When the request lapses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
