@@ -205,11 +205,8 @@ impl Face {
                 Ok(id)
             }
             None => {
-                let line = transcript
-                    .prompt
-                    .text
-                    .lines()
-                    .find(|line| !line.trim().is_empty());
+                let text = self.agent.redact(&transcript.prompt.text);
+                let line = text.lines().find(|line| !line.trim().is_empty());
                 let title = line.map(|line| line.trim().chars().take(TITLE_MAX_CHARS).collect());
                 let session = self.agent.new_session(title).await?;
                 Ok(session.id().clone())

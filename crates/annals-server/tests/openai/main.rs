@@ -5,6 +5,7 @@ mod common;
 
 mod client_tools;
 mod clients;
+mod fetched;
 mod lineage;
 mod open_responses;
 mod structured;
