@@ -8,7 +8,7 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 
 use crate::failure::Failure;
-use crate::screen_text::{ScreenText, json_for_terminal};
+use crate::screen_text::{ScreenStream, ScreenText, json_for_terminal};
 use crate::shown;
 
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -32,12 +32,31 @@ pub(crate) fn print(text: impl Into<ScreenText>) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Prints content: every byte of it to a file or a pipe, its text for eyes on a terminal.
-pub(crate) fn print_content(bytes: &[u8]) -> Result<(), Failure> {
-    match std::io::stdout().is_terminal() {
-        true => print(String::from_utf8_lossy(bytes)),
-        false => print_bytes(bytes),
+/// Content that is printed piece by piece: every byte of it to a file or a pipe, its text for eyes on a terminal.
+pub(crate) struct Printed(Option<ScreenStream>);
+
+impl Printed {
+    pub(crate) fn new() -> Self {
+        Printed(std::io::stdout().is_terminal().then(ScreenStream::default))
     }
+
+    pub(crate) fn piece(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        match &mut self.0 {
+            Some(stream) => print(stream.push(bytes)),
+            None => print_bytes(bytes),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        self.0.map_or(Ok(()), |stream| print(stream.finish()))
+    }
+}
+
+/// Prints content that is whole.
+pub(crate) fn print_content(bytes: &[u8]) -> Result<(), Failure> {
+    let mut printed = Printed::new();
+    printed.piece(bytes)?;
+    printed.finish()
 }
 
 /// Prints lines of JSON, the same values everywhere.

@@ -6,9 +6,9 @@
 //! [`shown!`](crate::shown).
 
 use std::fmt::Display;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
-use annals::core::redact::{Redactor, Secrets};
+use annals::core::redact::{RedactedStream, Redactor, Secrets};
 use anstyle::Style;
 
 /// Text that may be sent to a terminal.
@@ -113,16 +113,85 @@ impl ScreenText {
     }
 }
 
-static CONFIGURED: OnceLock<Redactor> = OnceLock::new();
+/// Foreign bytes that come in pieces: what a boundary cuts in two, a character or a secret, is put together again first.
+pub(crate) struct ScreenStream {
+    /// The beginning of a character.
+    begun: Vec<u8>,
+    redacted: RedactedStream,
+    /// Whether the last character was a carriage return, which the next one may make part of a line end.
+    has_returned: bool,
+}
+
+impl Default for ScreenStream {
+    fn default() -> Self {
+        ScreenStream {
+            begun: Vec::new(),
+            redacted: redactor().stream(),
+            has_returned: false,
+        }
+    }
+}
+
+impl ScreenStream {
+    /// What may be shown after one more piece.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> ScreenText {
+        let mut bytes = std::mem::take(&mut self.begun);
+        bytes.extend_from_slice(piece);
+        let mut text = String::with_capacity(bytes.len());
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            text.push_str(chunk.valid());
+            let invalid = chunk.invalid();
+            let is_begun = std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none());
+            if is_begun && chunks.peek().is_none() {
+                self.begun = invalid.to_vec();
+            } else if !invalid.is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        let text = self.redacted.push(&text);
+        self.show(text)
+    }
+
+    /// What was held back.
+    pub(crate) fn finish(mut self) -> ScreenText {
+        let mut text = match self.begun.is_empty() {
+            true => String::new(),
+            false => self.redacted.push("\u{fffd}"),
+        };
+        text.push_str(&self.redacted.finish());
+        let mut shown = self.show(text);
+        if self.has_returned {
+            shown.push_char('\r');
+        }
+        shown
+    }
+
+    fn show(&mut self, mut text: String) -> ScreenText {
+        if text.is_empty() {
+            return ScreenText::default();
+        }
+        if std::mem::take(&mut self.has_returned) {
+            text.insert(0, '\r');
+        }
+        if text.ends_with('\r') {
+            text.pop();
+            self.has_returned = true;
+        }
+        ScreenText(escaped(&text))
+    }
+}
+
+static CONFIGURED: OnceLock<Arc<Redactor>> = OnceLock::new();
 
 /// From now on these secrets are not shown.
 pub(crate) fn hide(secrets: &Secrets) {
     // A process has one configuration.
-    let _ = CONFIGURED.set(Redactor::new(secrets));
+    let _ = CONFIGURED.set(Arc::new(Redactor::new(secrets)));
 }
 
-fn redactor() -> &'static Redactor {
-    static UNCONFIGURED: LazyLock<Redactor> = LazyLock::new(Redactor::default);
+fn redactor() -> &'static Arc<Redactor> {
+    static UNCONFIGURED: LazyLock<Arc<Redactor>> = LazyLock::new(Arc::default);
     CONFIGURED.get().unwrap_or(&UNCONFIGURED)
 }
 
@@ -186,6 +255,22 @@ mod tests {
             text.as_str(),
             "a\\u{1b}]52;c;eA==\\u{7}b\\u{9b}2Jc\\u{202e}d\\u{e0041}e\\rf\n\tg"
         );
+    }
+
+    #[test]
+    fn what_comes_in_pieces_is_shown_as_if_it_came_whole() {
+        let key = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ";
+        let text = format!("é日👩‍💻 \u{9b}2J\r\na\rb \u{202e} token {key} end\r\n\u{1b}[2J 日");
+        let mut bytes = text.into_bytes();
+        bytes.extend_from_slice(&[b' ', 0xff, b'x', 0xe6, 0x97]);
+        let whole = ScreenText::from(String::from_utf8_lossy(&bytes));
+        assert!(!whole.as_str().contains(key), "{whole:?}");
+        for length in 1..bytes.len() {
+            let mut stream = ScreenStream::default();
+            let mut shown: ScreenText = bytes.chunks(length).map(|piece| stream.push(piece)).collect();
+            shown.push(&stream.finish());
+            assert_eq!(shown, whole, "in pieces of {length}");
+        }
     }
 
     #[test]

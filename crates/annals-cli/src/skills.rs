@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals::core::ids::SkillName;
+use annals::core::limits;
 use annals::core::skill::Skill;
 
 /// Where the folder of skills appears in the sandbox, read-only.
@@ -85,10 +86,17 @@ fn look(root: &Path, folder: &Path, depth: usize, found: &mut Vec<SkillFolder>) 
 
 fn read(root: &Path, folder: &Path) -> SkillFolder {
     let here = root.join(folder);
-    let sources = std::fs::read_to_string(here.join("sources.yaml")).ok();
-    let text = std::fs::read_to_string(here.join("SKILL.md")).map_err(|error| error.to_string());
-    let skill =
-        text.and_then(|text| Skill::parse(&text, sources.as_deref()).map_err(|error| error.to_string()));
+    // Whoever wrote the skill may have left anything under these names.
+    let text = |name: &str| annals_files::read_text(&here.join(name), limits::SKILL_MAX_BYTES as u64);
+    let sources = match text("sources.yaml") {
+        Ok(sources) => Ok(Some(sources)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("`sources.yaml` cannot be read: {error}")),
+    };
+    let skill = sources.and_then(|sources| {
+        let text = text("SKILL.md").map_err(|error| error.to_string())?;
+        Skill::parse(&text, sources.as_deref()).map_err(|error| error.to_string())
+    });
     let mut files = Vec::new();
     beside(&here, Path::new(""), 0, &mut files);
     files.sort_unstable();

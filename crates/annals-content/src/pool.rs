@@ -116,9 +116,10 @@ impl Pool {
                     return Err(ContentError::Unreadable(reason));
                 }
                 Ok(Exchange::Gone) => {
-                    let ending = helper.process.ended().await;
-                    drop(slot);
-                    self.start_ahead();
+                    // One that let go of its socket may run on all the same.
+                    let ending = timeout_at(deadline, helper.process.ended()).await;
+                    self.replace(helper, slot);
+                    let ending = ending.map_err(|_| late())?;
                     return Err(ContentError::from_ending(
                         &ending,
                         &self.limits,

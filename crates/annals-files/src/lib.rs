@@ -16,7 +16,7 @@ mod resolve;
 mod walk;
 
 pub use draft::{DRAFT_PREFIX, Draft};
-pub use read::{ReadError, read_at_most};
+pub use read::{ReadError, open_regular, read_at_most, read_text, read_text_from};
 pub use resolve::{Links, OpenError, Root};
 pub use rustix::io::Errno;
 pub use walk::{Entry, Stamp, Walk};

@@ -4,6 +4,7 @@
 //! a placeholder. Nothing is read from disk or network here.
 
 mod drawing;
+mod expansion;
 
 use std::collections::HashMap;
 
@@ -231,6 +232,7 @@ fn decode(bytes: Vec<u8>) -> Result<Picture, String> {
             (f64::from(raster.width()), f64::from(raster.height()))
         }
         None => {
+            expansion::check(&bytes)?;
             let svg = SvgImage::new(bytes.clone()).map_err(|_| "it is not valid SVG".to_owned())?;
             (svg.width(), svg.height())
         }

@@ -1,5 +1,6 @@
 //! The agent: a model and tools on a runtime, ready to run turns.
 
+use std::borrow::Cow;
 use std::sync::{Arc, RwLock};
 
 use annals_content::Content;
@@ -319,8 +320,14 @@ impl Agent {
         answer: Option<StoredAnswer>,
     ) -> Result<(), RunError> {
         let mut new = NewConversation::new(self.key(id), self.parts.world().now()).answering(answer);
-        new.title = title;
+        new.title = title.map(|title| self.redact(&title).into_owned());
         Ok(self.parts.log().create(new).await?)
+    }
+
+    /// A text without this agent's secrets. Whoever makes a title of a prompt asks for this before cutting it: half a
+    /// secret is not recognised.
+    pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.parts.redactor.redact(text)
     }
 
     /// What reading the paths of a conversation needs, without taking the right to write. `at` gives the conversation as

@@ -230,9 +230,10 @@ impl ConversationHandle {
                 digest: kept.blob.digest,
             });
         }
+        // It may lie there for long; what it becomes on the timeline is redacted too.
         let mail = Mail::Prompt {
             turn: turn.clone(),
-            prompt: text,
+            prompt: self.agent.redact(&text).into_owned(),
             attachments: stored,
             instructions,
             terms,
@@ -275,10 +276,10 @@ impl ConversationHandle {
         if !unfinished.is_owned {
             return Err(RunError::TurnEnded(self.id.clone()));
         }
-        let turn = unfinished.turn;
+        let (turn, text) = (unfinished.turn, text.into());
         let mail = Mail::Steer {
             turn: Some(turn.clone()),
-            text: text.into(),
+            text: self.agent.redact(&text).into_owned(),
         };
         self.send(&mail, client_key.clone()).await?;
         match self.came_too_late(&turn, &client_key).await? {

@@ -196,7 +196,8 @@ impl Runtime {
         let open = slots
             .iter()
             .filter_map(|slot| slot.open.try_lock().ok()?.upgrade());
-        open.filter(|conversation| conversation.has_running_turn()).count()
+        open.filter(|conversation| conversation.has_running_turn())
+            .count()
     }
 
     /// Has `remove` remove a conversation that nobody opens meanwhile. It is given the one that is open in this process, which

@@ -172,3 +172,42 @@ async fn an_attachment_says_what_is_in_it_and_its_text_can_be_read() {
 fn every_sequence_is_the_same_in_the_timeline_layout() {
     annals_requirements::again_in_the_timeline_layout(&[]);
 }
+
+/// A title is stored beside the conversation and shown in every list; a prompt may lie in the inbox for long.
+#[tokio::test]
+async fn a_title_and_a_waiting_prompt_do_not_keep_a_secret() {
+    let bench = Bench::new();
+    let agent = bench
+        .builder(json!({"steps": []}))
+        .secrets(secrets())
+        .build()
+        .await
+        .unwrap();
+    let session = agent
+        .new_session(Some(format!("Use {VALUE}, please")))
+        .await
+        .unwrap();
+    let id = session.id().clone();
+    session.close().await.unwrap();
+    let key = agent.key(&id);
+    let title = agent.log().get(&key).await.unwrap().title.unwrap();
+    assert_eq!(title, "Use [secret:DB_PASSWORD], please");
+    // Whoever cuts a title asks before cutting: half a secret is not recognised.
+    let cut: String = agent
+        .redact(&format!("My password is {VALUE}"))
+        .chars()
+        .take(20)
+        .collect();
+    assert!(!cut.contains("hunter"), "{cut}");
+
+    agent
+        .conversation(&id)
+        .only_posting()
+        .post(format!("Use {VALUE}, please"))
+        .await
+        .unwrap();
+    let waiting = agent.log().pending(&key).await.unwrap();
+    let waiting = format!("{waiting:?}");
+    assert!(waiting.contains("[secret:DB_PASSWORD], please"), "{waiting}");
+    assert!(!waiting.contains("hunter2"), "{waiting}");
+}

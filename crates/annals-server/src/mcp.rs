@@ -9,7 +9,7 @@ use std::time::Duration;
 use annals_core::ids::{ConversationId, Scope, TurnId};
 use annals_mcp::serve::http::{HttpServer, SessionState, SessionStore, SessionStoreError};
 use annals_mcp::serve::{AnnalsServer, Post};
-use annals_runtime::{Agent, Prompt, RunError, ToolCall};
+use annals_runtime::{Agent, Attachment, Prompt, RunError, ToolCall};
 use annals_store::Role;
 use async_trait::async_trait;
 use axum::body::Body;
@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::door::{Access, Caller};
+use crate::limits::TurnPlace;
 use crate::problem::{Code, Problem};
 use crate::request::read;
 use crate::routes::Route;

@@ -22,6 +22,7 @@ use crate::conversations::Turn;
 use crate::door::Caller;
 use crate::form::{Form, Part, Received};
 use crate::idempotency::Once;
+use crate::limits::TurnPlace;
 use crate::problem::{Code, Problem};
 use crate::relay;
 use crate::request::{JsonBody, Place, json, media_type, read};

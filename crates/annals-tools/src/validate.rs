@@ -104,7 +104,9 @@ pub fn misfit(schema: &Value, value: &Value) -> Option<String> {
     let schema = match Schema::new(schema) {
         Ok(schema) => schema,
         Err(SchemaError::Invalid(_)) => return None,
-        Err(error @ SchemaError::NotBuiltIn { .. }) => return Some(error.to_string()),
+        Err(error @ (SchemaError::NotBuiltIn { .. } | SchemaError::TooMuch { .. })) => {
+            return Some(error.to_string());
+        }
     };
     let misfits = schema.misfits(value, usize::MAX).shown;
     let said: Vec<String> = misfits.into_iter().map(|misfit| misfit.said).collect();

@@ -1,7 +1,5 @@
 //! `annals policy`: the rules that allow, ask about and deny calls.
 
-use std::io::Read as _;
-
 use annals::runtime::Judged;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -12,6 +10,9 @@ use crate::failure::{Ended, Failure};
 use crate::paint::{self, BOLD, DIM, styled};
 use crate::setup::{Needs, Setup};
 use crate::shown;
+
+/// Rules, or a call, that are longer are not read.
+const TEXT_MAX_BYTES: u64 = 10_000_000;
 
 pub(crate) async fn run(command: PolicyCommand, config: Config) -> Result<Ended, Failure> {
     match command {
@@ -33,14 +34,11 @@ async fn show(config: Config) -> Result<Ended, Failure> {
 
 async fn set(args: PolicySetArgs, config: Config) -> Result<Ended, Failure> {
     let text = match args.file.as_os_str() == "-" {
-        true => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            text
-        }
-        false => std::fs::read_to_string(&args.file)
-            .map_err(|error| Failure::usage(format!("`{}` cannot be read: {error}", args.file.display())))?,
+        true => annals_files::read_text_from(std::io::stdin(), TEXT_MAX_BYTES),
+        false => annals_files::read_text(&args.file, TEXT_MAX_BYTES),
     };
+    let cannot = |error| Failure::usage(format!("`{}` cannot be read: {error}", args.file.display()));
+    let text = text.map_err(cannot)?;
     let setup = Setup::open(config, Needs::NoModel).await?;
     let (agent, rows) = (&setup.agent, setup.policy_rows());
     let set = rows.set_row(agent.scope(), &text, &agent.known_tools()).await;
@@ -58,11 +56,8 @@ struct CallText {
 
 async fn check(args: PolicyCheckArgs, config: Config) -> Result<Ended, Failure> {
     let text = match args.call.as_str() {
-        "-" => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            text
-        }
+        "-" => annals_files::read_text_from(std::io::stdin(), TEXT_MAX_BYTES)
+            .map_err(|error| Failure::usage(format!("the call on standard input cannot be read: {error}")))?,
         text => text.to_owned(),
     };
     let call: CallText = serde_json::from_str(&text).map_err(|error| {

@@ -39,9 +39,11 @@ pub(crate) async fn run(args: ReadArgs, config: Config) -> Result<Ended, Failure
             output::write_file(file, copy).await?;
         }
         None => {
+            let mut printed = paint::Printed::new();
             while let Some(piece) = bytes.try_next().await? {
-                paint::print_content(&piece)?;
+                printed.piece(&piece)?;
             }
+            printed.finish()?;
         }
     }
     Ok(Ended::Well)

@@ -1,9 +1,9 @@
 //! `annals run`: one turn, its answer on standard output.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use annals::core::ids::TurnId;
+use annals::core::limits;
 use annals::runtime::{RunError, TurnTerms};
 use annals::{Session, TurnRequest};
 use serde_json::Value;
@@ -19,6 +19,8 @@ use crate::turn::{self, Form};
 
 /// A conversation's title is the beginning of its first prompt.
 const TITLE_MAX_CHARS: usize = 60;
+/// A file with more is no schema.
+const SCHEMA_MAX_BYTES: u64 = 1_000_000;
 
 pub(crate) async fn run(args: RunArgs, config: Config) -> Result<Ended, Failure> {
     let prompt = prompt(args.prompt)?;
@@ -66,7 +68,7 @@ pub(crate) async fn open(
         None => {
             let session = setup
                 .agent
-                .new_session(Some(paint::gist(prompt, TITLE_MAX_CHARS)))
+                .new_session(Some(paint::gist(&setup.agent.redact(prompt), TITLE_MAX_CHARS)))
                 .await?;
             paint::say(format!("conversation {}", session.id()));
             Ok(session)
@@ -76,7 +78,7 @@ pub(crate) async fn open(
 
 /// The schema in a file.
 fn read_schema(file: &Path) -> Result<Value, Failure> {
-    let text = std::fs::read_to_string(file);
+    let text = annals_files::read_text(file, SCHEMA_MAX_BYTES);
     let text = text.map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", file.display())))?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("`{}` is not a JSON schema: {error}", file.display())))
@@ -87,12 +89,10 @@ fn prompt(given: Option<String>) -> Result<String, Failure> {
     match given {
         Some(prompt) if prompt != "-" => Ok(prompt),
         Some(_) => {
-            let mut prompt = String::new();
-            let read = std::io::stdin().read_to_string(&mut prompt);
-            read.map_err(|error| {
+            let prompt = annals_files::read_text_from(std::io::stdin(), limits::PROMPT_MAX_BYTES as u64);
+            prompt.map_err(|error| {
                 Failure::usage(format!("the prompt on standard input cannot be read: {error}"))
-            })?;
-            Ok(prompt)
+            })
         }
         None => Ok(String::new()),
     }

@@ -1,6 +1,5 @@
 //! `annals tool`: lists tools, prints their schemas, calls one.
 
-use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -116,19 +115,20 @@ impl Listen for Watched {
     }
 }
 
+/// A call may carry a file, written as base64.
+const PARAMETERS_MAX_BYTES: u64 = 100_000_000;
+
 /// Parameters as they were typed, or from standard input.
 fn params(given: Option<String>) -> Result<Map<String, Value>, Failure> {
     let text = match given.as_deref() {
         None => return Ok(Map::new()),
         Some("-") => {
-            let mut text = String::new();
-            let read = std::io::stdin().read_to_string(&mut text);
-            read.map_err(|error| {
+            let text = annals_files::read_text_from(std::io::stdin(), PARAMETERS_MAX_BYTES);
+            text.map_err(|error| {
                 Failure::usage(format!(
                     "the parameters on standard input cannot be read: {error}"
                 ))
-            })?;
-            text
+            })?
         }
         Some(text) => text.to_owned(),
     };

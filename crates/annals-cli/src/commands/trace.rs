@@ -77,13 +77,22 @@ async fn send(collector: &str, json: String) -> Result<(), Failure> {
         .post(url)
         .header("content-type", "application/json")
         .body(json);
-    let answer = post.send().await.map_err(unreachable)?;
+    let mut answer = post.send().await.map_err(unreachable)?;
     let status = answer.status();
     if status.is_success() {
         return Ok(());
     }
-    let said = answer.text().await.unwrap_or_default();
-    let said: String = said.chars().take(REFUSAL_MAX_CHARS).collect();
+    let mut said = Vec::new();
+    // A character has at most four bytes; what comes after these is not waited for.
+    while said.len() < 4 * REFUSAL_MAX_CHARS
+        && let Ok(Some(piece)) = answer.chunk().await
+    {
+        said.extend_from_slice(&piece);
+    }
+    let said: String = String::from_utf8_lossy(&said)
+        .chars()
+        .take(REFUSAL_MAX_CHARS)
+        .collect();
     Err(Failure::environment(format!(
         "the collector at `{shown}` refused the spans with {status}: {}",
         said.trim()

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::annals::Annals;
+use super::annals::{Annals, Ran};
 
 #[test]
 #[allow(clippy::too_many_lines, reason = "one list of cases")]
@@ -225,4 +225,70 @@ fn what_is_no_regular_file_is_refused_at_once_and_leaves_no_conversation() {
     );
     let listed = annals.run(&["conversations"]).good();
     assert!(!listed.stdout.contains("Hi"), "{}", listed.stdout);
+}
+
+/// What a command reads by name or from standard input has an end, whatever lies there.
+#[test]
+fn no_command_waits_for_a_pipe_or_reads_a_device_without_end() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [{"text": "Hi."}]}));
+    let pipe = annals.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let pipe = pipe.to_str().unwrap();
+    refused(
+        &annals,
+        2,
+        &[
+            (
+                &["run", "Hi", "--model", &model, "--schema", "/dev/zero"],
+                "it is a device, not a file",
+            ),
+            (
+                &["run", "Hi", "--model", &model, "--schema", pipe],
+                "it is a pipe, not a file",
+            ),
+            (&["policy", "set", "/dev/zero"], "it is a device, not a file"),
+            (&["policy", "set", pipe], "it is a pipe, not a file"),
+            (&["timeline", "import", "/dev/zero"], "it is a device, not a file"),
+            (&["timeline", "import", pipe], "it is a pipe, not a file"),
+        ],
+    );
+    for args in [
+        &["run", "-", "--model", &model][..],
+        &["tool", "call", "c", "react.read", "-"],
+        &["policy", "set", "-"],
+        &["policy", "check", "-"],
+    ] {
+        let mut command = annals.command(args);
+        let endless = std::fs::File::open("/dev/zero").unwrap();
+        let ran = Ran::of(command.stdin(endless).output().unwrap());
+        assert_eq!(ran.code, 2, "{args:?}: {}", ran.shown());
+        assert!(
+            ran.stderr.contains("it has more than"),
+            "{args:?}: {}",
+            ran.stderr
+        );
+    }
+    let skill = annals.in_home("skills/odd");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(
+        skill.join("SKILL.md"),
+        "---\nname: odd\ndescription: Odd\n---\nText\n",
+    )
+    .unwrap();
+    let sources = skill.join("sources.yaml");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&sources)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let ran = annals.run(&["skill", "check"]);
+    assert!(
+        ran.shown().contains("it is a pipe, not a file"),
+        "{}",
+        ran.shown()
+    );
 }

@@ -232,3 +232,75 @@ fn an_answer_cites_with_numbers_and_lists_its_sources() {
     let (screen, _) = OnTerminal::spawn(&mut annals.command(&["run", "--model", &model, "Why?"])).finish();
     assert!(screen.contains("always [1][2]"), "{screen:?}");
 }
+
+/// `read` gets a file in pieces: what their boundaries cut in two is one thing on the screen all the same.
+#[test]
+fn what_is_read_in_pieces_is_shown_whole_and_without_secrets() {
+    let annals = Annals::new();
+    let key = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ";
+    // Three bytes each: a boundary of any power of two lies within a character, and keys lie across all of them.
+    let text: String = (0..1_200)
+        .map(|_| format!("{} {key} ", "日".repeat(41)))
+        .collect();
+    let model = annals.script(&json!({"steps": [{"text": "Kept."}]}));
+    let file = annals.file("long.txt", &text);
+    let run = [
+        "run",
+        "Keep this",
+        "--model",
+        &model,
+        "--conversation",
+        "c",
+        "--turn-id",
+        "t1",
+        "--attach",
+    ];
+    annals.run(&[&run[..], &[file.to_str().unwrap()]].concat()).good();
+    let shown = annals.run(&["timeline", "blocks", "c"]).good();
+    let path = shown
+        .json_lines()
+        .iter()
+        .find_map(|block| {
+            block["path"]
+                .as_str()
+                .filter(|path| path.ends_with("long.txt"))
+                .map(str::to_owned)
+        })
+        .unwrap();
+    let (screen, code) = OnTerminal::spawn(&mut annals.command(&["read", "c", &path])).finish();
+    assert_eq!(code, 0);
+    assert_eq!(screen.matches('日').count(), 1_200 * 41);
+    assert!(!screen.contains('\u{fffd}'));
+    assert!(!screen.contains("sk-ant"), "a key reached the screen");
+}
+
+#[test]
+fn an_export_is_not_sent_to_a_terminal() {
+    let annals = Annals::new();
+    let model = annals.script(&json!({"steps": [{"text": "a\u{9b}2J\u{202e}b"}]}));
+    annals
+        .run(&["run", "Hi", "--model", &model, "--conversation", "c"])
+        .good();
+    let (screen, code) = OnTerminal::spawn(&mut annals.command(&["timeline", "export", "c"])).finish();
+    assert_eq!(code, 2, "{screen}");
+    assert!(screen.contains("not for a terminal"), "{screen}");
+    assert!(!screen.contains('\u{9b}') && !screen.contains('\u{202e}'));
+    let piped = annals.run(&["timeline", "export", "c"]).good();
+    assert!(
+        piped.stdout.contains("\u{202e}"),
+        "every byte goes through a pipe"
+    );
+}
+
+#[test]
+fn a_title_does_not_show_or_keep_a_secret_of_its_prompt() {
+    let annals = Annals::new();
+    let key = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ";
+    let model = annals.script(&json!({"steps": [{"text": "Hi."}]}));
+    // The title would end within the key.
+    let prompt = format!("Please try the following key and say whether it works: {key}");
+    annals.run(&["run", &prompt, "--model", &model]).good();
+    let stored = annals.run(&["conversations", "--json"]).good();
+    assert!(stored.stdout.contains("whether it works"), "{}", stored.stdout);
+    assert!(!stored.stdout.contains("sk-ant"), "{}", stored.stdout);
+}

@@ -7,6 +7,7 @@ mod archives;
 mod drawings;
 mod office;
 mod pages;
+mod pdf_pages;
 mod pdfs;
 mod pictures;
 mod prose;
@@ -40,6 +41,8 @@ pub enum Reader {
     Page,
     /// A PDF, read as text and taken in as an attachment.
     Pdf,
+    /// A page of a PDF, drawn as a picture.
+    PdfPage,
     /// An attachment of this name, checked and described.
     Attachment(&'static str),
     /// What a page draws as a tree.
@@ -82,6 +85,7 @@ pub fn all() -> Vec<Mechanism> {
         prose::ALL,
         pages::ALL,
         pdfs::ALL,
+        pdf_pages::ALL,
         archives::ALL,
         office::ALL,
         trees::ALL,

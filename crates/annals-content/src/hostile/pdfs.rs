@@ -284,7 +284,7 @@ fn raw(body: &str) -> Vec<u8> {
 }
 
 /// A file of these objects, numbered from 1; the first is its root.
-fn file(objects: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn file(objects: &[Vec<u8>]) -> Vec<u8> {
     let mut file = b"%PDF-1.5\n".to_vec();
     let mut places = Vec::with_capacity(objects.len());
     for (index, object) in objects.iter().enumerate() {
@@ -303,7 +303,7 @@ fn file(objects: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-fn stream(dictionary: &str, data: &[u8]) -> Vec<u8> {
+pub(super) fn stream(dictionary: &str, data: &[u8]) -> Vec<u8> {
     let mut object = format!("<<{dictionary}/Length {}>>stream\n", data.len()).into_bytes();
     object.extend(data);
     object.extend(b"\nendstream");

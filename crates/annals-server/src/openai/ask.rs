@@ -303,11 +303,8 @@ impl Face {
             drop(self.agent.session(id.as_str()).await?);
             return Ok(id);
         }
-        let line = transcript
-            .prompt
-            .text
-            .lines()
-            .find(|line| !line.trim().is_empty());
+        let text = self.agent.redact(&transcript.prompt.text);
+        let line = text.lines().find(|line| !line.trim().is_empty());
         let title = line.map(|line| line.trim().chars().take(TITLE_MAX_CHARS).collect());
         self.made(&self.agent, title, once).await
     }

@@ -1,7 +1,10 @@
 //! Content of messages as it comes in both wire forms: texts, and files as data, by id or by address.
 
-use annals_core::block::BlobDigest;
-use annals_tools::web::fetch::{FetchLimits, Fetcher};
+use std::collections::HashMap;
+
+use annals_core::block::{Blob, BlobDigest};
+use annals_core::limits::ATTACHMENT_MAX_BYTES;
+use annals_tools::web::fetch::{FetchLimits, Fetcher, Kept};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -26,6 +29,12 @@ pub(crate) enum Content {
 pub(crate) enum Part {
     Text(String),
     File { name: Option<String>, from: FileSource },
+}
+
+impl Part {
+    fn is_file(&self) -> bool {
+        matches!(self, Part::File { .. })
+    }
 }
 
 /// Where a file's bytes are.
@@ -76,14 +85,52 @@ impl RawMessage {
         };
         Ok(Some(RawMessage { role, parts }))
     }
+}
 
-    /// With its files, also those of earlier uploads.
-    pub(crate) async fn loaded(self, files_before: usize, uploads: &Face) -> Result<Message, ApiError> {
+/// The messages of one request while their files are loaded.
+///
+/// What came with the body has passed the body's limit. What is fetched or was uploaded has not: it goes to the artifact
+/// store as it arrives, each address once, so many of them and so many bytes in all. A history may hold as many files as
+/// it likes; what is new is a prompt, with a prompt's limit.
+pub(crate) struct Loading<'f> {
+    face: &'f Face,
+    files: usize,
+    fetched: HashMap<String, Kept>,
+    fetched_bytes: u64,
+}
+
+impl<'f> Loading<'f> {
+    pub(crate) fn new(face: &'f Face) -> Self {
+        Loading {
+            face,
+            files: 0,
+            fetched: HashMap::new(),
+            fetched_bytes: 0,
+        }
+    }
+
+    pub(crate) async fn all(mut self, raw: Vec<RawMessage>) -> Result<Vec<Message>, ApiError> {
+        let most = self.face.app.limits.attachments_max;
+        let files = |message: &RawMessage| message.parts.iter().filter(|part| part.is_file()).count();
+        let is_answer = |message: &RawMessage| message.role == Role::Assistant;
+        let answered = raw.iter().rposition(is_answer).map_or(0, |last| last + 1);
+        if raw[answered..].iter().map(files).sum::<usize>() > most {
+            let message = format_args!("at most {most} files may come with a prompt");
+            return Err(ApiError::invalid("messages", "too_many_files", message));
+        }
+        let mut messages = Vec::with_capacity(raw.len());
+        for message in raw {
+            messages.push(self.one(message).await?);
+        }
+        Ok(messages)
+    }
+
+    async fn one(&mut self, raw: RawMessage) -> Result<Message, ApiError> {
         let mut message = Message {
-            role: self.role,
+            role: raw.role,
             said: Said::default(),
         };
-        for part in self.parts {
+        for part in raw.parts {
             match part {
                 Part::Text(text) => {
                     if !message.said.text.is_empty() {
@@ -92,48 +139,65 @@ impl RawMessage {
                     message.said.text.push_str(&text);
                 }
                 Part::File { name, from } => {
-                    let number = files_before + message.said.files.len() + 1;
-                    message.said.files.push(match from {
-                        FileSource::Bytes(bytes) => sent(name.as_deref(), number, bytes),
-                        FileSource::Url(url) => sent(name.as_deref(), number, uploads.fetched(&url).await?),
-                        FileSource::Id(id) => {
-                            let (kept_name, blob) = uploads.kept_file(&id).await?;
-                            File {
-                                name: named(name.or(Some(kept_name)).as_deref(), number, &[]),
-                                digest: blob.digest,
-                                held: Held::Kept(blob),
-                            }
-                        }
-                    });
+                    self.files += 1;
+                    message.said.files.push(self.file(name, from).await?);
                 }
             }
         }
         Ok(message)
     }
-}
 
-impl Face {
+    async fn file(&mut self, name: Option<String>, from: FileSource) -> Result<File, ApiError> {
+        Ok(match from {
+            FileSource::Bytes(bytes) => sent(name.as_deref(), self.files, bytes),
+            FileSource::Url(url) => {
+                let Kept { blob, head } = self.fetched(url).await?;
+                kept(named(name.as_deref(), self.files, &head), blob)
+            }
+            FileSource::Id(id) => {
+                let (kept_name, blob) = self.face.kept_file(&id).await?;
+                kept(named(name.or(Some(kept_name)).as_deref(), self.files, &[]), blob)
+            }
+        })
+    }
+
     /// A file from an address, within what may be reached.
-    async fn fetched(&self, url: &str) -> Result<Vec<u8>, ApiError> {
-        let most = annals_core::limits::ATTACHMENT_MAX_BYTES as usize;
+    async fn fetched(&mut self, url: String) -> Result<Kept, ApiError> {
+        if let Some(known) = self.fetched.get(&url) {
+            return Ok(known.clone());
+        }
+        let app = &self.face.app;
+        if self.fetched.len() >= app.limits.attachments_max {
+            let most = app.limits.attachments_max;
+            let message =
+                format_args!("at most {most} addresses are fetched for a request: upload the files");
+            return Err(ApiError::invalid("messages", "too_many_files", message));
+        }
+        let left = app.limits.upload_max_bytes.saturating_sub(self.fetched_bytes);
+        let most = usize::try_from(left.min(ATTACHMENT_MAX_BYTES)).unwrap_or(usize::MAX);
         let limits = FetchLimits {
             body_bytes: most,
             wire_bytes: most,
             ..FetchLimits::default()
         };
-        let fetcher = Fetcher::with_limits(
-            self.app.outside.egress.clone(),
-            annals_content::Content::default(),
-            limits,
-        );
-        let fetched = fetcher.bytes(url).await;
-        fetched.map_err(|error| {
-            ApiError::invalid(
-                "messages",
-                error.code(),
-                format_args!("a file cannot be fetched: {error}"),
-            )
-        })
+        let egress = app.outside.egress.clone();
+        let fetcher = Fetcher::with_limits(egress, annals_content::Content::default(), limits);
+        let fetched = fetcher.keep(&url, self.face.agent.artifacts()).await;
+        let fetched = fetched.map_err(|error| {
+            let message = format_args!("a file cannot be fetched: {error}");
+            ApiError::invalid("messages", error.code(), message)
+        })?;
+        self.fetched_bytes += fetched.blob.size_bytes;
+        self.fetched.insert(url, fetched.clone());
+        Ok(fetched)
+    }
+}
+
+fn kept(name: String, blob: Blob) -> File {
+    File {
+        name,
+        digest: blob.digest,
+        held: Held::Kept(blob),
     }
 }
 
@@ -164,7 +228,10 @@ fn extension(bytes: &[u8]) -> &'static str {
         [b'G', b'I', b'F', b'8', ..] => "gif",
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "webp",
         [b'%', b'P', b'D', b'F', ..] => "pdf",
-        bytes if std::str::from_utf8(bytes).is_ok() => "txt",
+        // Of a file that was fetched only the first bytes are here, which may end within a character.
+        bytes if std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true) => {
+            "txt"
+        }
         _ => "bin",
     }
 }

@@ -88,13 +88,7 @@ impl Face {
     }
 
     pub(super) async fn transcript(&self, raw: Vec<RawMessage>) -> Result<Transcript, ApiError> {
-        let mut messages = Vec::with_capacity(raw.len());
-        let mut files = 0;
-        for message in raw {
-            let message = message.loaded(files, self).await?;
-            files += message.said.files.len();
-            messages.push(message);
-        }
+        let messages = super::input::Loading::new(self).all(raw).await?;
         Transcript::of(messages).map_err(|error| ApiError::invalid("messages", "nothing_asked", error))
     }
 }

@@ -6,6 +6,7 @@ mod common;
 mod attended;
 mod client_tools;
 mod clients;
+mod fetched;
 mod idempotent;
 mod lineage;
 mod open_responses;

@@ -56,3 +56,26 @@ async fn a_schema_that_is_none_is_refused() {
     let error: Value = response.json().await.unwrap();
     assert_eq!(error["error"]["param"], "response_format");
 }
+
+/// A few kilobytes that ask for 2^40 visits of the answer.
+#[tokio::test]
+async fn a_schema_that_nobody_could_check_is_refused_by_name() {
+    let server = Running::start(json!([{"text": "{}"}])).await;
+    let mut definitions = serde_json::Map::new();
+    for at in 0..40 {
+        let next = json!({"$ref": format!("#/$defs/a{}", at + 1)});
+        definitions.insert(format!("a{at}"), json!({"allOf": [next, next]}));
+    }
+    definitions.insert("a40".into(), json!(false));
+    let schema = json!({"$ref": "#/$defs/a0", "$defs": definitions});
+    let body = json!({"model": "annals", "messages": [{"role": "user", "content": "x"}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}});
+    let response = server.post("/v1/chat/completions", &body).await;
+    assert_eq!(response.status(), 400);
+    let error: Value = response.json().await.unwrap();
+    let said = error["error"]["message"].as_str().unwrap();
+    assert!(
+        said.contains("more than 10000 checks of the same value"),
+        "{said}"
+    );
+}

@@ -4,13 +4,15 @@
 //! those and is always there. The rest of the standard (patterns, references, conditions) is the work of the crate
 //! `jsonschema`, which takes longer to build than everything else that a small program needs: feature `json-schema`. Which
 //! of the two checks a value depends on the schema and never on the features, and both say the same in the same words; a
-//! test holds them against each other.
+//! test holds them against each other. What strangers' schemas may cost is bounded before anything is checked: `work.rs`.
 
 #[cfg(feature = "json-schema")]
 mod full;
 mod plain;
 #[cfg(all(test, feature = "json-schema"))]
 mod tests;
+#[cfg(feature = "json-schema")]
+mod work;
 
 use serde_json::Value;
 
@@ -24,7 +26,7 @@ pub struct Schema {
 enum Reader {
     Plain(plain::Node),
     #[cfg(feature = "json-schema")]
-    Full(Box<jsonschema::Validator>),
+    Full(Box<full::Checker>),
 }
 
 /// Why a schema cannot be used.
@@ -43,6 +45,14 @@ pub enum SchemaError {
         keyword: String,
         /// Where it stands in the schema, as a JSON pointer.
         place: String,
+    },
+    /// Checking values against it would take too long, or too much memory.
+    #[error("it has more than {most} {what}: a schema is checked only within these bounds")]
+    TooMuch {
+        /// What it has too much of.
+        what: &'static str,
+        /// How much of it is taken.
+        most: usize,
     },
 }
 
@@ -83,7 +93,7 @@ impl Schema {
         match &self.reader {
             Reader::Plain(node) => node.fits(value),
             #[cfg(feature = "json-schema")]
-            Reader::Full(validator) => validator.is_valid(value),
+            Reader::Full(checker) => checker.is_valid(value),
         }
     }
 
@@ -92,17 +102,14 @@ impl Schema {
         match &self.reader {
             Reader::Plain(node) => node.misfits(value, shown_max),
             #[cfg(feature = "json-schema")]
-            Reader::Full(validator) => full::misfits(validator, value, shown_max),
+            Reader::Full(checker) => checker.misfits(value, shown_max),
         }
     }
 }
 
 #[cfg(feature = "json-schema")]
 fn other(schema: &Value, _beyond: plain::Beyond) -> Result<Reader, SchemaError> {
-    let validator = jsonschema::validator_for(schema);
-    validator
-        .map(|validator| Reader::Full(Box::new(validator)))
-        .map_err(|error| SchemaError::Invalid(error.to_string()))
+    full::Checker::new(schema).map(|checker| Reader::Full(Box::new(checker)))
 }
 
 #[cfg(not(feature = "json-schema"))]

@@ -8,10 +8,9 @@ use super::{Misfit, Misfits, full, plain};
 /// What both say of a value: the misfits in no particular order, because the crate's depends on which checks it has merged.
 fn both(schema: &Value, value: &Value) -> Option<[Vec<Misfit>; 2]> {
     let node = plain::Node::read(schema).ok()?;
-    let validator = jsonschema::validator_for(schema);
-    let validator =
-        validator.unwrap_or_else(|error| panic!("read, though it is no schema: {error}: {schema}"));
-    assert_eq!(node.fits(value), validator.is_valid(value), "{schema} of {value}");
+    let checker = full::Checker::new(schema);
+    let checker = checker.unwrap_or_else(|error| panic!("read, though it is no schema: {error}: {schema}"));
+    assert_eq!(node.fits(value), checker.is_valid(value), "{schema} of {value}");
     let sorted = |Misfits { mut shown, more }| {
         assert_eq!(more, 0);
         shown.sort_by_key(|misfit: &Misfit| (misfit.path.clone(), misfit.said.clone()));
@@ -19,7 +18,7 @@ fn both(schema: &Value, value: &Value) -> Option<[Vec<Misfit>; 2]> {
     };
     let found = [
         sorted(node.misfits(value, usize::MAX)),
-        sorted(full::misfits(&validator, value, usize::MAX)),
+        sorted(checker.misfits(value, usize::MAX)),
     ];
     assert_eq!(found[0].is_empty(), node.fits(value), "{schema} of {value}");
     Some(found)
@@ -284,6 +283,129 @@ fn only_as_many_misfits_are_described_as_are_wanted() {
             .misfits(&json!([1, 2, 3, 4]), 3);
         assert_eq!((misfits.shown.len(), misfits.more), (3, 1), "{reader}");
     }
+}
+
+/// Definitions that each lead to the next, in a form given by what leads there.
+fn chain(length: usize, step: impl Fn(Value) -> Value, last: Value) -> Value {
+    let name = |at: usize| format!("a{at}");
+    let mut definitions = serde_json::Map::new();
+    for at in 0..length {
+        let next = json!({"$ref": format!("#/$defs/{}", name(at + 1))});
+        definitions.insert(name(at), step(next));
+    }
+    definitions.insert(name(length), last);
+    json!({"$ref": "#/$defs/a0", "$defs": definitions})
+}
+
+fn refused(schema: &Value) -> String {
+    super::Schema::new(schema).unwrap_err().to_string()
+}
+
+#[test]
+fn a_schema_that_asks_for_too_much_is_refused_by_name() {
+    let doubling: [fn(Value) -> Value; 4] = [
+        |next| json!({"allOf": [next, next]}),
+        |next| json!({"anyOf": [next, next]}),
+        |next| json!({"oneOf": [next, {"not": next}]}),
+        |next| json!({"if": next, "then": next, "else": next}),
+    ];
+    for step in doubling {
+        let schema = chain(40, step, json!(false));
+        assert!(schema.to_string().len() < 5_000);
+        let said = refused(&schema);
+        assert!(
+            said.contains("more than 10000 checks of the same value"),
+            "{said}"
+        );
+    }
+    let circle = json!({"allOf": [{"$ref": "#"}]});
+    assert!(refused(&circle).contains("ways back"), "{}", refused(&circle));
+    let many = json!({"allOf": vec![json!({"$ref": "#/$defs/a"}); 1_001], "$defs": {"a": true}});
+    assert!(refused(&many).contains("1000 references"), "{}", refused(&many));
+    let patterns: Vec<Value> = (0..300).map(|n| json!({"pattern": format!("a{n}")})).collect();
+    let patterns = json!({"allOf": patterns});
+    assert!(
+        refused(&patterns).contains("200 regular expressions"),
+        "{}",
+        refused(&patterns)
+    );
+    let long = json!({"pattern": "a", "description": "x".repeat(300_000)});
+    assert!(refused(&long).contains("262144 bytes"), "{}", refused(&long));
+    let huge_pattern = json!({"pattern": "((a{1000}){1000}){1000}"});
+    assert!(super::Schema::new(&huge_pattern).is_err());
+    let elsewhere = json!({"$ref": "https://example.com/schema.json"});
+    assert!(
+        refused(&elsewhere).contains("names nothing in the schema"),
+        "{}",
+        refused(&elsewhere)
+    );
+}
+
+/// Each part of the value doubles the visits: nothing of it shows in the schema alone.
+#[test]
+fn a_value_whose_check_would_take_too_long_is_refused_by_name() {
+    let node = json!({"$ref": "#/$defs/node"});
+    let twice = json!({"allOf": [{"properties": {"x": node}}, {"properties": {"x": node}}]});
+    let schema = json!({"$ref": "#/$defs/node", "$defs": {"node": twice}});
+    let schema = super::Schema::new(&schema).unwrap();
+    let deep = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"x": inner}));
+    assert!(schema.is_valid(&deep(6)));
+    let misfits = schema.misfits(&deep(60), 5);
+    assert_eq!(misfits.shown.len(), 1);
+    assert!(
+        misfits.shown[0].said.contains("more than 500000 steps"),
+        "{misfits:?}"
+    );
+    assert!(!schema.is_valid(&deep(60)));
+}
+
+#[test]
+fn what_people_write_stays_within_the_bounds() {
+    let tree = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/tree",
+        "type": "object", "properties": {
+            "value": {"type": "string", "pattern": "^(?!x)[a-z]+$"},
+            "children": {"type": "array", "items": {"$ref": "#"}}},
+        "required": ["value"], "additionalProperties": false});
+    let schema = super::Schema::new(&tree).unwrap();
+    let leaf = || json!({"value": "a", "children": []});
+    let wide = json!({"value": "a", "children": vec![leaf(); 3_000]});
+    assert!(schema.is_valid(&wide));
+    let deep = (0..50).fold(leaf(), |inner, _| json!({"value": "a", "children": [inner]}));
+    assert!(schema.is_valid(&deep));
+    assert_eq!(schema.misfits(&json!({"value": "xa"}), 5).shown.len(), 1);
+
+    let expression = json!({"$ref": "#/definitions/e", "definitions": {"e": {"anyOf": [
+        {"type": "number"},
+        {"type": "object", "properties": {"add": {"type": "array", "items": {"$ref": "#/definitions/e"}}}, "required": ["add"]},
+        {"type": "object", "properties": {"neg": {"$ref": "#/definitions/e"}}, "required": ["neg"]}]}}});
+    let schema = super::Schema::new(&expression).unwrap();
+    let sum = (0..20).fold(json!(1), |inner, n| json!({"add": [inner, n, {"neg": n}]}));
+    assert!(schema.is_valid(&sum));
+
+    let a_schema = json!({"$ref": "http://json-schema.org/draft-07/schema#"});
+    let schema = super::Schema::new(&a_schema).unwrap();
+    assert!(schema.is_valid(&json!({"type": "object"})));
+    assert!(!schema.is_valid(&json!({"type": 7})));
+
+    let named = json!({"$defs": {"a": {"$anchor": "here", "type": "integer"}},
+        "allOf": [{"$ref": "#here"}, {"$ref": "#/%24defs/a"}]});
+    let schema = super::Schema::new(&named).unwrap();
+    assert!(schema.is_valid(&json!(1)) && !schema.is_valid(&json!("a")));
+}
+
+/// As long as a chain may be: read, used and dropped on the stack that a test has.
+#[test]
+fn the_longest_chain_that_is_taken_does_not_overflow_the_stack() {
+    let into = |next: Value| json!({"properties": {"x": next}});
+    let longest = chain(super::work::REFERENCES_MAX - 1, into, json!({"type": "integer"}));
+    let schema = super::Schema::new(&longest).unwrap();
+    let value = (0..120).fold(json!(1), |inner, _| json!({"x": inner}));
+    assert!(schema.is_valid(&value));
+    drop(schema);
+    let in_place = chain(250, |next| json!({"allOf": [next]}), json!({"type": "integer"}));
+    let schema = super::Schema::new(&in_place).unwrap();
+    assert_eq!(schema.misfits(&json!("a"), 3).shown.len(), 1);
 }
 
 fn any_number() -> impl Strategy<Value = Value> {

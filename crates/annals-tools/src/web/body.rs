@@ -28,7 +28,6 @@ pub struct Unpacked {
 /// Takes chunks as they arrive and unpacks them, never beyond the bound.
 pub struct Unpacker {
     decoder: Decoder,
-    limit_bytes: usize,
 }
 
 enum Decoder {
@@ -44,15 +43,15 @@ impl Unpacker {
     /// Unpacks this coding into at most this many bytes.
     pub fn new(coding: Coding, limit_bytes: usize) -> Self {
         let sink = Bounded {
-            out: Unpacked::default(),
             limit_bytes,
+            ..Bounded::default()
         };
         let decoder = match coding {
             Coding::Plain => Decoder::Plain(sink),
             Coding::Gzip => Decoder::Gzip(GzDecoder::new(sink)),
             Coding::Deflate => Decoder::Undecided(sink),
         };
-        Unpacker { decoder, limit_bytes }
+        Unpacker { decoder }
     }
 
     /// Takes the next chunk.
@@ -81,8 +80,15 @@ impl Unpacker {
 
     /// Whether the bound is reached, so that further chunks are pointless.
     pub fn is_full(&self) -> bool {
-        let sink = self.sink();
-        sink.out.is_cut || sink.out.bytes.len() > self.limit_bytes
+        self.sink().out.is_cut
+    }
+
+    /// Gives away what was unpacked so far; it goes on counting for the bound.
+    pub fn take(&mut self) -> Vec<u8> {
+        let sink = self.sink_mut();
+        let bytes = std::mem::take(&mut sink.out.bytes);
+        sink.taken_bytes += bytes.len();
+        bytes
     }
 
     fn sink(&self) -> &Bounded {
@@ -94,7 +100,16 @@ impl Unpacker {
         }
     }
 
-    /// What was unpacked.
+    fn sink_mut(&mut self) -> &mut Bounded {
+        match &mut self.decoder {
+            Decoder::Plain(sink) | Decoder::Undecided(sink) => sink,
+            Decoder::Gzip(decoder) => decoder.get_mut(),
+            Decoder::Zlib(decoder) => decoder.get_mut(),
+            Decoder::Raw(decoder) => decoder.get_mut(),
+        }
+    }
+
+    /// What was unpacked and not taken.
     pub fn finish(mut self) -> io::Result<Unpacked> {
         let finished = match &mut self.decoder {
             Decoder::Plain(_) | Decoder::Undecided(_) => Ok(()),
@@ -105,13 +120,7 @@ impl Unpacker {
         if !self.is_full() {
             finished.or_else(tolerated)?;
         }
-        let sink = match &mut self.decoder {
-            Decoder::Plain(sink) | Decoder::Undecided(sink) => sink,
-            Decoder::Gzip(decoder) => decoder.get_mut(),
-            Decoder::Zlib(decoder) => decoder.get_mut(),
-            Decoder::Raw(decoder) => decoder.get_mut(),
-        };
-        Ok(std::mem::take(&mut sink.out))
+        Ok(std::mem::take(&mut self.sink_mut().out))
     }
 }
 
@@ -127,12 +136,13 @@ fn tolerated(error: io::Error) -> io::Result<()> {
 #[derive(Debug, Default)]
 struct Bounded {
     out: Unpacked,
+    taken_bytes: usize,
     limit_bytes: usize,
 }
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = self.limit_bytes - self.out.bytes.len();
+        let room = self.limit_bytes - self.taken_bytes - self.out.bytes.len();
         if bytes.len() <= room {
             self.out.bytes.extend_from_slice(bytes);
             return Ok(bytes.len());
@@ -244,6 +254,15 @@ mod tests {
                 let out = unpacked(coding, &packed(coding, &bytes), chunk_bytes, limit_bytes).unwrap();
                 prop_assert_eq!(&out.bytes[..], &bytes[..bytes.len().min(limit_bytes)]);
                 prop_assert_eq!(out.is_cut, bytes.len() > limit_bytes);
+                let mut unpacker = Unpacker::new(coding, limit_bytes);
+                let mut taken = Vec::new();
+                for chunk in packed(coding, &bytes).chunks(chunk_bytes) {
+                    unpacker.push(chunk).unwrap();
+                    taken.extend(unpacker.take());
+                }
+                let last = unpacker.finish().unwrap();
+                taken.extend(last.bytes);
+                prop_assert_eq!((taken, last.is_cut), (out.bytes, out.is_cut));
             }
         }
 

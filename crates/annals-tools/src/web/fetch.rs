@@ -6,8 +6,10 @@
 use std::time::Duration;
 
 use annals_content::{Content, ContentError};
+use annals_core::block::Blob;
 use annals_core::code::Code;
 use annals_core::limits;
+use annals_store::{ArtifactError, ArtifactStore};
 use futures::StreamExt;
 use reqwest::Response;
 use reqwest::header::{
@@ -57,6 +59,20 @@ pub struct Fetched {
     pub text: Option<String>,
     /// Bytes received, unpacked; what the server said of content that is not read; none when it said nothing.
     pub size_bytes: Option<u64>,
+}
+
+/// Packed bytes that are unpacked at once.
+const PIECE_BYTES: usize = 8 * 1024;
+/// Bytes by which a kept file is known.
+const HEAD_BYTES: usize = 512;
+
+/// A file that was fetched into the artifact store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its bytes there.
+    pub blob: Blob,
+    /// The first of them, by which its kind is known.
+    pub head: Vec<u8>,
 }
 
 /// Why there is no page.
@@ -109,6 +125,12 @@ pub enum FetchError {
         /// What is wrong.
         reason: String,
     },
+    /// The artifact store did not take it.
+    #[error("what was fetched could not be kept: {reason}")]
+    Unkept {
+        /// What happened.
+        reason: String,
+    },
     /// The connection failed.
     #[error("the server could not be reached: {reason}")]
     Network {
@@ -129,6 +151,7 @@ impl FetchError {
             FetchError::Timeout { .. } => Code::Timeout.as_str(),
             FetchError::TooLarge { .. } => Code::TooLarge.as_str(),
             FetchError::Unpackable { .. } | FetchError::Unreadable { .. } => Code::Unreadable.as_str(),
+            FetchError::Unkept { .. } => Code::WriteFailed.as_str(),
             FetchError::Network { .. } => Code::NetworkError.as_str(),
         }
     }
@@ -183,35 +206,50 @@ impl Fetcher {
             .unwrap_or_else(|_| Err(timeout()))
     }
 
-    /// Fetches the bytes of a file, all of them or none.
-    pub async fn bytes(&self, address: &str) -> Result<Vec<u8>, FetchError> {
-        let fetched = async {
-            let response = self.follow(self.egress.pass(address)?).await?;
-            let mut unpacker = Unpacker::new(coding(response.headers())?, self.limits.body_bytes);
-            let mut stream = response.bytes_stream();
-            let unpackable = |error: std::io::Error| FetchError::Unpackable {
-                reason: error.to_string(),
-            };
-            while let Some(chunk) = stream.next().await {
-                let chunk = chunk.map_err(|error| network(&error))?;
-                unpacker.push(&chunk).map_err(unpackable)?;
-                if unpacker.is_full() {
-                    break;
-                }
-            }
-            let unpacked = unpacker.finish().map_err(unpackable)?;
-            match unpacked.is_cut {
-                true => Err(FetchError::TooLarge {
-                    limit_bytes: self.limits.body_bytes,
-                }),
-                false => Ok(unpacked.bytes),
-            }
-        };
+    /// Fetches a file into the artifact store, all of it or nothing. It is never whole in memory.
+    pub async fn keep(&self, address: &str, artifacts: &ArtifactStore) -> Result<Kept, FetchError> {
         let timeout = FetchError::Timeout {
             seconds: self.limits.time.as_secs(),
         };
-        let fetched = tokio::time::timeout(self.limits.time, fetched).await;
-        fetched.unwrap_or(Err(timeout))
+        let kept = tokio::time::timeout(self.limits.time, self.keep_all(address, artifacts)).await;
+        kept.unwrap_or(Err(timeout))
+    }
+
+    async fn keep_all(&self, address: &str, artifacts: &ArtifactStore) -> Result<Kept, FetchError> {
+        let response = self.follow(self.egress.pass(address)?).await?;
+        let mut unpacker = Unpacker::new(coding(response.headers())?, self.limits.body_bytes);
+        let mut stream = response.bytes_stream();
+        let unpackable = |error: std::io::Error| FetchError::Unpackable {
+            reason: error.to_string(),
+        };
+        let unkept = |error: ArtifactError| FetchError::Unkept {
+            reason: error.to_string(),
+        };
+        let mut draft = artifacts.draft().await.map_err(unkept)?;
+        let mut head = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|error| network(&error))?;
+            // A packed byte may become a thousand.
+            for piece in chunk.chunks(PIECE_BYTES) {
+                unpacker.push(piece).map_err(unpackable)?;
+                let unpacked = unpacker.take();
+                head.extend(unpacked.iter().take(HEAD_BYTES - head.len()));
+                draft.write(&unpacked).await.map_err(unkept)?;
+            }
+            if unpacker.is_full() {
+                break;
+            }
+        }
+        let last = unpacker.finish().map_err(unpackable)?;
+        if last.is_cut {
+            return Err(FetchError::TooLarge {
+                limit_bytes: self.limits.body_bytes,
+            });
+        }
+        head.extend(last.bytes.iter().take(HEAD_BYTES - head.len()));
+        draft.write(&last.bytes).await.map_err(unkept)?;
+        let blob = draft.keep().await.map_err(unkept)?.blob;
+        Ok(Kept { blob, head })
     }
 
     /// Asks, and asks again wherever the answer points to.

@@ -1,5 +1,7 @@
 //! `annals timeline export`: a conversation with its files as one file.
 
+use std::io::IsTerminal as _;
+
 use annals::store::export_conversation;
 use tokio::io::AsyncWriteExt as _;
 
@@ -12,6 +14,12 @@ pub(crate) async fn run(args: ExportArgs, setup: &Setup) -> Result<Ended, Failur
     let key = setup.agent.key(&conversation_id(&args.conversation)?);
     let (log, artifacts) = (setup.agent.log(), setup.agent.artifacts());
     let Some(file) = &args.output else {
+        // Every byte counts in an export, and a terminal must not get every byte.
+        if std::io::stdout().is_terminal() {
+            return Err(Failure::usage(
+                "an export is not for a terminal: name a file with `--output`, or send it through a pipe",
+            ));
+        }
         let mut out = tokio::io::stdout();
         export_conversation(&**log, artifacts, &key, &mut out).await?;
         // What a full disk refuses shows when the last bytes are written.

@@ -1,6 +1,7 @@
 //! `annals timeline import`: reads a conversation from an export; prints its id.
 
 use annals::store::{ImportAs, import_conversation};
+use tokio::io::AsyncRead;
 
 use crate::args::ImportArgs;
 use crate::failure::{Ended, Failure};
@@ -9,8 +10,14 @@ use crate::setup::Setup;
 
 pub(crate) async fn run(args: ImportArgs, setup: &Setup) -> Result<Ended, Failure> {
     let cannot = |error| Failure::usage(format!("cannot read `{}`: {error}", args.file.display()));
-    let file = tokio::fs::File::open(&args.file).await.map_err(cannot)?;
-    let mut reader = tokio::io::BufReader::new(file);
+    let source: Box<dyn AsyncRead + Unpin + Send> = match args.file.as_os_str() == "-" {
+        true => Box::new(tokio::io::stdin()),
+        false => {
+            let file = annals_files::open_regular(&args.file).map_err(cannot)?;
+            Box::new(tokio::fs::File::from_std(file))
+        }
+    };
+    let mut reader = tokio::io::BufReader::new(source);
     let agent = &setup.agent;
     let import_as = ImportAs {
         id: None,
