@@ -71,7 +71,7 @@ async fn a_schema_that_nobody_could_check_is_refused_by_name() {
     let body = json!({"model": "annals", "messages": [{"role": "user", "content": "x"}],
         "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}});
     let response = server.post("/v1/chat/completions", &body).await;
-    assert_eq!(response.status(), 400);
+    assert!(response.status().is_client_error(), "{}", response.status());
     let error: Value = response.json().await.unwrap();
     let said = error["error"]["message"].as_str().unwrap();
     assert!(
