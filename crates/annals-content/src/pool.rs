@@ -67,6 +67,9 @@ enum Exchange {
     Unreadable(String),
 }
 
+/// How long after its deadline a helper that is gone may still say why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 impl Pool {
     pub(crate) fn new(kind: Kind, limits: Limits, isolation: Isolation) -> Arc<Self> {
         Arc::new(Self {
@@ -117,8 +120,9 @@ impl Pool {
                 }
                 Ok(Exchange::Gone) => {
                     // One that let go of its socket may run on all the same.
-                    let ending = timeout_at(deadline, helper.process.ended()).await;
-                    self.replace(helper, slot);
+                    let ending = timeout_at(deadline + LAST_WORDS, helper.process.ended()).await;
+                    drop(slot);
+                    self.start_ahead();
                     let ending = ending.map_err(|_| late())?;
                     return Err(ContentError::from_ending(
                         &ending,

@@ -190,6 +190,7 @@ impl<'t> Fold<'t> {
             .filter(|block| block.kind == BlockKind::ToolCall);
         let steps = self.blocks.iter().filter(|block| block.meta().usage().is_some());
         spans.extend(steps.map(|block| self.model_span(block)));
+        spans.extend(self.failed_model_span());
         spans.extend(calls.filter_map(|block| self.tool_span(block)));
         spans
     }
@@ -229,6 +230,22 @@ impl<'t> Fold<'t> {
         };
         let lasted = (asked, block.ts);
         self.span(&format!("chat {}", self.model), CLIENT, &name, lasted, attributes)
+    }
+
+    /// The model call that the turn failed with. No block answers it: it lies between the last one before and the end.
+    fn failed_model_span(&self) -> Option<Span> {
+        if self.report.outcome != TurnEnd::ModelError {
+            return None;
+        }
+        let before = self
+            .blocks
+            .iter()
+            .take_while(|block| block.kind != BlockKind::ReactCompletion);
+        let asked = before.last().map_or(self.turn.started, |block| block.ts);
+        let (attributes, lasted) = (self.common("chat"), (asked, self.ended));
+        let name = format!("chat {}", self.model);
+        let span = self.span(&name, CLIENT, "failed call", lasted, attributes);
+        Some(span.failed(self.report.outcome.as_str(), None))
     }
 
     /// One tool call, from the moment it was durable to its first result.

@@ -90,6 +90,7 @@ fn opentelemetry_reads_the_spans_of_every_finished_turn() {
     execute_tool react.write | kind 1 | below invoke_agent annals | - | status 0 | []
     execute_tool no_such_tool | kind 1 | below invoke_agent annals | unknown_tool | status 2 | []
     invoke_agent annals | kind 1 | below - | model_error | status 2 | []
+    chat script | kind 3 | below invoke_agent annals | model_error | status 2 | []
     "#);
     let attributes = |n: usize| &spans[n]["attributes"];
     assert_eq!(attributes(0)["gen_ai.usage.input_tokens"], 30);
