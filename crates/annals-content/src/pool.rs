@@ -68,7 +68,7 @@ enum Exchange {
 }
 
 /// How long after its deadline a helper that is gone may still say why.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Pool {
     pub(crate) fn new(kind: Kind, limits: Limits, isolation: Isolation) -> Arc<Self> {
