@@ -11,7 +11,7 @@ use annals_core::ids::{ConversationKey, Seq};
 use annals_store::{Lease, LogError};
 use tokio_postgres::Client;
 
-/// Of so many conversations, at least, it is remembered what they held.
+/// Number of conversations, at least, of which it is remembered what they held.
 const REMEMBERED_MAX: usize = 50_000;
 
 /// What one conversation held.

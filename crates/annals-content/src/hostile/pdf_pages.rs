@@ -366,7 +366,7 @@ fn segment(number: u8, kind: u8, refers: &[u8], data: &[u8]) -> Vec<u8> {
     segment
 }
 
-/// A codestream of JPEG 2000: a square of this size, in tiles of this size, with so many components.
+/// A codestream of JPEG 2000: a square of this size, in tiles of this size, with this number of components.
 fn jpx(side: u32, tile: u32, components: u16) -> Vec<u8> {
     let mut codes = vec![0xff, 0x4f, 0xff, 0x51];
     codes.extend((38 + 3 * components).to_be_bytes());

@@ -90,7 +90,7 @@ impl RawMessage {
 /// The messages of one request while their files are loaded.
 ///
 /// What came with the body has passed the body's limit. What is fetched or was uploaded has not: it goes to the artifact
-/// store as it arrives, each address once, so many of them and so many bytes in all. A history may hold as many files as
+/// store as it arrives, each address once, their number and their bytes in all bounded. A history may hold as many files as
 /// it likes; what is new is a prompt, with a prompt's limit.
 pub(crate) struct Loading<'f> {
     face: &'f Face,
