@@ -81,7 +81,7 @@ impl Connection {
         let mut known = self.listing.known.lock().await;
         if !known.holds(&self.handler.changes) {
             let startup = self.patience().startup;
-            let listed = tokio::time::timeout(startup, self.listed()).await;
+            let listed = tokio::time::timeout(startup, self.listed_tools()).await;
             *known = listed.unwrap_or(Err(ConnectionError::TooLong(startup)))?;
         }
         drop(known);
@@ -123,7 +123,7 @@ impl Connection {
             self.hear_changes().await;
         }
         let mut known = self.listing.known.lock().await;
-        *known = self.listed().await?;
+        *known = self.listed_tools().await?;
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl Connection {
     }
 
     /// Lists all tools.
-    async fn listed(&self) -> Result<Known, ConnectionError> {
+    async fn listed_tools(&self) -> Result<Known, ConnectionError> {
         let changes = self.handler.changes.told();
         let mut offer = Offer::default();
         let mut holds_for: Option<Duration> = None;
