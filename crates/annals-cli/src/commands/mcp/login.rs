@@ -48,7 +48,11 @@ pub(super) async fn login(args: McpLoginArgs, config: &Config) -> Result<Ended, 
     if set.pins(server).map_err(Failure::environment)?.is_none() {
         set.accept(server).await.map_err(Failure::environment)?;
         let pins = set.pins(server).map_err(Failure::environment)?;
-        paint::print(described(server.config(), &pins.unwrap_or_default()))?;
+        paint::print(described(
+            server.config(),
+            &pins.unwrap_or_default(),
+            super::ADDED_SHOWN_MAX_CHARS,
+        ))?;
     }
     Ok(Ended::Well)
 }
