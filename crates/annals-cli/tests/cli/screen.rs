@@ -252,7 +252,7 @@ fn what_is_read_in_pieces_is_shown_whole_and_without_secrets() {
         "--conversation",
         "c",
         "--turn-id",
-        "t1",
+        "turn_1",
         "--attach",
     ];
     annals.run(&[&run[..], &[file.to_str().unwrap()]].concat()).good();
