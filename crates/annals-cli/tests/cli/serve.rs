@@ -1,10 +1,13 @@
 //! `serve` as a process: killed in the middle of a turn and started again, it loses and repeats nothing for a subscriber that
 //! holds only a number; told to stop, it lets turns end, and told twice, it ends at once.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use annals_requirements::Installed;
@@ -375,6 +378,103 @@ async fn the_access_log_has_a_line_with_its_time_for_each_request_and_no_secret(
     for secret in [token, "Nobody", "nobody-logs", conversation, "a-key-of-mine"] {
         assert!(!said.contains(secret), "{secret}: {said}");
     }
+}
+
+/// Somebody who takes webhooks, or refuses them.
+#[derive(Clone, Default)]
+struct Hook {
+    received: Arc<Mutex<Vec<(String, Value)>>>,
+    takes: Arc<AtomicBool>,
+}
+
+impl Hook {
+    /// Listens on a thread, and gives the address.
+    fn listen(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, hook) = (listener.local_addr().unwrap(), self.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                hook.take(&mut stream.unwrap());
+            }
+        });
+        address.to_string()
+    }
+
+    fn take(&self, stream: &mut TcpStream) {
+        let (mut head, mut reader) = (String::new(), BufReader::new(stream.try_clone().unwrap()));
+        while !head.ends_with("\r\n\r\n") {
+            assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        let field = |name: &str| {
+            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+            lines.find_map(|(found, value)| found.eq_ignore_ascii_case(name).then_some(value))
+        };
+        let mut body = vec![0; field("content-length").unwrap().parse().unwrap()];
+        reader.read_exact(&mut body).unwrap();
+        assert!(field("webhook-signature").unwrap().starts_with("v1,"));
+        let row = (
+            field("webhook-id").unwrap().to_owned(),
+            serde_json::from_slice(&body).unwrap(),
+        );
+        self.received.lock().unwrap().push(row);
+        let status = match self.takes.load(Ordering::SeqCst) {
+            true => "204 No Content",
+            false => "503 Service Unavailable",
+        };
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        stream.write_all(answer.as_bytes()).unwrap();
+    }
+
+    fn until(&self, count: usize) -> Vec<(String, Value)> {
+        let began = Instant::now();
+        loop {
+            let received = self.received.lock().unwrap().clone();
+            if received.len() >= count {
+                return received;
+            }
+            assert!(began.elapsed() < PATIENCE, "only these came: {received:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_of_the_configuration_is_delivered_by_the_server_after_one_that_was_killed() {
+    let (annals, hook) = (Annals::new(), Hook::default());
+    let address = hook.listen();
+    let config = format!(
+        "[[webhook]]\nurl = \"http://{address}/hook\"\nsecret_env = \"HOOK_SECRET\"\nevents = [\"turn.ended\"]\n"
+    );
+    std::fs::write(annals.in_home("config.toml"), config).unwrap();
+    let serve = |steps: Value| {
+        let model = annals.script(&json!({ "steps": steps }));
+        let mut command = annals.command(&["serve", "--listen", "127.0.0.1:0", "--model", &model]);
+        command.env("ANNALS_WEB_ALLOW", &address);
+        command.env(
+            "HOOK_SECRET",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw7fKq2pXmY1U=",
+        );
+        Serving::of(&mut command)
+    };
+    let mut first = serve(json!([{"text": "Done"}]));
+    let made = first.post("/v1/conversations", &json!({}), "make").await;
+    let path = format!("/v1/conversations/{}/turns", made["id"].as_str().unwrap());
+    let started = first.post(&path, &json!({"prompt": "Go"}), "go").await;
+    let refused = hook.until(1);
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+
+    let before = hook.received.lock().unwrap().len();
+    hook.takes.store(true, Ordering::SeqCst);
+    let _next = serve(json!([]));
+    let received = hook.until(before + 1);
+    let (id, told) = received.last().unwrap();
+    assert_eq!(*id, refused[0].0, "sent again, it is the same event");
+    assert_eq!(
+        (&told["type"], &told["data"]["outcome"]),
+        (&json!("turn.ended"), &json!("complete"))
+    );
+    assert_eq!(told["data"]["turn_id"], started["turn_id"]);
 }
 
 #[test]
