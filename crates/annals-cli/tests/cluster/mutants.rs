@@ -55,16 +55,19 @@ async fn append_that_comes_late(mutant: Option<Mutant>) -> Option<Vec<String>> {
     let cluster = Cluster::start(2, LEASE, mutant).await?;
     let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
     let conversation = client.new_conversation(&mut chance).await.unwrap();
-    // The model takes three of these paces for a call, so the answer is under way when the network fails.
+    let network = &cluster.nodes[0].proxy;
+    network.hold("react.tool.call");
+    // The model takes three of these paces for a call, so the other node does not write at once.
     prompt_first(&client, &conversation, "[[plan 1 effect pace=400]]").await;
-    until("the turn has begun", async || {
-        let blocks = client.blocks(0, &conversation).await;
-        blocks.iter().any(|block| block["type"] == "user.prompt")
+    until("the first node appends its call", async || network.held() > 0).await;
+    network.black_hole(true);
+    until("the other node has it", async || is_held_by(&cluster, "n2").await).await;
+    network.let_go();
+    network.black_hole(false);
+    until("the late append has been judged", async || {
+        network.held_and_answered() > 0
     })
     .await;
-    cluster.nodes[0].proxy.black_hole(true);
-    until("the other node has it", async || is_held_by(&cluster, "n2").await).await;
-    cluster.nodes[0].proxy.black_hole(false);
     until("somebody has written", async || {
         cluster.count("SELECT count(*) FROM public.grown").await > 1
     })
