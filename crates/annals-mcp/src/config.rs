@@ -265,7 +265,7 @@ struct CommonFile {
 }
 
 /// What can be said of a server. In a list that other programs share, more than this stands beside it.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "args",
     "bearer",
     "command",
@@ -282,6 +282,7 @@ const KEYS: [&str; 16] = [
     "tools",
     "trust",
     "url",
+    "write",
 ];
 /// The same of `oauth`, with the spellings of other programs.
 const OAUTH_KEYS: [&str; 8] = [

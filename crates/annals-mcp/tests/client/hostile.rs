@@ -250,7 +250,7 @@ const MECHANISMS: &[(&str, Ends)] = &[
     ("new-elicits-a-script", Answers("elicited: decline")),
     ("new-wants-a-model", Fails("mcp_input_required", "")),
     ("new-wants-input-for-ever", Fails("mcp_input_required", "")),
-    ("new-wants-nothing", Fails("mcp_input_required", "")),
+    ("new-wants-nothing", Fails("mcp_protocol_error", "")),
 ];
 
 /// The slowest mechanism is a start that takes all its time.

@@ -204,7 +204,8 @@ async fn how_far_a_call_has_come_is_heard_while_it_runs() {
     else {
         panic!("nothing was heard");
     };
-    assert_eq!((conversation.as_str(), turn.as_str(), *step), ("c1", "turn_1", 1));
+    assert_eq!((conversation.as_str(), *step), ("c1", 1));
+    assert!(turn.as_str().starts_with("turn_"), "{turn:?}");
     assert!(call.as_str().starts_with("tc_"), "{call:?}");
     assert_eq!(
         (*progress, *total, message.as_deref()),
