@@ -12,8 +12,8 @@ use annals_s3::Bucket;
 use annals_store::artifacts::{MARK, Marked};
 use annals_store::testing::{after, conversation, new_conversation, owner, text_block};
 use annals_store::{
-    ArtifactError, ArtifactLedger, ArtifactStore, BlockLog as _, Inbox as _, Lease, LogError, ManualClock,
-    Post, Swept,
+    ArtifactError, ArtifactLedger, ArtifactStore, BlockLog as _, Clock as _, Inbox as _, Lease, LogError,
+    ManualClock, Post, Swept,
 };
 use annals_testbed::{Durability, Edition, PostgresServer, S3_KEY_ID, S3_SECRET, S3Server};
 use object_store::memory::InMemory;
@@ -245,8 +245,16 @@ impl Scene {
                 continue;
             }
             // Now and then an append comes so late that its file may be gone.
-            let lag = if chance.below(4) == 0 { 25 } else { chance.below(4) };
-            tokio::time::sleep(Duration::from_millis(lag)).await;
+            let late = if chance.below(4) == 0 {
+                2 * HOUR
+            } else {
+                Duration::ZERO
+            };
+            let until = self.clock.now().unix_micros() + late.as_micros() as i64;
+            tokio::time::sleep(Duration::from_millis(chance.below(4))).await;
+            while self.clock.now().unix_micros() < until {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             loop {
                 let still = self.time.read().await;
                 let next = tail.map_or(1, |tail: Seq| tail.get() + 1);
