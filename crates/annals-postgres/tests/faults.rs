@@ -392,6 +392,7 @@ async fn a_role_that_may_change_rows_and_no_tables_is_enough_for_a_node() {
             "a",
             "CREATE ROLE node LOGIN; GRANT USAGE ON SCHEMA annals TO node;
              GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA annals TO node;
+             GRANT USAGE ON ALL SEQUENCES IN SCHEMA annals TO node;
              ALTER DEFAULT PRIVILEGES IN SCHEMA annals GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO node",
         )
         .await;
