@@ -475,8 +475,9 @@ impl<'t> Reader<'t> {
                 (Some('\''), '\'') | (Some('"'), '"') => quote = None,
                 (None, '\'' | '"') => quote = Some(c),
                 (None | Some('"'), '\\') => {
+                    let joins_lines = matches!(self.rest.next(), Some((_, '\n')));
                     // A line that goes on leaves everything as it is.
-                    if self.rest.next().is_some_and(|(_, c)| c == '\n') {
+                    if joins_lines {
                         continue;
                     }
                 }
