@@ -216,7 +216,12 @@ impl ServerHandler for AnnalsServer {
         let cursor = request.and_then(|request| request.cursor);
         let cursor = cursor.map(|text| text.parse::<Cursor>()).transpose();
         let cursor = cursor.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        let (resources, next) = self.conversations(cursor).await.map_err(internal)?;
+        // What the store says of a cursor is what it cannot read of it.
+        let wrong: fn(Unmet) -> ErrorData = match cursor.is_some() {
+            true => |unmet: Unmet| ErrorData::invalid_params(unmet.to_string(), None),
+            false => internal,
+        };
+        let (resources, next) = self.conversations(cursor).await.map_err(wrong)?;
         let mut listed = ListResourcesResult::with_all_items(resources);
         listed.next_cursor = next.map(|next| next.to_string());
         Ok(listed)

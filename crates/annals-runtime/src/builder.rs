@@ -280,10 +280,9 @@ impl AgentBuilder {
             window,
             self.settings.max_iterations,
         )?;
-        let sourced = self.tool_source.map(|source| {
-            let sourced = Sourced::new(source, tools.clone(), frame.clone(), self.layout);
-            Arc::new(sourced)
-        });
+        let sourced = self
+            .tool_source
+            .map(|source| Arc::new(Sourced::new(source, tools.clone(), frame.clone(), self.layout)));
         let (tools, frame) = sourced.as_ref().map_or((tools, frame), |sourced| sourced.now());
         let parts = AgentParts {
             name: self.name.unwrap_or_else(|| "annals".to_owned()),

@@ -210,7 +210,6 @@ async fn files_come_with_a_question_and_are_checked_like_every_attachment() {
             json!([{"name": "a.txt", "base64": bytes}, {"name": "a.txt", "base64": bytes}]),
             "a.txt",
         ),
-        (json!([{"name": "a.pdf", "base64": bytes}]), "a.pdf"),
         (json!("a.txt"), "cannot be read"),
     ] {
         let refused = ask(wrong.clone()).await;

@@ -1,9 +1,8 @@
 //! What a sandbox uses, counted while its commands run, for the bounds that the kernel does not keep by itself.
 //!
-//! - **Memory** where no cgroup bounds it: what all processes hold, their page tables and the kernel's records of their
-//!   mappings, what lies in the private `/tmp` and `/dev/shm`, and for every socket a flat charge and what TCP has
-//!   queued, since buffers belong to no process. The seccomp filter refuses the other kinds of memory without an owner
-//!   (see [`super::seccomp`]).
+//! - **Memory** where no cgroup bounds it: what all processes hold, what lies in the private `/tmp` and `/dev/shm`, and a
+//!   flat charge for every socket, whose buffers belong to no process. The seccomp filter refuses the other kinds of
+//!   memory without an owner (see [`super::seccomp`]).
 //! - **The workspace**: bytes and files, always. Between two walks the file system's own free space tells whether
 //!   another one is due, so a program cannot outrun the interval by writing fast.
 //!
@@ -19,17 +18,8 @@ use annals_files::{Root, Walk};
 use super::wire::Exceeded;
 use crate::limits::Limits;
 
-/// Buffers of one socket, both ways, at the kernel's default sizes. Those of TCP grow by themselves.
+/// Buffers of one socket, both ways, at the kernel's default sizes.
 const SOCKET_BYTES: u64 = 512 << 10;
-
-/// What the kernel keeps for one mapping of a process; 220 bytes were measured.
-const MAPPING_BYTES: u64 = 256;
-
-/// The most mappings that a process has where nobody changed the kernel's default.
-const MAPPINGS_MAX: u64 = 65_530;
-
-/// The smallest mapping.
-const PAGE_BYTES: u64 = 4 << 10;
 
 const SOCKET_TABLES: [&str; 7] = ["unix", "tcp", "tcp6", "udp", "udp6", "raw", "netlink"];
 
@@ -228,11 +218,10 @@ fn processes() -> impl Iterator<Item = u32> {
     pids.filter(move |pid| *pid != own)
 }
 
-/// Whether everything inside holds more memory than this. At first pages that processes share are counted once for each,
-/// and every process has as many mappings as its size has room for, which is quick; only when that is too much are pages
-/// divided among those who share them, and mappings counted.
+/// Whether everything inside holds more memory than this. Pages that processes share are counted once for each at
+/// first, which is quick; only when that is too much are they divided among those who share them.
 fn memory_beyond(limit_bytes: u64) -> bool {
-    let kernel = socket_bytes();
+    let kernel = sockets() * SOCKET_BYTES;
     let scratch = tmpfs_used("/tmp") + tmpfs_used("/dev/shm");
     let sum = |(private, shared): (u64, u64)| {
         // A mapped file of /dev/shm is the same memory as that file.
@@ -248,69 +237,38 @@ fn totals(of: impl Fn(u32) -> Option<(u64, u64)>) -> (u64, u64) {
     each.fold((0, 0), |sums, one| (sums.0 + one.0, sums.1 + one.1))
 }
 
-/// What a process holds: memory of its own with what the kernel keeps for it, and shared memory.
+/// What a process holds: memory of its own, and shared memory.
 fn resident(pid: u32) -> Option<(u64, u64)> {
-    let [own, swapped, tables, size, shared] = fields(
-        pid,
-        "status",
-        ["RssAnon:", "VmSwap:", "VmPTE:", "VmSize:", "RssShmem:"],
-    )?;
-    let mappings = (size / PAGE_BYTES).min(MAPPINGS_MAX);
-    Some((own + swapped + tables + mappings * MAPPING_BYTES, shared))
+    fields(pid, "status", &["RssAnon:", "VmSwap:"], "RssShmem:")
 }
 
 /// Its part of the same, where others hold it too.
 fn proportional(pid: u32) -> Option<(u64, u64)> {
-    let [own, swapped, shared] = fields(pid, "smaps_rollup", ["Pss_Anon:", "SwapPss:", "Pss_Shmem:"])?;
-    let [tables] = fields(pid, "status", ["VmPTE:"])?;
-    let mappings = lines(&std::fs::read(file_of(pid, "maps")).ok()?);
-    Some((own + swapped + tables + mappings * MAPPING_BYTES, shared))
+    fields(pid, "smaps_rollup", &["Pss_Anon:", "SwapPss:"], "Pss_Shmem:")
 }
 
-fn file_of(pid: u32, file: &str) -> PathBuf {
-    Path::new("/proc").join(pid.to_string()).join(file)
-}
-
-/// Fields of a file of a process that are in KiB, in bytes.
-fn fields<const N: usize>(pid: u32, file: &str, names: [&str; N]) -> Option<[u64; N]> {
-    let text = std::fs::read_to_string(file_of(pid, file)).ok()?;
-    let mut found = [0; N];
+fn fields(pid: u32, file: &str, private: &[&str], shared: &str) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(file)).ok()?;
+    let mut sums = (0, 0);
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let Some(name) = words.next() else { continue };
-        if let Some(at) = names.iter().position(|wanted| *wanted == name) {
-            found[at] = words.next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10;
+        let mut bytes = || words.next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10;
+        if private.contains(&name) {
+            sums.0 += bytes();
+        } else if name == shared {
+            sums.1 += bytes();
         }
     }
-    Some(found)
+    Some(sums)
 }
 
-fn lines(text: &[u8]) -> u64 {
-    text.iter().filter(|byte| **byte == b'\n').count() as u64
-}
-
-fn socket_bytes() -> u64 {
-    let bytes = |table: &&str| {
+fn sockets() -> u64 {
+    let count = |table: &&str| {
         let text = std::fs::read(Path::new("/proc/self/net").join(table)).unwrap_or_default();
-        let flat = lines(&text).saturating_sub(1) * SOCKET_BYTES;
-        flat + if table.starts_with("tcp") {
-            queued_bytes(&text)
-        } else {
-            0
-        }
+        (text.iter().filter(|byte| **byte == b'\n').count() as u64).saturating_sub(1)
     };
-    SOCKET_TABLES.iter().map(bytes).sum()
-}
-
-/// What lies in the queues of a table of TCP sockets, whose fifth column is `sending:receiving`, both hexadecimal.
-fn queued_bytes(table: &[u8]) -> u64 {
-    let text = String::from_utf8_lossy(table);
-    let queues = text
-        .lines()
-        .skip(1)
-        .filter_map(|line| line.split_whitespace().nth(4));
-    let halves = queues.flat_map(|queues| queues.split(':'));
-    halves.filter_map(|half| u64::from_str_radix(half, 16).ok()).sum()
+    SOCKET_TABLES.iter().map(count).sum()
 }
 
 fn tmpfs_used(at: &str) -> u64 {

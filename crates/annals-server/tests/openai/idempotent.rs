@@ -108,11 +108,11 @@ async fn files_links_and_cancels_are_done_once_under_a_key() {
 
     let c = server.new_conversation().await;
     let path = format!("/v1/conversations/{c}/links");
-    let link = json!({"path": "ar:x", "expires_in_seconds": 60});
+    let link = json!({"path": "ar:turn_1.user.prompt", "expires_in_seconds": 60});
     let first = send(&server, &path, "k", &link).await;
     let again = send(&server, &path, "k", &link).await;
     assert_eq!((first.0, first.2, true), (201, again.2, again.1));
-    let other = json!({"path": "ar:y", "expires_in_seconds": 60});
+    let other = json!({"path": "ar:turn_2.user.prompt", "expires_in_seconds": 60});
     assert_eq!(send(&server, &path, "k", &other).await.0, 422);
 
     let begun = server
