@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::cx::ToolCx;
+use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 
@@ -83,7 +84,7 @@ impl Tool for Clarify {
         let path = LogicalPath::stage(cx.turn(), "clarification");
         let (false, Ok(path)) = (questions.is_empty(), path) else {
             let message = "there is no question: ask at least one, or answer without asking";
-            return Outcome::failure(ShownError::new(Code::ClarifyWithoutQuestion, message));
+            return serialise::refused(ShownError::new(Code::ClarifyWithoutQuestion, message));
         };
         let stage = NewBlock::new(BlockKind::StageClarification, cx.turn(), path)
             .text("text/markdown", as_text(&questions))

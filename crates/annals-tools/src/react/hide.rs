@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::access::Uses;
 use crate::cx::ToolCx;
+use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 
@@ -98,7 +99,7 @@ impl Tool for Hide {
         let text = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or_default();
         let path = match LogicalPath::parse(text("path")) {
             Ok(path) => path,
-            Err(error) => return Outcome::failure(ShownError::new(error.code(), error.to_string())),
+            Err(error) => return serialise::refused(ShownError::new(error.code(), error.to_string())),
         };
         let settings = &cx.settings().cache;
         let tail_limit = settings.editable_tail_size_in_tokens;

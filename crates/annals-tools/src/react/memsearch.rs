@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::cx::ToolCx;
+use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 
@@ -201,5 +202,5 @@ fn show<'h>(cx: &ToolCx, hit: &'h Hit) -> Shown<'h> {
 }
 
 fn refused(code: Code, message: impl Into<String>) -> Outcome {
-    Outcome::failure(ShownError::new(code, message))
+    serialise::refused(ShownError::new(code, message))
 }

@@ -12,12 +12,12 @@ use super::target::Target;
 use crate::access::Uses;
 use crate::content::{self, ContentError, Whole};
 use crate::cx::ToolCx;
-use crate::disk;
 use crate::file::{Produced, TextShown};
 use crate::patch::{self, Patched};
 use crate::proposal::Proposal;
 use crate::spec::{BodyParam, Effect, Family, Produces, ToolSpec};
 use crate::tool::Tool;
+use crate::{disk, serialise};
 
 const NAME: &str = "react.patch";
 
@@ -115,14 +115,14 @@ impl Tool for Patch {
         let args: Args = match serde_json::from_value(args) {
             Ok(args) => args,
             Err(error) => {
-                return Outcome::failure(ShownError::new(Code::InvalidToolArguments, error.to_string()));
+                return serialise::refused(ShownError::new(Code::InvalidToolArguments, error.to_string()));
             }
         };
         match edit(cx, &args).await {
             Ok(edited) => record(cx, &args, edited).await,
             Err((notices, error)) => Outcome {
                 notices,
-                ..Outcome::failure(error)
+                ..serialise::refused(error)
             },
         }
     }
@@ -256,7 +256,7 @@ async fn record(cx: &ToolCx, args: &Args, edited: Edited) -> Outcome {
         let message = format!("`{}` was not written: {error}", target.logical());
         return Outcome {
             notices,
-            ..Outcome::failure(ShownError::new(Code::WriteFailed, message))
+            ..serialise::refused(ShownError::new(Code::WriteFailed, message))
         };
     }
     let before = cx.timeline(|timeline| timeline.latest_digest(&target.logical()));

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::access::Uses;
 use crate::cx::ToolCx;
+use crate::serialise;
 use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
 
@@ -80,13 +81,13 @@ impl Tool for PlanTool {
         let args: Args = match serde_json::from_value(args) {
             Ok(args) => args,
             Err(error) => {
-                return Outcome::failure(ShownError::new(Code::InvalidToolArguments, error.to_string()));
+                return serialise::refused(ShownError::new(Code::InvalidToolArguments, error.to_string()));
             }
         };
         let active = cx.timeline(|timeline| timeline.plan().cloned());
         let snapshot = match snapshot(cx, args, active.as_ref()) {
             Ok(snapshot) => snapshot,
-            Err(error) => return Outcome::failure(error),
+            Err(error) => return serialise::refused(error),
         };
         let status = if snapshot.is_closed() { "closed" } else { "active" };
         let answer = json!({"plan_id": snapshot.plan_id, "status": status, "steps": snapshot.lines()});

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use crate::access::Uses;
 use crate::content::{self, Whole};
 use crate::cx::ToolCx;
-use crate::disk;
 use crate::spec::{Effect, Family, ToolSpec};
 use crate::tool::Tool;
+use crate::{disk, serialise};
 
 /// A compiled expression takes at most this many bytes.
 const REGEX_MAX_BYTES: usize = 1_000_000;
@@ -120,7 +120,7 @@ impl Tool for SearchFiles {
             .and_then(Search::compile)
         {
             Ok(search) => search,
-            Err(message) => return Outcome::failure(ShownError::new(Code::InvalidRegex, message)),
+            Err(message) => return serialise::refused(ShownError::new(Code::InvalidRegex, message)),
         };
         let candidates = candidates(cx, search.name.as_ref()).await;
         let found = search.run(cx, candidates).await;

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use super::target::Target;
 use crate::access::Uses;
 use crate::cx::ToolCx;
-use crate::disk;
 use crate::file::{Produced, TextShown};
 use crate::proposal::{self, Proposal};
 use crate::spec::{BodyParam, Effect, Family, Produces, ToolSpec, ToolSpecBuilder};
 use crate::tool::Tool;
+use crate::{disk, serialise};
 
 const NAME: &str = "react.write";
 const DESCRIPTION: &str = "Write content to a file of this turn, replacing it if it exists. The content is shown to \
@@ -157,12 +157,12 @@ impl Tool for Write {
         let args: Args = match serde_json::from_value(args) {
             Ok(args) => args,
             Err(error) => {
-                return Outcome::failure(ShownError::new(Code::InvalidToolArguments, error.to_string()));
+                return serialise::refused(ShownError::new(Code::InvalidToolArguments, error.to_string()));
             }
         };
         let target = match Target::parse(&args.path, cx.turn()) {
             Ok(target) => target,
-            Err(error) => return Outcome::failure(error),
+            Err(error) => return serialise::refused(error),
         };
         let visibility = match args.channel {
             Some(Channel::Internal) => Visibility::Internal,

@@ -6,7 +6,7 @@
 mod envelope;
 mod operation;
 
-use annals_core::block::Blob;
+use annals_core::block::{Blob, ShownError};
 use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::turn::outcome::{Notice, Outcome, Output, Payload};
@@ -43,6 +43,15 @@ pub async fn answer_op(cx: &ToolCx, spec: &ToolSpec, result: Result<OpResult, Fa
 /// What the failure of a sandbox operation is to the model.
 pub(crate) fn sandbox_failure(failure: &Failure) -> ToolFailure {
     operation::failure(failure)
+}
+
+/// A failed react call: `{"ok":false,"error":{"code":…,"message":…,"details":…}}`, which is the form that models are told of.
+pub fn refused(error: ShownError) -> Outcome {
+    Outcome {
+        output: Output::Payload(Payload::json(&json!({"ok": false, "error": error}))),
+        error: Some(error),
+        ..Outcome::default()
+    }
 }
 
 /// A failed call.

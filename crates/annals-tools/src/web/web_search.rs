@@ -119,8 +119,7 @@ impl WebSearch {
                 Err(error) => {
                     let message = format!("the query `{query}` gave nothing: {error}");
                     notices.push(
-                        Notice::new(Code::ToolResultError, message.clone())
-                            .with("error", Code::SearchFailed.as_str()),
+                        Notice::new(Code::ToolResultError, message.clone()).with("error", "search_failed"),
                     );
                     failure = Some(ToolFailure::new(Code::SearchFailed, message));
                 }

@@ -141,7 +141,7 @@ async fn an_unsafe_path_gives_a_result_and_no_file() {
         let outcome = stage.call("react.write", write(given, "content", "file")).await;
         let code = error_code(&outcome).unwrap();
         assert!(code == "unsafe_path" || code == "invalid_path", "{given}: {code}");
-        assert_eq!(crate::stage::json(&outcome)["error_kind"], code);
+        assert_eq!(crate::stage::json(&outcome)["error"]["code"], code);
         assert!(stage.cx.workspace.list().unwrap().is_empty(), "{given}");
     }
 }
