@@ -131,7 +131,7 @@ impl Connection {
     async fn hear_changes(&self) {
         let info = self.running.peer_info();
         let tools = info.as_ref().and_then(|info| info.capabilities.tools.as_ref());
-        if !tools.is_some_and(|tools| tools.list_changed == Some(true)) {
+        if tools.is_none_or(|tools| tools.list_changed != Some(true)) {
             return;
         }
         self.handler.flow.asked();

@@ -55,6 +55,46 @@ fn bomb() -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
+/// What the model does: it meets each limit, and reads its name in the next request.
+fn steps(site: &Server) -> serde_json::Value {
+    let nested = format!(
+        "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'>{}{}</svg>",
+        "<svg>".repeat(541),
+        "</svg>".repeat(541)
+    );
+    let doubling: String = (0..40)
+        .map(|n| format!("<g id='g{n}'><use href='#g{0}'/><use href='#g{0}'/></g>", n + 1))
+        .collect();
+    let doubling = format!(
+        "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'>{doubling}<rect id='g40' width='9' height='9'/></svg>"
+    );
+    let eight: Vec<String> = (0..8).map(|n| site.url(&format!("/rt{n}"))).collect();
+    let fetch = |id: &str, urls: &[String]| json!({"tool_calls": [{"id": id, "tool": "web_tools.web_fetch", "params": {"urls": urls}}]});
+    let expecting = |mut step: serde_json::Value, texts: &[&str]| {
+        step["expect"] = json!(texts);
+        step
+    };
+    json!([
+        render("nested", &inline(&nested)),
+        expecting(render("doubling", &inline(&doubling)), &["nests deeper than a stack of 2 MB"]),
+        expecting(fetch("eight", &eight), &["comes to more than `100000` parts"]),
+        expecting(fetch("one", &[site.url("/honest")]), &["it used more than 1.5 s of processor time"]),
+        expecting(render("good", "# Fine\n\nwords"), &["It pulls **twice** a day."]),
+        {"text": "All done", "expect": ["good.pdf"]},
+        {"text": "Still here"},
+    ])
+}
+
+fn answers(session: &annals_runtime::Session) -> Vec<String> {
+    session.timeline(|timeline| {
+        let blocks = timeline.blocks().iter();
+        let answers = blocks.filter(|block| block.kind.tag() == "assistant.completion");
+        answers
+            .filter_map(|block| block.text().map(str::to_owned))
+            .collect()
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_limit_is_named_in_the_session_and_the_session_works_on() {
     let site = Server::start(|head| match target(head) {
@@ -78,32 +118,7 @@ async fn every_limit_is_named_in_the_session_and_the_session_works_on() {
         },
     );
     let documents = Content::with(limits(), Isolation::Full);
-    let nested = format!(
-        "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'>{}{}</svg>",
-        "<svg>".repeat(541),
-        "</svg>".repeat(541)
-    );
-    let doubling: String = (0..40)
-        .map(|n| format!("<g id='g{n}'><use href='#g{0}'/><use href='#g{0}'/></g>", n + 1))
-        .collect();
-    let doubling = format!(
-        "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'>{doubling}<rect id='g40' width='9' height='9'/></svg>"
-    );
-    let eight: Vec<String> = (0..8).map(|n| site.url(&format!("/rt{n}"))).collect();
-    let fetch = |id: &str, urls: &[String]| json!({"tool_calls": [{"id": id, "tool": "web_tools.web_fetch", "params": {"urls": urls}}]});
-    let expecting = |mut step: serde_json::Value, texts: &[&str]| {
-        step["expect"] = json!(texts);
-        step
-    };
-    let steps = json!([
-        render("nested", &inline(&nested)),
-        expecting(render("doubling", &inline(&doubling)), &["nests deeper than a stack of 2 MB"]),
-        expecting(fetch("eight", &eight), &["comes to more than `100000` parts"]),
-        expecting(fetch("one", &[site.url("/honest")]), &["it used more than 1.5 s of processor time"]),
-        expecting(render("good", "# Fine\n\nwords"), &["It pulls **twice** a day."]),
-        {"text": "All done", "expect": ["good.pdf"]},
-        {"text": "Still here"},
-    ]);
+    let steps = steps(&site);
     let bench = Bench::new();
     let agent = bench
         .builder(json!({ "steps": steps }))
@@ -115,15 +130,6 @@ async fn every_limit_is_named_in_the_session_and_the_session_works_on() {
         .unwrap();
     let session = agent.session("c").await.unwrap();
     let session = turn(&agent, session, "turn_1", "Look at these").await;
-    let answers = |session: &annals_runtime::Session| -> Vec<String> {
-        session.timeline(|timeline| {
-            let blocks = timeline.blocks().iter();
-            let answers = blocks.filter(|block| block.kind.tag() == "assistant.completion");
-            answers
-                .filter_map(|block| block.text().map(str::to_owned))
-                .collect()
-        })
-    };
     assert_eq!(answers(&session), ["All done"]);
     let made = bench.home.path().join("workspace/c/turn_1");
     assert!(std::fs::read_dir(made).unwrap().count() > 0);
