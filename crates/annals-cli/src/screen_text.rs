@@ -268,7 +268,7 @@ mod tests {
         for length in 1..bytes.len() {
             let mut stream = ScreenStream::default();
             let mut shown: ScreenText = bytes.chunks(length).map(|piece| stream.push(piece)).collect();
-            shown.push(&stream.finish());
+            shown.push(stream.finish());
             assert_eq!(shown, whole, "in pieces of {length}");
         }
     }
