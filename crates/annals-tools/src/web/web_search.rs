@@ -119,7 +119,8 @@ impl WebSearch {
                 Err(error) => {
                     let message = format!("the query `{query}` gave nothing: {error}");
                     notices.push(
-                        Notice::new(Code::ToolResultError, message.clone()).with("error", "search_failed"),
+                        Notice::new(Code::ToolResultError, message.clone())
+                            .with("error", Code::SearchFailed.as_str()),
                     );
                     failure = Some(ToolFailure::new(Code::SearchFailed, message));
                 }
