@@ -77,7 +77,7 @@ impl Payload {
         }
     }
 
-    /// What a call that failed answers, in the one form that failures have:
+    /// What a call that failed answers, but for react tools, whose results are described with `error.code`:
     /// `{"ok":false,"error_kind":…,"message":…,"where":…,"detail":…}`, in this order.
     pub fn failure(error: &ShownError) -> Self {
         #[derive(Serialize)]
