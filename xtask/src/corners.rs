@@ -1,6 +1,7 @@
-//! The corners of the library's features: none, all, and mixtures in which each feature stands without each other one. A feature
-//! that only builds beside another is not additive.
+//! The corners of the library's features: none, all, and mixtures in which each feature stands without others. A feature that only
+//! builds beside another is not additive.
 
+use crate::flags::Flags;
 use crate::repository::{cargo, root, target};
 use crate::stage::status;
 
@@ -37,17 +38,42 @@ fn mixtures(features: &[String]) -> Vec<Vec<&str>> {
     (0..sets).map(member).collect()
 }
 
-/// Type-checks every corner; runs the program outside the workspace that has the fewest features, and its tests.
-pub(crate) fn check() -> anyhow::Result<()> {
+/// Two sets: one half of the features, and the other.
+fn halves(features: &[String]) -> Vec<Vec<&str>> {
+    let half = |parity: usize| {
+        let every_other = features.iter().skip(parity).step_by(2);
+        every_other.map(String::as_str).collect()
+    };
+    vec![half(0), half(1)]
+}
+
+/// `cargo xtask features`: type-checks the library in all mixtures, which takes a minute each from nothing.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    Flags::new(arguments).done()?;
+    check(&mixtures(&features()?))?;
+    minimal()
+}
+
+/// What every change is checked with: two mixtures instead of all.
+pub(crate) fn check_few() -> anyhow::Result<()> {
+    check(&halves(&features()?))?;
+    minimal()
+}
+
+fn check(mixtures: &[Vec<&str>]) -> anyhow::Result<()> {
     let library = ["check", "--package", "annals", "--lib", "--quiet"];
     let corner = |more: &[&str]| status(cargo(&[library.as_slice(), more].concat()));
     corner(&["--no-default-features"])?;
-    for mixture in mixtures(&features()?) {
+    for mixture in mixtures {
         let mixture = mixture.join(",");
         println!("features {mixture}");
         corner(&["--no-default-features", "--features", &mixture])?;
     }
-    corner(&["--all-features"])?;
+    corner(&["--all-features"])
+}
+
+/// Runs the program outside the workspace that has the fewest features, and its tests.
+fn minimal() -> anyhow::Result<()> {
     let manifest = root().join("examples/minimal/Cargo.toml");
     for verb in ["run", "test"] {
         let mut minimal = cargo(&[verb, "--quiet", "--locked", "--manifest-path"]);
@@ -78,5 +104,8 @@ mod tests {
         }
         let features: Vec<String> = super::features().unwrap();
         assert!(super::mixtures(&features).len() < features.len() / 2);
+        let halves = super::halves(&features);
+        assert_eq!(halves.iter().map(Vec::len).sum::<usize>(), features.len());
+        assert!(halves[0].iter().all(|feature| !halves[1].contains(feature)));
     }
 }

@@ -24,6 +24,24 @@ const ENTER: &str = include_str!("fresh/enter.sh");
 const PACKAGES: &str = "gcc,libc6-dev,ca-certificates";
 /// Certificates that an administrator added, as Debian keeps them.
 const OWN_CERTIFICATES: &str = "/usr/local/share/ca-certificates";
+/// All certificates, as Debian keeps them. Python and Node bring a list of their own otherwise.
+const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+const PATH: &str = "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// How this machine reaches the registries: variables and files of installers, where they are set. The root reaches them
+/// the same way.
+const INSTALLER_VARIABLES: [&str; 10] = [
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_INDEX_URL",
+    "npm_config_registry",
+];
+const INSTALLER_FILES: [&str; 2] = [".config/pip/pip.conf", ".npmrc"];
 const USERS: [User; 2] = [
     User { name: "root", id: 0 },
     User {
@@ -125,8 +143,8 @@ impl Machine {
             let text = std::fs::read_to_string(&file)?;
             std::fs::write(&file, text + line)?;
         }
-        for file in ["resolv.conf", "hosts"] {
-            std::fs::copy(Path::new("/etc").join(file), self.folder.join("etc").join(file))?;
+        for file in ["resolv.conf", "hosts", "pip.conf"] {
+            copy_if_there(&Path::new("/etc").join(file), &self.folder.join("etc").join(file))?;
         }
         std::fs::create_dir_all(self.folder.join("opt/rust"))?;
         self.trust()
@@ -161,8 +179,11 @@ impl Machine {
         process::succeed(clone, LIMIT)?;
         let ours = cargo_home()?;
         for name in ["registry", "config.toml"] {
-            if ours.join(name).exists() {
-                copy(&ours.join(name), &cargo.join(name))?;
+            copy_if_there(&ours.join(name), &cargo.join(name))?;
+        }
+        if let Some(ours) = std::env::var_os("HOME").map(PathBuf::from) {
+            for name in INSTALLER_FILES {
+                copy_if_there(&ours.join(name), &home.join(name))?;
             }
         }
         if let Some(built) = built {
@@ -174,8 +195,22 @@ impl Machine {
     }
 
     fn enter(&self, user: &User, line: &str) -> anyhow::Result<()> {
+        let home = Path::new("/build").join(user.name);
+        let passed_on = INSTALLER_VARIABLES
+            .into_iter()
+            .filter_map(|name| Some((name, std::env::var_os(name)?)));
         let mut command = Command::new("unshare");
         command
+            .env_clear()
+            .envs(passed_on)
+            .env("PATH", PATH)
+            .env("CARGO_HOME", home.join("cargo"))
+            .env("HOME", home)
+            .env("USER", user.name)
+            .env("LANG", "C.UTF-8")
+            .env("CI", std::env::var_os("CI").unwrap_or_else(|| "true".into()))
+            .env("RUST_BACKTRACE", "1")
+            .envs(["PIP_CERT", "NODE_EXTRA_CA_CERTS"].map(|name| (name, CERTIFICATES)))
             .args(PRIVATE_MOUNTS)
             .args(["--pid", "--fork", "--kill-child"])
             .args(["sh", "-c", ENTER, "enter"])
@@ -198,6 +233,21 @@ impl Drop for Machine {
             println!("cannot remove `{shown}`: {error}");
         }
     }
+}
+
+fn copy_if_there(from: &Path, to: &Path) -> anyhow::Result<()> {
+    if !from.exists() {
+        return Ok(());
+    }
+    if let Some(folder) = to.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    // What a link leads to, since it may lead out of what is copied.
+    let mut command = Command::new("cp");
+    command
+        .args(["-a", "--dereference", "--reflink=auto"])
+        .args([from, to]);
+    process::succeed(command, LIMIT)
 }
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {

@@ -77,7 +77,7 @@ cargo xtask <task>
   docs [dependencies] [limits] [tools] [pictures]
                                     write docs/dependencies.md, docs/limits.md, docs/tools.md and the pictures of the demo and the page
   features                          type-check the library with no feature, in mixtures in which each stands without each
-                                    other one, and with all
+                                    other one, and with all; `test` does so in two mixtures only
   tidy                              check what neither rustfmt nor clippy does
   setup [--packages NAME]…          only install what tests need, or only these sets of packages from PyPI and npm
   fresh [--as USER] [--target DIR] [--command LINE]… [--keep]
@@ -132,7 +132,7 @@ fn run(task: &str, arguments: &[String]) -> anyhow::Result<()> {
         "growth" => growth::run(arguments),
         "hostile" => hostile::run(arguments),
         "docs" => docs::run(arguments),
-        "features" => corners::check(),
+        "features" => corners::run(arguments),
         "tidy" => tidy::run(arguments),
         "setup" => setup::run(arguments),
         "fresh" => fresh::run(arguments),

@@ -34,7 +34,11 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         "clippy",
         cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     )?;
-    stages.stage("features", "cargo xtask features", corners::check)?;
+    stages.stage(
+        "features",
+        "none, two mixtures, all; `cargo xtask features` checks more mixtures",
+        corners::check_few,
+    )?;
     let threads = test_threads();
     match has_nextest {
         true => {

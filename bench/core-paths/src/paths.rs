@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use annals_core::block::{Block, BlockJson};
 use annals_core::path::LogicalPath;
+use annals_core::redact::Redactor;
 use annals_core::settings::{CacheSettings, SessionSettings};
 use annals_core::time::Timestamp;
 use annals_core::timeline::HideReason;
@@ -14,7 +15,7 @@ use annals_core::turn::outcome::HideItem;
 use annals_core::turn::{Budget, next, round};
 use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
-use annals_core::view::{Layout, Renderer, prune};
+use annals_core::view::{Layout, ViewRenderer, prune};
 
 use crate::conversation::{BLOCK_BYTES, Writer, words};
 use crate::measured;
@@ -28,6 +29,8 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("append_round", append_round),
     ("render_round", render_round),
     ("prompt", prompt),
+    ("prompt_digest", prompt_digest),
+    ("redact", redact),
     ("next", next_step),
     ("lookup", lookup),
     ("hide", hide),
@@ -56,7 +59,7 @@ fn append_round() {
 fn render_round() {
     let mut writer = Writer::new();
     let mut timeline = writer.timeline(BLOCKS);
-    let mut renderer = Renderer::new(Layout::Chat);
+    let mut renderer = ViewRenderer::new(Layout::Chat);
     renderer.update(&timeline);
     for _ in 0..TIMES {
         push(&mut timeline, writer.round());
@@ -67,10 +70,29 @@ fn render_round() {
 
 fn prompt() {
     let timeline = Writer::new().timeline(BLOCKS);
-    let mut renderer = Renderer::new(Layout::Chat);
+    let mut renderer = ViewRenderer::new(Layout::Chat);
     renderer.update(&timeline);
     let cache = CacheSettings::default();
     measured(|| renderer.prompt(&timeline, &cache, "".into(), [].into(), None));
+}
+
+fn prompt_digest() {
+    let mut writer = Writer::new();
+    let mut timeline = writer.timeline(BLOCKS);
+    let mut renderer = ViewRenderer::new(Layout::Chat);
+    let cache = CacheSettings::default();
+    let first = renderer.prompt(&timeline, &cache, "".into(), [].into(), None);
+    renderer.digest(&first);
+    push(&mut timeline, writer.round());
+    let prompt = renderer.prompt(&timeline, &cache, "".into(), [].into(), None);
+    measured(|| renderer.digest(&prompt));
+}
+
+fn redact() {
+    let text = words(TIMES * BLOCK_BYTES);
+    let redactor = Redactor::default();
+    redactor.redact("tables are made at the first look");
+    measured(|| redactor.redact(&text));
 }
 
 fn next_step() {
@@ -170,7 +192,7 @@ fn block_decode() {
 
 fn first_render() {
     let timeline = Writer::new().timeline(BLOCKS);
-    let mut renderer = Renderer::new(Layout::Timeline);
+    let mut renderer = ViewRenderer::new(Layout::Timeline);
     measured(|| renderer.update(&timeline));
     black_box(renderer);
 }

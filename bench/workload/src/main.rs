@@ -60,6 +60,7 @@ async fn run(workload: &str, n: usize, directory: &Path) -> anyhow::Result<Figur
         "serve-turns" => serving::turns(n, directory).await,
         "serve-in-flight" => serving::in_flight(n, directory).await,
         "serve-idle" => serving::idle(n, directory).await,
+        "serve-blocks" => serving::blocks(n, directory).await,
         "records-write" => records::write(n, directory).await,
         "records-load" => records::load(n, directory).await,
         other => bail!("no workload `{other}` here"),

@@ -1,4 +1,5 @@
-//! The HTTP server under load, in a process of its own: turns a second, many turns in flight, many idle subscribers.
+//! The HTTP server under load, in a process of its own: turns a second, many turns in flight, many idle subscribers, and how
+//! soon a subscriber has a block.
 //!
 //! `serve N DIRECTORY` is that process: it prints its address and serves, with a model that takes N milliseconds, until its
 //! standard input ends. The other workloads start it, send it requests over loopback, and read what it took from the kernel.
@@ -10,10 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annals::CancellationToken;
+use annals::core::time::Timestamp;
 use annals::prelude::*;
 use annals_server::{Limits, Options, Server};
 use anyhow::{Context as _, ensure};
-use reqwest::{Client, Response};
+use reqwest::{Client, RequestBuilder, Response};
 use tokio::task::JoinSet;
 
 use crate::agent::durable;
@@ -30,6 +32,9 @@ const IN_FLIGHT: u32 = 1_000;
 const AHEAD: Duration = Duration::from_millis(500);
 /// Turns by which the highest rate is found.
 const CALIBRATING: usize = 1_000;
+
+/// Turns that are started in a second where it is measured how soon blocks arrive: far from what the server can do.
+const EASY_RATE: u32 = 50;
 
 /// Serves until standard input ends.
 pub(crate) async fn serve(delay_ms: usize, directory: &Path) -> anyhow::Result<Figures> {
@@ -173,13 +178,40 @@ struct Watched<'s> {
 }
 
 impl Watched<'_> {
-    /// Posts a prompt and waits for the end of its turn.
-    async fn turn(mut self) -> anyhow::Result<()> {
+    /// The request that starts its turn.
+    fn start(&self) -> RequestBuilder {
         let base = &self.served.base;
         let address = format!("{base}/v1/conversations/{}/turns", self.conversation);
-        let started = self.served.client.post(address);
-        let started = started.json(&json!({"prompt": prompt(0)})).send();
-        started.await?.error_for_status()?;
+        self.served
+            .client
+            .post(address)
+            .json(&json!({"prompt": prompt(0)}))
+    }
+
+    /// Posts a prompt; gives how long each block of its turn took to arrive.
+    async fn arrivals(mut self) -> anyhow::Result<Vec<Duration>> {
+        // The stream is read while the post is answered: blocks do not wait for their reader.
+        let posted = tokio::spawn(self.start().send());
+        let (mut ages, mut text, world) = (Vec::new(), Vec::new(), World::default());
+        while let Some(piece) = self.events.chunk().await? {
+            let arrived = world.now();
+            text.extend_from_slice(&piece);
+            while let Some(end) = text.windows(2).position(|pair| pair == b"\n\n") {
+                let event: Vec<u8> = text.drain(..end + 2).collect();
+                let event = String::from_utf8(event)?;
+                ages.extend(age_of_block(&event, arrived)?);
+                if event.contains("\"react.completion\"") {
+                    posted.await??.error_for_status()?;
+                    return Ok(ages);
+                }
+            }
+        }
+        anyhow::bail!("the stream ended before the turn")
+    }
+
+    /// Posts a prompt and waits for the end of its turn.
+    async fn turn(mut self) -> anyhow::Result<()> {
+        self.start().send().await?.error_for_status()?;
         let mut seen = Vec::new();
         while let Some(piece) = self.events.chunk().await? {
             seen.extend_from_slice(&piece);
@@ -290,6 +322,41 @@ pub(crate) async fn idle(n: usize, directory: &Path) -> anyhow::Result<Figures> 
         rss_bytes: Some(after.saturating_sub(before)),
         ..figures
     })
+}
+
+/// `n` turns of three model calls each, started at an easy rate with a subscriber each: told is how long after the time in a
+/// block, which it gets before it is synced to disk, its event has arrived over loopback.
+pub(crate) async fn blocks(n: usize, directory: &Path) -> anyhow::Result<Figures> {
+    let served = Arc::new(Served::start(Duration::ZERO, directory)?);
+    served.turn().await?;
+    let (began, (cpu_before, _)) = (Instant::now(), served.spent()?);
+    let mut turns = JoinSet::new();
+    for number in 0..n as u32 {
+        let due = began + AHEAD + Duration::from_secs(1) * number / EASY_RATE;
+        tokio::time::sleep_until((due - AHEAD).into()).await;
+        let served = served.clone();
+        turns.spawn(async move {
+            let watched = served.watched().await?;
+            tokio::time::sleep_until(due.into()).await;
+            watched.arrivals().await
+        });
+    }
+    let mut took = Vec::new();
+    while let Some(ended) = turns.join_next().await {
+        took.extend(ended??);
+    }
+    figures(&served, began, cpu_before, took)
+}
+
+/// How long after its own time a block arrived, from the event that carries it; none from other events.
+fn age_of_block(event: &str, arrived: Timestamp) -> anyhow::Result<Option<Duration>> {
+    let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+    let (Some("block"), Some(data)) = (field("event: "), field("data: ")) else {
+        return Ok(None);
+    };
+    let block: Value = serde_json::from_str(data)?;
+    let written = Timestamp::parse(block["ts"].as_str().context("a block has a time")?)?;
+    Ok(Some(Duration::from_micros(arrived.micros_since(written))))
 }
 
 fn figures(

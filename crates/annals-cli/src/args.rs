@@ -1,17 +1,20 @@
 //! What was typed. What it means is in [`config`](crate::config).
 
 mod mcp;
+mod store;
+mod timeline;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use annals::core::ids::NodeId;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use mcp::{
-    McpAddArgs, McpCommand, McpInspectArgs, McpInspectedArgs, McpLoginArgs, McpPromptArgs, McpReadArgs,
-    McpServeArgs, McpServerArgs,
+    McpAddArgs, McpCommand, McpInspectArgs, McpInspectedArgs, McpInstallArgs, McpLoginArgs, McpPromptArgs,
+    McpReadArgs, McpServeArgs, McpServerArgs,
 };
+pub(crate) use store::{StoreArchiveArgs, StoreCommand, StoreGcArgs};
+pub(crate) use timeline::{ExportArgs, ForkArgs, ImportArgs, RenderArgs, SliceArgs, TimelineCommand};
 
 /// An agent runtime that forgets nothing: durable timelines, stable paths, sandboxed side effects.
 #[derive(Debug, Parser)]
@@ -335,82 +338,6 @@ pub(crate) struct ConversationArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum StoreCommand {
-    /// Make the tables. Where they are already, bring them to this program's schema.
-    Init(StoreInitArgs),
-    /// Bring the tables to this program's schema, before or while newer nodes are deployed.
-    Migrate,
-    /// Show schema, size, nodes, waiting work, and settings that endanger what was acknowledged.
-    Status(JsonArgs),
-    /// Remove artifacts that no block names.
-    Gc(StoreGcArgs),
-    /// Move the blocks of idle conversations to the artifact store. They come back by themselves when somebody needs them.
-    Archive(StoreArchiveArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StoreArchiveArgs {
-    /// Take what nobody has written to for this long: a number with `m`, `h` or `d`; at least an hour.
-    #[arg(long, value_name = "AGE", default_value = "30d", value_parser = idle)]
-    pub(crate) idle: Duration,
-    /// Take at most this many conversations, the oldest first.
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<u64>,
-    /// Only say what would be moved.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// One JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StoreGcArgs {
-    /// Leave what was kept within this time: a number with `m`, `h` or `d`; at least an hour.
-    #[arg(long, value_name = "AGE", default_value = "24h", value_parser = age)]
-    pub(crate) older_than: Duration,
-    /// Only say what would be removed.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// One JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-const HOUR_SECONDS: u64 = 3_600;
-
-/// How old what is removed has to be.
-fn age(text: &str) -> Result<Duration, String> {
-    at_least_an_hour(text, "what is younger than an hour may be about to be named")
-}
-
-/// How long what is archived has to have been idle.
-fn idle(text: &str) -> Result<Duration, String> {
-    at_least_an_hour(text, "what was used within the hour would come back at once")
-}
-
-/// `90m`, `24h`, `7d`; what is less is refused with a reason.
-fn at_least_an_hour(text: &str, why: &str) -> Result<Duration, String> {
-    let units = [("m", 60), ("h", HOUR_SECONDS), ("d", 24 * HOUR_SECONDS)];
-    let seconds = units.into_iter().find_map(|(unit, seconds)| {
-        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        number.checked_mul(seconds)
-    });
-    match seconds {
-        Some(seconds) if seconds >= HOUR_SECONDS => Ok(Duration::from_secs(seconds)),
-        Some(_) => Err(format!("{why}: say `1h` or more")),
-        None => Err("say a number with `m`, `h` or `d`, such as `24h`".to_owned()),
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StoreInitArgs {
-    /// Number of hash partitions of the table of blocks, for databases of terabytes; it cannot be changed later [default: 0].
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    pub(crate) partitions: u16,
-}
-
-#[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
     /// Find passages of prompts, answers, notes, attachments and written files, by words and by meaning.
     Search(SearchArgs),
@@ -452,78 +379,6 @@ pub(crate) enum TargetArg {
     Assistant,
     /// Files that came with a prompt.
     Attachment,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TimelineCommand {
-    /// Show a conversation as a tree of turns and rounds, with sizes.
-    Show(SliceArgs),
-    /// Print blocks as JSON Lines, one block a line.
-    Blocks(SliceArgs),
-    /// Print what the model sees, with cache points as `=>[n]`.
-    Render(RenderArgs),
-    /// Make a new conversation that shares the history up to a block; prints its id.
-    Fork(ForkArgs),
-    /// Write a conversation with its files into one file.
-    Export(ExportArgs),
-    /// Read a conversation from such a file; prints its id.
-    Import(ImportArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SliceArgs {
-    /// The conversation.
-    #[arg(value_name = "C")]
-    pub(crate) conversation: String,
-    /// Only this turn.
-    #[arg(long, value_name = "T")]
-    pub(crate) turn: Option<String>,
-    /// As it was when this block was the last one.
-    #[arg(long, value_name = "SEQ")]
-    pub(crate) at: Option<u64>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RenderArgs {
-    /// The conversation.
-    #[arg(value_name = "C")]
-    pub(crate) conversation: String,
-    /// As it was when this block was the last one.
-    #[arg(long, value_name = "SEQ")]
-    pub(crate) at: Option<u64>,
-    /// Print JSON: system, parts, cache points, tokens.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Tell instead, request by request, how much of the prefix was kept, which byte broke it and what that cost.
-    #[arg(long)]
-    pub(crate) why: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ForkArgs {
-    /// The conversation.
-    #[arg(value_name = "C")]
-    pub(crate) conversation: String,
-    /// The last block to share, 0 for none of them.
-    #[arg(long, value_name = "SEQ")]
-    pub(crate) at: u64,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
-    /// The conversation.
-    #[arg(value_name = "C")]
-    pub(crate) conversation: String,
-    /// The file to write [default: standard output].
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ImportArgs {
-    /// The file to read.
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

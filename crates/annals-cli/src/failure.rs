@@ -47,8 +47,7 @@ impl Failure {
         }
     }
 
-    /// The exit code of the interface.
-    pub(crate) fn code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
             Failure::Environment(_) => 3,
@@ -59,8 +58,7 @@ impl Failure {
 }
 
 impl Ended {
-    /// The exit code of the interface.
-    pub(crate) fn code(self) -> u8 {
+    pub(crate) fn exit_code(self) -> u8 {
         match self {
             Ended::Well => 0,
             Ended::Otherwise => 1,

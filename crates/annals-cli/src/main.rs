@@ -4,6 +4,7 @@
 
 mod approval;
 mod args;
+mod bucket;
 mod citations;
 mod commands;
 mod config;
@@ -17,6 +18,7 @@ mod screen;
 mod screen_text;
 mod secrets;
 mod setup;
+mod skill_files;
 mod skills;
 mod turn;
 
@@ -48,12 +50,12 @@ fn main() -> ExitCode {
         Err(error) => Err(Failure::environment(format!("cannot start: {error}"))),
     };
     match ended {
-        Ok(ended) => ExitCode::from(ended.code()),
+        Ok(ended) => ExitCode::from(ended.exit_code()),
         Err(failure) => {
             if let Failure::Usage(message) | Failure::Environment(message) = &failure {
                 paint::error(message);
             }
-            ExitCode::from(failure.code())
+            ExitCode::from(failure.exit_code())
         }
     }
 }

@@ -17,6 +17,15 @@ pub(crate) fn backend(config: &Config, store: Option<&str>) -> Result<Arc<dyn Ba
     }
 }
 
+/// Where the workspace is inside the sandboxes of a server; none where they are on this machine.
+pub(crate) fn remote_workspace(config: &Config) -> Option<&str> {
+    match config.sandbox.value.split_once(':')?.0 {
+        "opensandbox" => Some(&config.sandbox_options.opensandbox.workspace),
+        "e2b" => Some(&config.sandbox_options.e2b.workspace),
+        _ => None,
+    }
+}
+
 fn named(name: &str) -> Result<Arc<dyn Backend>, Failure> {
     match name {
         "opensandbox" => Err(Failure::usage(
@@ -100,7 +109,7 @@ mod tests {
     fn a_server_without_an_address_and_a_name_of_nothing_are_usage_errors() {
         for name in ["opensandbox", "e2b", "docker"] {
             let failure = named(name).err().unwrap();
-            assert_eq!(failure.code(), 2);
+            assert_eq!(failure.exit_code(), 2);
             let message = failure.message();
             assert!(message.contains(name), "{message}");
         }

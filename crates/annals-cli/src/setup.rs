@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{BUILT_IN, Config, EmbeddingsConfig};
 use crate::failure::Failure;
+use crate::skill_files::{SkillFiles, WithSkillFiles};
 use crate::{sandboxes, skills};
 
 /// An agent, and what commands need beside it.
@@ -405,6 +406,11 @@ fn skills_folder(config: &Config) -> Option<PathBuf> {
 fn sandbox(config: &Config, store: Option<&str>) -> Result<Arc<dyn Backend>, Failure> {
     match (config.sandbox.value.as_str(), skills_folder(config)) {
         ("local", Some(folder)) => Ok(Arc::new(Local::new().read_only(folder, skills::IN_SANDBOX))),
+        (_, Some(folder)) if sandboxes::remote_workspace(config).is_some() => {
+            let files = SkillFiles::of(&folder, &skills::find(&folder));
+            let backend = sandboxes::backend(config, store)?;
+            Ok(Arc::new(WithSkillFiles::new(backend, files)))
+        }
         _ => sandboxes::backend(config, store),
     }
 }
@@ -414,12 +420,17 @@ fn readable_skills(config: &Config) -> BTreeMap<SkillName, Skill> {
     let Some(folder) = skills_folder(config) else {
         return BTreeMap::new();
     };
+    let found = skills::find(&folder);
+    if let Some(workspace) = sandboxes::remote_workspace(config) {
+        let files = SkillFiles::of(&folder, &found);
+        return skills::by_name(&folder, found, |skill| files.seen_at(workspace, skill));
+    }
     let seen_at = match config.sandbox.value.as_str() {
         "local" => Some(Path::new(skills::IN_SANDBOX)),
         "trusted-host" => Some(folder.as_path()),
         _ => None,
     };
-    skills::by_name(&folder, seen_at)
+    skills::by_name(&folder, found, |skill| Some(seen_at?.join(&skill.folder)))
 }
 
 /// Stands where a command that asks no model has one.
@@ -454,16 +465,16 @@ mod tests {
                 .await
                 .err()
                 .unwrap()
-                .code(),
+                .exit_code(),
             open_log("mysql:x", StaticTable::embedder(), None)
                 .await
                 .err()
                 .unwrap()
-                .code(),
+                .exit_code(),
             open_artifacts("s3://bucket?colour=red", Path::new("absent"))
                 .err()
                 .unwrap()
-                .code(),
+                .exit_code(),
         ];
         assert_eq!(codes, [3, 2, 2]);
     }

@@ -125,16 +125,21 @@ fn beside(root: &Path, folder: &Path, depth: usize, files: &mut Vec<String>) {
     }
 }
 
-/// The skills by name, each with where the sandbox has the files beside it. One that cannot be read is named in a warning
+/// The skills by name, each with where the sandbox has the files beside it, if it has them. One that cannot be read is named in a warning
 /// and left out; of two with one name the first counts.
-pub(crate) fn by_name(folder: &Path, seen_at: Option<&Path>) -> BTreeMap<SkillName, Skill> {
+pub(crate) fn by_name(
+    folder: &Path,
+    found: Vec<SkillFolder>,
+    seen_at: impl Fn(&SkillFolder) -> Option<PathBuf>,
+) -> BTreeMap<SkillName, Skill> {
     let mut skills = BTreeMap::new();
-    for found in find(folder) {
+    for found in found {
         let shown = folder.join(&found.folder).join("SKILL.md");
+        let seen_at = seen_at(&found);
         match found.skill {
             Ok(mut skill) => {
                 skill.body.push_str(&match seen_at {
-                    Some(seen_at) => told(&seen_at.join(&found.folder), &found.files),
+                    Some(seen_at) => told(&seen_at, &found.files),
                     None => out_of_reach(&found.files),
                 });
                 let name = skill.name.clone();
@@ -169,7 +174,7 @@ fn told(folder: &Path, files: &[String]) -> String {
         return String::new();
     }
     let mut text = format!(
-        "\n\n---\nFiles of this skill, in `{}` of the sandbox (read-only; run its scripts there by their whole path):\n",
+        "\n\n---\nFiles of this skill, in `{}` of the sandbox (change none of them; run its scripts there by their whole path):\n",
         folder.display()
     );
     for file in files.iter().take(FILES_SHOWN_MAX) {
@@ -210,7 +215,8 @@ mod tests {
         write(root.path(), "checkout/.claude/skills/own/SKILL.md", &skill("own"));
         write(root.path(), "checkout/.claude/agents/SKILL.md", &skill("agents"));
         write(root.path(), "broken/SKILL.md", "no front matter");
-        let skills = by_name(root.path(), Some(Path::new(IN_SANDBOX)));
+        let inside = |found: &SkillFolder| Some(Path::new(IN_SANDBOX).join(&found.folder));
+        let skills = by_name(root.path(), find(root.path()), inside);
         let names: Vec<&str> = skills.keys().map(SkillName::as_str).collect();
         assert_eq!(names, ["charts", "deep", "own", "pdf"]);
         let body = &skills.values().next().unwrap().body;
@@ -218,10 +224,10 @@ mod tests {
             body.contains("`/skills/charts`") && body.contains("- scripts/draw.py"),
             "{body}"
         );
-        let elsewhere = by_name(root.path(), None);
+        let elsewhere = by_name(root.path(), find(root.path()), |_| None);
         let body = &elsewhere.values().next().unwrap().body;
         assert!(body.contains("1 more files, which cannot be read"), "{body}");
-        assert!(by_name(&root.path().join("absent"), None).is_empty());
+        assert!(find(&root.path().join("absent")).is_empty());
         let broken = find(root.path())
             .into_iter()
             .find(|found| found.skill.is_err())

@@ -3,14 +3,17 @@
 mod cli {
     pub(crate) mod annals;
 
+    mod api_document;
     mod approvals;
     mod bad_input;
     mod chat;
     mod demo;
     mod docs;
     mod doctor;
+    mod guide;
     mod hostile_text;
     mod mcp;
+    mod mcp_install;
     mod mcp_login;
     mod mcp_serve;
     mod memory;

@@ -22,5 +22,6 @@ mod cluster {
     mod mutants;
     mod node_loss;
     mod nodes;
+    mod promises;
     mod several;
 }

@@ -127,6 +127,59 @@ fn a_turn_runs_on_an_e2b_server() {
     runs_commands_and_code(Wire::E2b);
 }
 
+/// The files beside a skill are where its text says, run, and are as the skill has them whatever a command made of them.
+fn runs_scripts_of_skills(wire: Wire) {
+    let server = Server::start(wire);
+    let skill = server.annals.in_home("skills/charts");
+    std::fs::create_dir_all(skill.join("scripts")).unwrap();
+    std::fs::write(
+        skill.join("SKILL.md"),
+        "---\nname: charts\ndescription: How to draw\n---\nDraw.\n",
+    )
+    .unwrap();
+    std::fs::write(skill.join("scripts/draw.py"), "print('drawn by the skill')\n").unwrap();
+    let script = "/workspace/home/.skills/charts/scripts/draw.py";
+    let spoilt = format!("python3 {script}; echo 'raise SystemExit(7)' > {script}; touch own.txt");
+    let model = server.annals.script(&json!({"steps": [
+        {"tool_calls": [{"id": "a", "tool": "react.read", "params": {"paths": ["sk:charts"]}}]},
+        {"tool_calls": [{"id": "b", "tool": "run_shell_command", "params": {"command": spoilt}}]},
+        {"tool_calls": [{"id": "c", "tool": "run_shell_command", "params": {"command": format!("python3 {script}; ls")}}]},
+        {"text": "Done"},
+    ]}));
+    let args = ["run", "Go", "--model", &model, "--conversation", "c", "--json"];
+    let ran = server.run(Some(KEY), &args).good();
+    let shown = ran.shown();
+    assert!(
+        shown.contains("`/workspace/home/.skills/charts`") && shown.contains("- scripts/draw.py"),
+        "{shown}"
+    );
+    let blocks = ran.json_lines();
+    let results = blocks.iter().filter(|block| block["type"] == "react.tool.result");
+    let stdout: Vec<String> = results
+        .filter_map(|block| serde_json::from_str::<Value>(block["text"].as_str()?).ok())
+        .filter_map(|report| report["stdout"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(
+        stdout,
+        ["drawn by the skill\n", "drawn by the skill\nown.txt\n"],
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("\".skills/"),
+        "a skill's file is nobody's change: {shown}"
+    );
+}
+
+#[test]
+fn scripts_of_skills_run_on_an_opensandbox_server() {
+    runs_scripts_of_skills(Wire::OpenSandbox);
+}
+
+#[test]
+fn scripts_of_skills_run_on_an_e2b_server() {
+    runs_scripts_of_skills(Wire::E2b);
+}
+
 fn found(ran: &Ran, name: &str) -> (String, String) {
     let report = ran.json();
     let findings = report["stores"].as_array().unwrap();

@@ -180,7 +180,7 @@ impl Pool {
             } else {
                 limits::PROCESSES
             },
-            file_bytes: self.limits.output_bytes,
+            file_bytes: self.file_bytes(),
             scratch_bytes: if is_browser { 256 << 20 } else { 16 << 20 },
             ..annals_sandbox::Limits::default()
         };
@@ -208,6 +208,14 @@ impl Pool {
     fn memory_bytes(&self) -> u64 {
         match self.kind {
             Kind::Reader => self.limits.memory_bytes,
+            Kind::Browser => self.limits.browser_memory_bytes,
+        }
+    }
+
+    /// The largest file that a helper may write, in its `/tmp`. A browser has files of its own, and shares memory by some.
+    fn file_bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Reader => self.limits.output_bytes,
             Kind::Browser => self.limits.browser_memory_bytes,
         }
     }

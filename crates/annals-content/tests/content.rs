@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use annals_content::{Content, ContentError, Document, Form, Limits, TreeRequest};
 use annals_render::UsedEngine;
+use annals_requirements::{Requirement, met};
 use annals_sandbox::Isolation;
 use group::descendants;
 
@@ -78,7 +79,20 @@ async fn pages_files_and_documents_are_read_and_rendered() {
     for form in [Form::Png, Form::Docx, Form::Pptx] {
         let file = content.render(form, document.clone(), pictures).await.unwrap();
         assert!(!file.bytes.is_empty() && file.mime == form.mime());
+        if form == Form::Docx {
+            // An archive with markup in it.
+            let checked = content.check_attachment("a.docx", &file.bytes).await.unwrap();
+            let described = content.describe_attachment(&checked.unwrap(), &file.bytes).await;
+            let text = described.unwrap().text.unwrap();
+            assert!(text.contains("Hello") && text.contains("words"), "{text}");
+        }
     }
+    let mut laid_out = Document::html("<h1>Laid out</h1><table><tr><td>cell</td></tr></table>");
+    laid_out.head.engine = annals_render::Engine::Embedded;
+    let html = content.render(Form::Pdf, laid_out, nothing).await.unwrap();
+    assert_eq!((html.pages, html.engine), (Some(1), UsedEngine::Embedded));
+    let drawn = content.pdf_page(&html.bytes, 1, 300).await.unwrap();
+    assert!(drawn.pages == 1 && drawn.png.starts_with(b"\x89PNG"));
 
     let text = content.pdf_text(&pdf.bytes).await.unwrap();
     assert!(
@@ -254,7 +268,7 @@ fn read(pid: u32, file: &str) -> String {
 
 #[tokio::test]
 async fn the_browser_runs_behind_the_same_layers() {
-    if !annals_requirements::met(annals_requirements::Requirement::Chromium) {
+    if !met(Requirement::Chromium) {
         return;
     }
     let canary = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -293,4 +307,22 @@ async fn the_browser_runs_behind_the_same_layers() {
         canary.accept().is_err(),
         "the browser reached this machine's network"
     );
+}
+
+/// Runs all of the above once more as somebody without rights: without a cgroup, memory is counted and kinds of it that
+/// belong to no process are refused, which is more than readers and browsers meet as root.
+#[test]
+fn the_same_holds_for_an_ordinary_user() {
+    if !met(Requirement::Root) || !met(Requirement::Chromium) {
+        return;
+    }
+    group::again_as_an_ordinary_user(&[
+        "trees_come_in_the_order_they_were_asked_for",
+        "pages_files_and_documents_are_read_and_rendered",
+        "a_helper_sees_no_network_no_files_and_no_environment",
+        "every_bound_is_named_and_the_next_task_works",
+        "helpers_are_reused_bounded_and_ended_when_idle",
+        "a_dropped_task_kills_its_helper",
+        "the_browser_runs_behind_the_same_layers",
+    ]);
 }

@@ -24,7 +24,7 @@ use annals_core::turn::outcome::HideItem;
 use annals_core::turn::{Budget, next, round};
 use annals_core::view::View;
 use annals_core::view::compact::{self, Force};
-use annals_core::view::{Layout, Renderer, prune};
+use annals_core::view::{Layout, ViewRenderer, prune};
 use annals_figures::{Figure, full_or_quick};
 
 /// Counts the bytes that are held, as the allocator rounds nothing.
@@ -232,7 +232,7 @@ struct Run {
     length: usize,
     writer: Writer,
     timeline: View,
-    renderer: Renderer,
+    renderer: ViewRenderer,
     micros: Vec<f64>,
 }
 
@@ -240,7 +240,7 @@ impl Run {
     fn new(length: usize) -> Self {
         let mut writer = Writer::new();
         let timeline = writer.timeline(length);
-        let mut renderer = Renderer::new(Layout::Chat);
+        let mut renderer = ViewRenderer::new(Layout::Chat);
         renderer.update(&timeline);
         Run {
             length,
@@ -344,7 +344,7 @@ fn bench_first_render(table: &mut Table) {
     let timeline = Writer::new().timeline(LENGTHS[2]);
     for layout in [Layout::Chat, Layout::Timeline] {
         let micros = repeat(9, || {
-            let mut renderer = Renderer::new(layout);
+            let mut renderer = ViewRenderer::new(layout);
             renderer.update(&timeline);
             renderer
         });
@@ -358,7 +358,7 @@ fn bench_first_render(table: &mut Table) {
         View::fold(timeline.blocks().iter().cloned()).expect("in order")
     });
     table.time("fold of 50000 blocks", fold, 150_000.0);
-    let mut renderer = Renderer::new(Layout::Chat);
+    let mut renderer = ViewRenderer::new(Layout::Chat);
     renderer.update(&timeline);
     let prompt = repeat(9, || {
         renderer.prompt(&timeline, &CacheSettings::default(), "".into(), [].into(), None)
@@ -404,7 +404,7 @@ fn bench_memory(table: &mut Table) {
         (held - bodies as f64) / blocks
     );
     let before = HELD_BYTES.load(Ordering::Relaxed);
-    let mut renderer = Renderer::new(Layout::Chat);
+    let mut renderer = ViewRenderer::new(Layout::Chat);
     renderer.update(&timeline);
     let rendered = (HELD_BYTES.load(Ordering::Relaxed) - before) as f64;
     table.ratio(

@@ -229,6 +229,15 @@ pub const MEDIA_HELD_MAX_BYTES: usize = 64_000_000;
 /// Updates that wait for a slow subscriber before the oldest are left out. Every watched conversation has room for as many.
 pub const SUBSCRIBER_QUEUE_UPDATES: usize = 128;
 
+// Copies of conversations, and other nodes.
+
+/// A line of an export or of an archived conversation has at most this many bytes: the longest answer of a model as a block.
+pub const COPY_LINE_MAX_BYTES: u64 = 134_217_728;
+/// The blocks of an imported conversation have at most this many bytes together; they are held until the last line was checked.
+pub const IMPORT_BLOCKS_MAX_BYTES: u64 = 1_073_741_824;
+/// What another node answers to a request that was handed on to it has at most this many bytes.
+pub const NODE_ANSWER_MAX_BYTES: usize = 4_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;

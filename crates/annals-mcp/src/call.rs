@@ -21,7 +21,7 @@ use crate::limits;
 use crate::question::Question;
 
 /// How far a call has come.
-pub(crate) enum Step {
+pub(crate) enum CallState {
     Done(CallToolResult),
     /// It goes on with [`Call::answer`].
     Asks(Question),
@@ -114,7 +114,7 @@ impl Call {
         &mut self,
         cancel: &CancellationToken,
         on_progress: impl Fn(&Progress),
-    ) -> Result<Step, ConnectionError> {
+    ) -> Result<CallState, ConnectionError> {
         loop {
             match std::mem::replace(&mut self.state, State::Over) {
                 State::Over => return Err(ConnectionError::Closed("the call is over".to_owned())),
@@ -122,7 +122,7 @@ impl Call {
                     Some((_, question)) => {
                         let question = question.clone();
                         self.state = State::Round(round);
-                        return Ok(Step::Asks(question));
+                        return Ok(CallState::Asks(question));
                     }
                     None => {
                         if let Some(pages) = round.pages.take() {
@@ -150,11 +150,11 @@ impl Call {
                             }
                             self.state = State::Round(Round::of(needs)?);
                         }
-                        Ok(Waited::Answered(result)) => return called(result).map(Step::Done),
+                        Ok(Waited::Answered(result)) => return called(result).map(CallState::Done),
                         Ok(Waited::Asked(question, reply)) => {
                             open.reply = Some(reply);
                             self.state = State::Open(open);
-                            return Ok(Step::Asks(question));
+                            return Ok(CallState::Asks(question));
                         }
                         Err(ConnectionError::PagesFirst { message, pages }) => {
                             self.rounds += 1;

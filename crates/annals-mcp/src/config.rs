@@ -14,6 +14,7 @@ use crate::auth;
 use crate::hosts::AllowedHosts;
 use crate::limits;
 use crate::name;
+use crate::package::Package;
 
 /// Why a server cannot be used as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -82,6 +83,8 @@ pub enum Transport {
 pub struct Program {
     /// Program and arguments.
     pub argv: Vec<String>,
+    /// The package that these would fetch, which is started as it was installed instead.
+    pub package: Option<Package>,
     /// Its environment; a value `secret:NAME` stands for a configured secret.
     pub env: BTreeMap<String, String>,
     /// Paths of this machine that it may read.
@@ -493,8 +496,11 @@ impl Entry {
         if command.trim().is_empty() {
             return Err("`command` is empty: name a program".to_owned());
         }
+        let argv: Vec<String> = std::iter::once(command).chain(self.args).collect();
         Ok(Program {
-            argv: std::iter::once(command).chain(self.args).collect(),
+            // On the host it does what it does everywhere.
+            package: Package::of(&argv).filter(|_| !on_host),
+            argv,
             env: self.env,
             read: self.read,
             write: self.write,

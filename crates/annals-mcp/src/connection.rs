@@ -360,6 +360,12 @@ impl Connection {
             .unwrap_or_default()
     }
 
+    /// Whether the server has something to read.
+    pub fn has_resources(&self) -> bool {
+        let info = self.running.peer_info();
+        info.is_some_and(|info| info.capabilities.resources.is_some())
+    }
+
     /// The negotiated revision of the protocol.
     pub fn protocol(&self) -> String {
         self.running

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use annals_tools::schema::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -30,6 +31,9 @@ pub struct Definition {
     /// Hints such as `readOnlyHint`, which nothing proves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Value>,
+    /// What the server says of it to programs, as far as it is small. Nobody relies on it: it is in no digest.
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
 }
 
 /// Tells two definitions apart: over every field that a model or a person could rely on.
@@ -57,12 +61,25 @@ impl Definition {
             input_schema: object(&tool.input_schema),
             output_schema: tool.output_schema.as_deref().map(object),
             annotations,
+            meta: tool.meta.as_ref().map(|meta| object(&meta.0)),
         }
+        .bounded()
+    }
+
+    /// The same without what is too large to be kept beside it.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.meta = self
+            .meta
+            .filter(|meta| text::json_fits(meta, limits::META_MAX_BYTES));
+        self
     }
 
     /// Its digest; the order of keys in objects does not count.
     pub fn digest(&self) -> Digest {
-        let value = serde_json::to_value(self).unwrap_or(Value::Null);
+        let mut value = serde_json::to_value(self).unwrap_or(Value::Null);
+        if let Some(fields) = value.as_object_mut() {
+            fields.shift_remove("_meta");
+        }
         let bytes = serde_json::to_vec(&sorted(&value)).unwrap_or_default();
         let digest = Sha256::digest(bytes);
         Digest(digest.iter().map(|byte| format!("{byte:02x}")).collect())
@@ -70,7 +87,16 @@ impl Definition {
 
     /// Whether it is small enough to be kept.
     pub(crate) fn fits(&self) -> bool {
-        serde_json::to_vec(self).is_ok_and(|json| json.len() <= limits::DEFINITION_MAX_BYTES)
+        text::json_fits(self, limits::DEFINITION_MAX_BYTES)
+    }
+
+    /// Why structured answers cannot be checked against its output schema, if it has one that is none.
+    pub fn output_schema_fault(&self) -> Option<String> {
+        let error = Schema::new(self.output_schema.as_ref()?).err()?;
+        Some(text::one_line(
+            &error.to_string(),
+            limits::PARAMETER_DESCRIPTION_MAX_CHARS,
+        ))
     }
 
     /// A hint, as far as the server gives it.
@@ -174,6 +200,30 @@ mod tests {
                 "{field}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_server_says_beside_a_definition_is_kept_and_in_no_digest() {
+        let base = json!({"name": "a", "inputSchema": {}});
+        let mut noted = base.clone();
+        noted["_meta"] = json!({"vendor/team": "search"});
+        let (base, noted) = (definition(base), definition(noted));
+        assert_eq!(base.digest(), noted.digest());
+        let kept = serde_json::to_value(noted.clone().bounded()).unwrap();
+        assert_eq!(kept["_meta"], json!({"vendor/team": "search"}));
+        let huge = Definition {
+            meta: Some(json!({"x": "x".repeat(limits::META_MAX_BYTES)})),
+            ..noted
+        };
+        assert_eq!(huge.bounded(), base);
+    }
+
+    #[test]
+    fn an_output_schema_that_is_none_is_told_of() {
+        let with =
+            |schema: Value| definition(json!({"name": "a", "inputSchema": {}, "outputSchema": schema}));
+        assert!(with(json!({"type": 7})).output_schema_fault().is_some());
+        assert_eq!(with(json!({"type": "object"})).output_schema_fault(), None);
     }
 
     #[test]

@@ -36,36 +36,38 @@ enum Pattern {
 
 /// A host and a port that a server wants to reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) host: TargetHost,
+pub(crate) struct Destination {
+    pub(crate) host: DestinationHost,
     pub(crate) port: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TargetHost {
+pub(crate) enum DestinationHost {
     /// In lower case and ASCII, without a dot at its end.
     Name(String),
     Address(IpAddr),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            TargetHost::Name(name) => write!(f, "{name}:{}", self.port),
-            TargetHost::Address(address) => write!(f, "{}", std::net::SocketAddr::new(*address, self.port)),
+            DestinationHost::Name(name) => write!(f, "{name}:{}", self.port),
+            DestinationHost::Address(address) => {
+                write!(f, "{}", std::net::SocketAddr::new(*address, self.port))
+            }
         }
     }
 }
 
-impl Target {
+impl Destination {
     /// Reads a host in any notation that URLs allow; the same host has one form whichever is used.
     pub(crate) fn parse(host: &str, port: u16) -> Option<Self> {
         let host = match Host::parse(host).ok()? {
-            Host::Domain(name) => TargetHost::Name(canonical(&name)),
-            Host::Ipv4(address) => TargetHost::Address(address.into()),
-            Host::Ipv6(address) => TargetHost::Address(IpAddr::V6(address).to_canonical()),
+            Host::Domain(name) => DestinationHost::Name(canonical(&name)),
+            Host::Ipv4(address) => DestinationHost::Address(address.into()),
+            Host::Ipv6(address) => DestinationHost::Address(IpAddr::V6(address).to_canonical()),
         };
-        Some(Target { host, port })
+        Some(Destination { host, port })
     }
 }
 
@@ -91,15 +93,15 @@ impl AllowedHosts {
     }
 
     /// Whether a person has named this host and port.
-    pub(crate) fn names(&self, target: &Target) -> bool {
+    pub(crate) fn names(&self, target: &Destination) -> bool {
         self.0.iter().any(|allowed| {
             let is_host = match (&allowed.host, &target.host) {
-                (Pattern::Name(name), TargetHost::Name(wanted)) => name == wanted,
-                (Pattern::Below(parent), TargetHost::Name(wanted)) => {
+                (Pattern::Name(name), DestinationHost::Name(wanted)) => name == wanted,
+                (Pattern::Below(parent), DestinationHost::Name(wanted)) => {
                     let below = wanted.strip_suffix(parent.as_str());
                     below.is_some_and(|label| label.len() > 1 && label.ends_with('.'))
                 }
-                (Pattern::Address(address), TargetHost::Address(wanted)) => address == wanted,
+                (Pattern::Address(address), DestinationHost::Address(wanted)) => address == wanted,
                 _ => false,
             };
             is_host && allowed.is_port(target.port)
@@ -110,14 +112,14 @@ impl AllowedHosts {
     /// Otherwise says what it is.
     pub(crate) fn judge(&self, address: IpAddr, port: u16) -> Result<(), &'static str> {
         let address = address.to_canonical();
-        let literally = Target {
-            host: TargetHost::Address(address),
+        let literally = Destination {
+            host: DestinationHost::Address(address),
             port,
         };
         let is_named = self.names(&literally)
             || LOOPBACK.contains(&address)
-                && self.names(&Target {
-                    host: TargetHost::Name("localhost".to_owned()),
+                && self.names(&Destination {
+                    host: DestinationHost::Name("localhost".to_owned()),
                     port,
                 });
         match is_named {
@@ -160,17 +162,17 @@ impl Allowed {
         if name.contains('*') {
             return wrong("has a `*` that does not stand for the first part of a name");
         }
-        let Some(target) = Target::parse(name, 0) else {
+        let Some(target) = Destination::parse(name, 0) else {
             return wrong("names no host");
         };
         let host = match (target.host, is_below) {
-            (TargetHost::Name(parent), true) if !parent.contains('.') => {
+            (DestinationHost::Name(parent), true) if !parent.contains('.') => {
                 return wrong("stands for a whole top-level domain");
             }
-            (TargetHost::Name(parent), true) => Pattern::Below(parent),
-            (TargetHost::Name(name), false) => Pattern::Name(name),
-            (TargetHost::Address(address), false) => Pattern::Address(address),
-            (TargetHost::Address(_), true) => return wrong("has a `*` before an address"),
+            (DestinationHost::Name(parent), true) => Pattern::Below(parent),
+            (DestinationHost::Name(name), false) => Pattern::Name(name),
+            (DestinationHost::Address(address), false) => Pattern::Address(address),
+            (DestinationHost::Address(_), true) => return wrong("has a `*` before an address"),
         };
         Ok(Allowed {
             host,
@@ -230,7 +232,7 @@ mod tests {
             ("[0:0::1]", 9, true),
             ("xn--bcher-kva.example", 443, true),
         ] {
-            let named = Target::parse(host, port).is_some_and(|target| allowed.names(&target));
+            let named = Destination::parse(host, port).is_some_and(|target| allowed.names(&target));
             assert_eq!(named, expected, "{host}:{port}");
         }
     }

@@ -22,6 +22,10 @@ pub const PARAMETER_DESCRIPTION_MAX_CHARS: usize = 500;
 pub const RESULT_PARTS_MAX: usize = 256;
 /// Files of one result.
 pub const RESULT_FILES_MAX: usize = 32;
+/// What a server says of a result or of a tool beside it (`_meta`), as JSON; more is not kept.
+pub const META_MAX_BYTES: usize = 16 << 10;
+/// Resources of a server in one list that the model reads; those beyond are counted.
+pub const RESOURCES_SHOWN_MAX: usize = 100;
 /// How often a server may answer one call with questions.
 pub const ROUNDS_MAX: usize = 10;
 /// Pages that a server may want opened before it does what it was asked; it is not told of those beyond.
@@ -73,6 +77,12 @@ pub const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 pub const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 /// The longest pause.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// The client of a registry that installs a server.
+pub const INSTALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// What such a client says that is heard.
+pub const INSTALL_OUTPUT_MAX_BYTES: u64 = 4 << 20;
+/// Lines of it that are told of when it fails.
+pub const INSTALL_LINES_KEPT: usize = 12;
 
 /// One answer of an authorization server, or one document about it.
 pub const METADATA_MAX_BYTES: usize = 256 << 10;

@@ -229,6 +229,7 @@ impl Connection {
                 let read: Vec<Definition> = tools
                     .iter()
                     .filter_map(|tool| serde_json::from_value(tool.clone()).ok())
+                    .map(Definition::bounded)
                     .collect();
                 let holds_for = raw.0.get("ttlMs").and_then(Value::as_u64);
                 Ok(Page {

@@ -299,9 +299,6 @@ mod tests {
             "invoice",
             "order",
         ];
-        let list = r#"{"mcpServers": {"acme": {"command": "x"}}}"#;
-        let config = Servers::from_json(list).unwrap().get("acme").unwrap().clone();
-        let server = Arc::new(RemoteServer::new(config, "/nowhere".into(), Secrets::new()));
         let definitions = (0..1000).map(|n| {
             let (verb, thing) = (verbs[n % 10], things[n / 10 % 10]);
             let definition = json!({
@@ -311,7 +308,13 @@ mod tests {
             });
             serde_json::from_value(definition).unwrap()
         });
-        crate::tool::tools(&server, &Pins::new(String::new(), definitions)).0
+        crate::tool::tools(&server(), &Pins::new(String::new(), definitions)).0
+    }
+
+    fn server() -> Arc<RemoteServer> {
+        let list = r#"{"mcpServers": {"acme": {"command": "x"}}}"#;
+        let config = Servers::from_json(list).unwrap().get("acme").unwrap().clone();
+        Arc::new(RemoteServer::new(config, "/nowhere".into(), Secrets::new()))
     }
 
     #[test]
@@ -320,7 +323,14 @@ mod tests {
         let offered = offered(thousand(), PROMPT_MAX_TOKENS).unwrap();
         let names: Vec<&str> = offered.iter().map(|tool| tool.spec().name().as_str()).collect();
         assert_eq!(names, [SEARCH, CALL]);
-        let cost: usize = offered.iter().map(|tool| weight(tool.spec())).sum();
+        let pins = Pins::new(String::new(), []).resources(true);
+        let reader = crate::linked::reader(&server(), &pins).unwrap();
+        let readers = crate::linked::offered(reader.into_iter().collect()).unwrap();
+        let cost: usize = offered
+            .iter()
+            .chain(&readers)
+            .map(|tool| weight(tool.spec()))
+            .sum();
         assert!(all > 20_000 && cost <= 1_500, "{all} without, {cost} with");
     }
 

@@ -25,6 +25,9 @@ pub struct Pins {
     /// The server's name and version as it gave them, for people.
     #[serde(default)]
     pub implementation: String,
+    /// Whether it had resources, so that what its results link to can be read.
+    #[serde(default)]
+    pub has_resources: bool,
     /// The accepted tools, sorted by name.
     pub tools: Vec<Definition>,
 }
@@ -89,8 +92,16 @@ impl Pins {
         }
         Pins {
             implementation,
+            has_resources: false,
             tools: by_name.into_values().collect(),
         }
+    }
+
+    /// Of a server that has resources, or has none.
+    #[must_use]
+    pub fn resources(mut self, has_resources: bool) -> Self {
+        self.has_resources = has_resources;
+        self
     }
 
     /// The digest of each tool, by name.

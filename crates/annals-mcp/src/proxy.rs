@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::hosts::{AllowedHosts, LOOPBACK, Target, TargetHost};
+use crate::hosts::{AllowedHosts, Destination, DestinationHost, LOOPBACK};
 use crate::limits;
 
 /// Where the proxy listens inside. The network is the server's own, so nobody else can have taken the port.
@@ -74,7 +74,7 @@ enum Refusal {
         "`{target}` is not among the hosts of the MCP server `{server}`: a person can allow it with \
          `hosts = [\"{target}\"]` of `[mcp.{server}]` in config.toml, or `\"hosts\"` of `{server}` in mcp.json"
     )]
-    NotAllowed { server: String, target: Target },
+    NotAllowed { server: String, target: Destination },
     #[error(
         "`{target}` leads to {} ({what}), which the MCP server `{server}` may not reach: a person can allow it with \
          `\"{literal}\"` in `hosts` of `[mcp.{server}]` in config.toml, or `\"hosts\"` of `{server}` in mcp.json",
@@ -82,15 +82,15 @@ enum Refusal {
     )]
     NotPublic {
         server: String,
-        target: Target,
+        target: Destination,
         /// The entry that would allow it.
         literal: SocketAddr,
         what: &'static str,
     },
     #[error("`{target}` could not be resolved: {reason}")]
-    Unresolved { target: Target, reason: String },
+    Unresolved { target: Destination, reason: String },
     #[error("`{target}` could not be reached: {reason}")]
-    Unreachable { target: Target, reason: String },
+    Unreachable { target: Destination, reason: String },
     #[error("{0}")]
     BadRequest(&'static str),
 }
@@ -178,7 +178,7 @@ impl Gate {
     }
 
     /// A connection to a host that is allowed.
-    async fn connect(&self, target: &Target) -> Result<TcpStream, Refusal> {
+    async fn connect(&self, target: &Destination) -> Result<TcpStream, Refusal> {
         let connecting = async {
             let addresses = self.addresses(target).await?;
             let mut reason = String::new();
@@ -203,7 +203,7 @@ impl Gate {
     }
 
     /// The addresses of a host, each of which may be connected to.
-    async fn addresses(&self, target: &Target) -> Result<Vec<IpAddr>, Refusal> {
+    async fn addresses(&self, target: &Destination) -> Result<Vec<IpAddr>, Refusal> {
         if !self.hosts.names(target) {
             return Err(Refusal::NotAllowed {
                 server: self.server.clone(),
@@ -211,9 +211,9 @@ impl Gate {
             });
         }
         let found = match &target.host {
-            TargetHost::Address(address) => vec![*address],
-            TargetHost::Name(name) if name == "localhost" => LOOPBACK.to_vec(),
-            TargetHost::Name(name) => {
+            DestinationHost::Address(address) => vec![*address],
+            DestinationHost::Name(name) if name == "localhost" => LOOPBACK.to_vec(),
+            DestinationHost::Name(name) => {
                 let found = (self.lookup)(name.clone()).await;
                 let unresolved = |reason: String| Refusal::Unresolved {
                     target: target.clone(),
@@ -335,7 +335,7 @@ impl Leg {
         let target = request
             .uri()
             .authority()
-            .and_then(|authority| Target::parse(authority.host(), authority.port_u16()?));
+            .and_then(|authority| Destination::parse(authority.host(), authority.port_u16()?));
         let target = target.ok_or(Refusal::BadRequest("CONNECT needs `host:port`"))?;
         let upstream = self.gate.connect(&target).await?;
         let Leg { gate, slot, closed } = self.clone();
@@ -366,7 +366,7 @@ impl Leg {
             return Err(form);
         };
         let target =
-            Target::parse(authority.host(), authority.port_u16().unwrap_or(80)).ok_or(form.clone())?;
+            Destination::parse(authority.host(), authority.port_u16().unwrap_or(80)).ok_or(form.clone())?;
         let upstream = self.gate.connect(&target).await?;
         let unreachable = |error: hyper::Error| Refusal::Unreachable {
             target: target.clone(),

@@ -1,4 +1,5 @@
-//! What a server has besides tools: resources to read and prompts to send. They are for people; the model is offered neither.
+//! What a server has besides tools: resources to read and prompts to send. They are for people; what of the resources the model
+//! may read is in [`linked`](crate::linked).
 
 use std::collections::HashSet;
 
@@ -114,12 +115,21 @@ impl Connection {
 
     /// Reads a resource: one content, or several that it consists of.
     pub async fn read_resource(&self, uri: &str) -> Result<Vec<Content>, ConnectionError> {
+        let contents = self.resource_contents(uri).await?.into_iter();
+        contents.map(content).collect()
+    }
+
+    /// The same as the server sent it.
+    pub(crate) async fn resource_contents(
+        &self,
+        uri: &str,
+    ) -> Result<Vec<ResourceContents>, ConnectionError> {
         let params = ReadResourceRequestParams::new(uri);
         let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params));
         match self.asked(request).await? {
-            ServerResult::ReadResourceResult(read) => {
-                let contents = read.contents.into_iter().take(limits::RESULT_FILES_MAX);
-                contents.map(content).collect()
+            ServerResult::ReadResourceResult(mut read) => {
+                read.contents.truncate(limits::RESULT_FILES_MAX);
+                Ok(read.contents)
             }
             ServerResult::InputRequiredResult(_) => Err(ConnectionError::InputRequired),
             _ => Err(other_answer()),

@@ -3,17 +3,18 @@
 
 use annals_core::block::ShownError;
 use annals_core::code::Code;
-use annals_core::sources::SourceRow;
+use annals_core::sources::{SourceRow, SourceType};
 use annals_core::turn::outcome::{Notice, Outcome, Output};
 use annals_tools::schema::Schema;
 use annals_tools::{IntoOutcome as _, ToolCx, ToolOutput, ToolSpec, serialise};
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine as _};
-use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::{Value, json};
 
 use crate::limits;
+use crate::linked;
 use crate::text;
 use crate::tool::Few;
 
@@ -22,6 +23,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
+
+/// Begins what the protocol itself says in `_meta`, such as the server's name in every result.
+const OF_PROTOCOL: &str = "io.modelcontextprotocol/";
 
 /// Bytes as servers send them; some break the lines.
 pub(crate) fn decoded(data: &str) -> Result<Vec<u8>, DecodeError> {
@@ -36,6 +40,8 @@ pub(crate) struct Origin<'o> {
     pub(crate) spec: &'o ToolSpec,
     /// What a structured answer must fit, if the server said so.
     pub(crate) output: Option<&'o Schema>,
+    /// Whether the model can read what the server links to.
+    pub(crate) links_are_read: bool,
 }
 
 /// A result, taken apart.
@@ -52,7 +58,11 @@ struct Parts {
 pub(crate) async fn outcome(cx: &ToolCx, origin: Origin<'_>, result: CallToolResult) -> Outcome {
     let is_error = result.is_error == Some(true);
     let mut parts = Parts::default();
-    parts.take_content(cx, origin.server, result.content);
+    parts.take_content(cx, origin, result.content);
+    let server_meta = result.meta.and_then(|MetaObject(mut meta)| {
+        meta.retain(|key, _| !key.starts_with(OF_PROTOCOL));
+        parts.kept_meta(Value::Object(meta))
+    });
     let structured = result
         .structured_content
         .map(|value| parts.checked(&value, origin, is_error));
@@ -73,6 +83,7 @@ pub(crate) async fn outcome(cx: &ToolCx, origin: Origin<'_>, result: CallToolRes
     }
     let mut outcome = output.outcome(cx, origin.spec).await;
     outcome.sources.extend(parts.sources);
+    outcome.server_meta = server_meta;
     let notice =
         |message: String| Notice::new(Code::McpResult, message).with("tool_id", origin.spec.name().as_str());
     outcome
@@ -124,14 +135,15 @@ fn answer(words: &str, structured: Option<Value>) -> Answer {
 }
 
 impl Parts {
-    fn take_content(&mut self, cx: &ToolCx, server: &str, content: Vec<ContentBlock>) {
+    fn take_content(&mut self, cx: &ToolCx, origin: Origin<'_>, content: Vec<ContentBlock>) {
+        let server = origin.server;
         let beyond = content.len().saturating_sub(limits::RESULT_PARTS_MAX);
         for part in content.into_iter().take(limits::RESULT_PARTS_MAX) {
             match part {
                 ContentBlock::Text(part) => self.say(&part.text),
                 ContentBlock::Image(part) => self.encoded(cx, server, "image", &part.mime_type, &part.data),
                 ContentBlock::Audio(part) => self.encoded(cx, server, "audio", &part.mime_type, &part.data),
-                ContentBlock::ResourceLink(link) => self.link(&link),
+                ContentBlock::ResourceLink(link) => self.link(origin, &link),
                 ContentBlock::Resource(part) => self.resource(cx, server, part.resource),
                 _ => self
                     .complaints
@@ -201,16 +213,41 @@ impl Parts {
             .push((format!("mcp/{server}/{}-{at}-{name}", cx.call()), bytes));
     }
 
-    fn link(&mut self, link: &Resource) {
+    fn link(&mut self, origin: Origin<'_>, link: &Resource) {
         let title = text::one_line(link.title.as_deref().unwrap_or(&link.name), 200);
         let about = link.description.as_deref().unwrap_or_default();
         let about = text::clean_and_cut(about, limits::PARAMETER_DESCRIPTION_MAX_CHARS);
         let uri = text::one_line(&link.uri, 2_000);
-        self.texts.push(format!("resource `{title}`: {uri}"));
-        // Others have no meaning outside of their server.
+        // What is on the web is fetched from there. All else only its own server gives out, by the address that it gave.
         if uri.starts_with("https://") || uri.starts_with("http://") {
             self.sources.push(SourceRow::web(&uri, &title, &about));
+        } else if origin.links_are_read && uri == link.uri && !uri.is_empty() {
+            let address = linked::address(origin.server, &uri);
+            self.texts.push(format!(
+                "resource `{title}`: {address} ({} reads it)",
+                linked::READ
+            ));
+            self.sources.push(SourceRow {
+                source_type: SourceType::Resource,
+                ..SourceRow::web(&address, &title, &about)
+            });
+            return;
         }
+        self.texts.push(format!("resource `{title}`: {uri}"));
+    }
+
+    /// What the server says of the result to programs, cleaned like all of it; the model is not told.
+    fn kept_meta(&mut self, meta: Value) -> Option<Box<Value>> {
+        if !text::json_fits(&meta, limits::META_MAX_BYTES) {
+            self.complaints.push(format!(
+                "the metadata of the result is larger than {} bytes and was not kept",
+                limits::META_MAX_BYTES
+            ));
+            return None;
+        }
+        let is_empty = meta.as_object().is_some_and(serde_json::Map::is_empty);
+        // What is hidden in it is counted for nobody: only what the model reads is.
+        (!is_empty).then(|| Box::new(Parts::default().cleaned(&meta)))
     }
 
     /// The structured answer without hidden characters. One that does not fit what the server promised is shown all the
@@ -279,6 +316,8 @@ pub(crate) fn salvaged(raw: &Value) -> Option<CallToolResult> {
         false => CallToolResult::success(parts),
     };
     result.structured_content = raw.get("structuredContent").cloned();
+    let meta = raw.get("_meta").and_then(Value::as_object);
+    result.meta = meta.map(|meta| MetaObject(meta.clone()));
     Some(result)
 }
 
@@ -351,9 +390,12 @@ mod tests {
 
     #[test]
     fn known_parts_are_kept_beside_unknown_ones() {
-        let raw = json!({"content": [{"type": "text", "text": "a"}, {"type": "hologram"}], "isError": true});
+        let raw = json!({
+            "content": [{"type": "text", "text": "a"}, {"type": "hologram"}], "isError": true, "_meta": {"k": 1},
+        });
         let result = salvaged(&raw).unwrap();
         assert_eq!((result.content.len(), result.is_error), (2, Some(true)));
+        assert_eq!(result.meta.unwrap().0["k"], 1);
         assert!(salvaged(&json!({"x": 1})).is_none());
     }
 

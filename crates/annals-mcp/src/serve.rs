@@ -7,6 +7,7 @@
 
 mod ask;
 mod attached;
+mod decided;
 #[cfg(feature = "http-server")]
 pub mod http;
 mod look;
@@ -82,6 +83,8 @@ pub struct AnnalsServer {
     allowed: Arc<[String]>,
     answer_wait: Duration,
     asked: Arc<told::ToldRequests>,
+    /// Goes on with turns once a person has decided, where nobody else would.
+    decided: Option<Arc<decided::Watched>>,
 }
 
 impl AnnalsServer {
@@ -93,6 +96,7 @@ impl AnnalsServer {
             allowed: Arc::default(),
             answer_wait: ANSWER_WAIT,
             asked: Arc::default(),
+            decided: None,
         }
     }
 
@@ -251,7 +255,9 @@ fn internal(unmet: Unmet) -> ErrorData {
 }
 
 /// Serves the standard streams of this process until the client closes them.
-pub async fn stdio(server: AnnalsServer) -> io::Result<()> {
+pub async fn stdio(mut server: AnnalsServer) -> io::Result<()> {
+    // No worker of a server looks after what these clients began.
+    server.decided = Some(Arc::default());
     let transport = rmcp::transport::stdio();
     let running = server.serve(transport).await.map_err(io::Error::other)?;
     running.waiting().await.map_err(io::Error::other)?;

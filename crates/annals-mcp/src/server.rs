@@ -23,6 +23,7 @@ use crate::connection::{Connection, ConnectionError, Patience};
 use crate::definition::Digest;
 use crate::limits;
 use crate::listing::Offer;
+use crate::package::{Package, PackageFolder};
 use crate::parked::{Parked, ParkedCalls};
 use crate::text;
 
@@ -50,6 +51,17 @@ pub enum ServerError {
         server: String,
         /// How.
         reason: String,
+    },
+    /// Its package is not installed, or another one is.
+    #[error(
+        "the MCP server `{server}` is the package `{spec}`, which is not installed, and no sandbox fetches it: a person has to \
+         run `annals mcp install {server}` once"
+    )]
+    NotInstalled {
+        /// The server.
+        server: String,
+        /// The package, as it is asked for.
+        spec: String,
     },
     /// A person has to log in.
     #[error(
@@ -111,7 +123,9 @@ impl ServerError {
     /// A stable word for it.
     pub fn code(&self) -> &'static str {
         match self {
-            ServerError::Unavailable { .. } => Code::McpServerUnavailable.as_str(),
+            ServerError::Unavailable { .. } | ServerError::NotInstalled { .. } => {
+                Code::McpServerUnavailable.as_str()
+            }
             ServerError::Login { .. } => Code::McpLoginNeeded.as_str(),
             ServerError::Died { .. } => Code::McpServerDied.as_str(),
             ServerError::Changed { .. } => Code::ToolChanged.as_str(),
@@ -138,6 +152,7 @@ pub struct RemoteServer {
     folder: PathBuf,
     secrets: Secrets,
     authorizer: Option<Arc<Authorizer>>,
+    packages: Option<PackageFolder>,
     patience: Patience,
     state: Mutex<State>,
     parked: ParkedCalls,
@@ -176,6 +191,7 @@ impl RemoteServer {
             config,
             secrets,
             authorizer: None,
+            packages: None,
             state: Mutex::new(State::Idle),
             parked: ParkedCalls::default(),
         }
@@ -192,6 +208,43 @@ impl RemoteServer {
             self.authorizer = Authorizer::new(endpoint, &self.secrets, file).ok().map(Arc::new);
         }
         self
+    }
+
+    /// With packages that are kept here.
+    #[must_use]
+    pub fn packages(mut self, folder: PackageFolder) -> Self {
+        self.packages = Some(folder);
+        self
+    }
+
+    /// The package that it is.
+    pub fn package(&self) -> Option<&Package> {
+        match &self.config.transport {
+            Transport::Stdio(program) => program.package.as_ref(),
+            Transport::Http(_) => None,
+        }
+    }
+
+    /// How it is started: as it is configured, or what was installed for that.
+    fn started_as(&self) -> Result<Cow<'_, ServerConfig>, ServerError> {
+        let Some(package) = self.package() else {
+            return Ok(Cow::Borrowed(&self.config));
+        };
+        let not_installed = || ServerError::NotInstalled {
+            server: self.config.name.clone(),
+            spec: text::one_line(package.spec(), 200),
+        };
+        let folder = self.packages.as_ref().ok_or_else(not_installed)?;
+        let found = folder.installed(&self.config.namespace);
+        let found = found.map_err(|error| self.unavailable(error.to_string(), Duration::ZERO))?;
+        let installed = found.filter(|found| found.is(package));
+        let installed = installed.ok_or_else(not_installed)?;
+        let mut config = self.config.clone();
+        if let Transport::Stdio(program) = &mut config.transport {
+            program.argv = [installed.argv, package.args.clone()].concat();
+            program.read.extend(installed.read);
+        }
+        Ok(Cow::Owned(config))
     }
 
     /// What is known of the login at this server; none if it was not asked for one.
@@ -253,8 +306,9 @@ impl RemoteServer {
                 (*pause * 2).min(limits::BACKOFF_MAX)
             }
         };
+        let config = self.started_as()?;
         let opening = Connection::open(
-            &self.config,
+            &config,
             &self.folder,
             &self.secrets,
             self.authorizer.clone(),

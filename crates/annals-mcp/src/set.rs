@@ -10,7 +10,9 @@ use futures::future;
 
 use crate::auth::file::LoginFolder;
 use crate::config::Servers;
+use crate::linked;
 use crate::many;
+use crate::package::PackageFolder;
 use crate::pins::{PinFolder, Pins};
 use crate::server::{RemoteServer, ServerError};
 use crate::tool;
@@ -20,6 +22,7 @@ pub struct ServerSet {
     servers: Vec<Arc<RemoteServer>>,
     pins: PinFolder,
     logins: LoginFolder,
+    packages: PackageFolder,
     /// The tools that were offered last, and what of the pins they were made from.
     offered: Mutex<Option<(Vec<[u8; 32]>, SharedTools)>>,
 }
@@ -67,14 +70,16 @@ impl ServerSet {
     pub fn new(servers: &Servers, home: &Path, secrets: &Secrets) -> Self {
         let folder = home.join("mcp").join("servers");
         let logins = LoginFolder::of_home(home);
+        let packages = PackageFolder::of_home(home);
         let server = |config: &crate::ServerConfig| {
             let server = RemoteServer::new(config.clone(), folder.clone(), secrets.clone());
-            Arc::new(server.logins(&logins))
+            Arc::new(server.logins(&logins).packages(packages.clone()))
         };
         ServerSet {
             servers: servers.iter().map(server).collect(),
             pins: PinFolder::of_home(home),
             logins,
+            packages,
             offered: Mutex::default(),
         }
     }
@@ -93,7 +98,7 @@ impl ServerSet {
     /// Accepts what a server offers now.
     pub async fn accept(&self, server: &RemoteServer) -> Result<Accepted, AcceptError> {
         let (connection, offer) = server.offer().await?;
-        let pins = Pins::new(connection.implementation(), offer.tools);
+        let pins = Pins::new(connection.implementation(), offer.tools).resources(connection.has_resources());
         let written = self.pins.write(&server.config().namespace, &pins);
         written.map_err(|error| pins_failed(server, error))?;
         Ok(Accepted {
@@ -122,6 +127,11 @@ impl ServerSet {
         self.logins.forget(namespace)
     }
 
+    /// Where the packages of the servers are.
+    pub fn packages(&self) -> &PackageFolder {
+        &self.packages
+    }
+
     /// Forgets what was accepted of a server.
     pub fn forget(&self, namespace: &str) -> io::Result<()> {
         self.pins.remove(namespace)
@@ -130,25 +140,35 @@ impl ServerSet {
     /// The accepted tools of all servers, or a search over them if they are many; and a sentence for each that cannot be offered.
     pub fn tools(&self) -> (Vec<Arc<dyn Tool>>, Vec<String>) {
         let mut tools = Vec::new();
+        let mut readers = Vec::new();
         let mut complaints = Vec::new();
         for server in &self.servers {
             match self.pins(server) {
                 Ok(None) => {}
                 Ok(Some(pins)) => {
-                    let (offered, refused) = tool::tools(server, &pins);
+                    let (offered, told) = tool::tools(server, &pins);
+                    match linked::reader(server, &pins) {
+                        Ok(reader) => readers.extend(reader),
+                        Err(error) => complaints.push(error.to_string()),
+                    }
                     tools.extend(offered);
-                    complaints.extend(refused.iter().map(ToString::to_string));
+                    complaints.extend(told);
                 }
                 Err(error) => complaints.push(error.to_string()),
             }
         }
-        match many::offered(tools, many::PROMPT_MAX_TOKENS) {
-            Ok(offered) => (offered, complaints),
-            Err(error) => {
-                complaints.push(error.to_string());
-                (Vec::new(), complaints)
+        let mut all = Vec::new();
+        let found = [
+            many::offered(tools, many::PROMPT_MAX_TOKENS),
+            linked::offered(readers),
+        ];
+        for found in found {
+            match found {
+                Ok(offered) => all.extend(offered),
+                Err(error) => complaints.push(error.to_string()),
             }
         }
+        (all, complaints)
     }
 }
 

@@ -38,6 +38,11 @@ pub fn clean_and_cut(text: &str, max_chars: usize) -> String {
     }
 }
 
+/// Whether it takes no more than `max_bytes` as JSON.
+pub(crate) fn json_fits(value: &impl serde::Serialize, max_bytes: usize) -> bool {
+    serde_json::to_vec(value).is_ok_and(|json| json.len() <= max_bytes)
+}
+
 /// The cleaned text on one line.
 pub fn one_line(text: &str, max_chars: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -18,7 +18,7 @@ use rmcp::model::CallToolResult;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::call::{Call, Step};
+use crate::call::{Call, CallState};
 use crate::connection::Progress;
 use crate::definition::{Definition, Digest};
 use crate::limits;
@@ -42,17 +42,19 @@ pub struct RemoteTool {
     /// What was accepted of the server.
     accepted: Arc<BTreeMap<String, Digest>>,
     output: Option<Schema>,
+    /// Whether the model can read what its results link to.
+    links_are_read: bool,
 }
 
-/// The accepted tools of a server, and for each that cannot be offered the reason.
-pub fn tools(server: &Arc<RemoteServer>, pins: &Pins) -> (Vec<RemoteTool>, Vec<SpecError>) {
+/// The accepted tools of a server, and a sentence for each that cannot be offered, or not as its server means it.
+pub fn tools(server: &Arc<RemoteServer>, pins: &Pins) -> (Vec<RemoteTool>, Vec<String>) {
     let config = server.config();
     let names = name::tool_names(
         Some(&config.namespace),
         pins.tools.iter().map(|tool| tool.name.as_str()),
     );
     let accepted = Arc::new(pins.digests());
-    let mut refused = Vec::new();
+    let mut complaints = Vec::new();
     let mut offered = Vec::new();
     for definition in &pins.tools {
         let Some(name) = names.get(definition.name.as_str()) else {
@@ -61,12 +63,20 @@ pub fn tools(server: &Arc<RemoteServer>, pins: &Pins) -> (Vec<RemoteTool>, Vec<S
         if !config.offered.includes(&definition.name) {
             continue;
         }
+        if let Some(fault) = definition.output_schema_fault() {
+            complaints.push(format!(
+                "the output schema of `{name}` cannot be used, so its structured answers are not checked: {fault}"
+            ));
+        }
         match RemoteTool::new(server.clone(), name, definition.clone(), accepted.clone()) {
-            Ok(tool) => offered.push(tool),
-            Err(error) => refused.push(error),
+            Ok(tool) => offered.push(RemoteTool {
+                links_are_read: pins.has_resources,
+                ..tool
+            }),
+            Err(error) => complaints.push(error.to_string()),
         }
     }
-    (offered, refused)
+    (offered, complaints)
 }
 
 impl RemoteTool {
@@ -97,16 +107,13 @@ impl RemoteTool {
         let output = definition.output_schema.as_ref();
         Ok(RemoteTool {
             spec: spec.build()?,
+            // One that cannot be used is told of by `Definition::output_schema_fault`.
             output: output.and_then(|schema| Schema::new(schema).ok()),
+            links_are_read: false,
             accepted,
             server,
             definition,
         })
-    }
-
-    /// What it was accepted as.
-    pub fn definition(&self) -> &Definition {
-        &self.definition
     }
 
     /// Its server's configuration name.
@@ -147,6 +154,7 @@ impl Tool for RemoteTool {
                     server: &self.server.config().namespace,
                     spec: &self.spec,
                     output: self.output.as_ref(),
+                    links_are_read: self.links_are_read,
                 };
                 result::outcome(cx, origin, result).await
             }
@@ -269,8 +277,8 @@ impl RemoteTool {
                         asides.kept_from.push(host);
                     }
                     match next {
-                        Ok(Step::Done(result)) => return Ok(result),
-                        Ok(Step::Asks(question)) => question,
+                        Ok(CallState::Done(result)) => return Ok(result),
+                        Ok(CallState::Asks(question)) => question,
                         Err(error) => return Err(Stop::Failed(server.failed(error))),
                     }
                 }

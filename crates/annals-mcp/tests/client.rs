@@ -6,6 +6,7 @@ mod client {
     mod hostile;
     mod hosts;
     mod http;
+    mod linked;
     mod login;
     mod prefix;
     mod real;

@@ -37,6 +37,10 @@ pub mod spec;
 )]
 mod thinking;
 pub mod usage;
+#[cfg_attr(
+    not(all(feature = "anthropic", any(feature = "openai", feature = "ollama"))),
+    allow(dead_code, reason = "no provider needs everything that they share")
+)]
 pub mod wire;
 
 pub use answer::{Answer, Assembler, RawCall, Thinking};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::view::prompt::{CachePoint, Message, Piece, Prompt};
-use annals_model::script::{Script, ScriptFailureKind, ScriptModel, Step};
+use annals_model::script::{Script, ScriptFailureKind, ScriptModel, ScriptStep};
 use annals_model::{
     Answer, Event, Jitter, MidStream, Model, ModelError, ModelSpec, Purpose, Request, RetryPolicy, Retrying,
     StopReason, Usage, open,
@@ -137,9 +137,9 @@ async fn summaries_come_from_their_own_list_if_there_is_one() {
 #[tokio::test]
 async fn text_and_arguments_arrive_in_small_pieces() {
     let content = "word ".repeat(20);
-    let step = Step {
+    let step = ScriptStep {
         text: Some("one two three".into()),
-        ..Step::call("tc", "react.write", json!({ "content": content }))
+        ..ScriptStep::call("tc", "react.write", json!({ "content": content }))
     };
     let model = ScriptModel::new("demo", Script::of([step]));
     let stream = model.stream(request(), &CancellationToken::new()).await.unwrap();
@@ -180,7 +180,7 @@ async fn delays_are_kept_and_cancelling_does_not_wait_for_them() {
 
 #[tokio::test]
 async fn usage_is_counted_as_a_provider_with_a_cache_would() {
-    let model = ScriptModel::new("demo", Script::of((0..2).map(|_| Step::text("fine"))));
+    let model = ScriptModel::new("demo", Script::of((0..2).map(|_| ScriptStep::text("fine"))));
     let text = "word ".repeat(2_000);
     let first = ask_with(&model, Request::new(prompt(&text), 100))
         .await
@@ -236,6 +236,12 @@ async fn a_script_file_is_opened_by_name_and_its_overloads_are_tried_again_at_on
     .unwrap();
     assert_eq!(model.name(), "script:story");
     assert_eq!(ask(&model).await.unwrap().text, "here");
+    std::fs::write(&file, "[]").unwrap();
+    let wrong = Script::load(&file).unwrap_err().to_string();
+    assert!(
+        wrong.starts_with(&format!("`{}`: the script is not valid: ", file.display())),
+        "{wrong}"
+    );
     let missing = ModelSpec::new("script:no/such/file.json".parse().unwrap(), 0);
     assert_eq!(
         open(&missing).err().unwrap().to_string(),
@@ -246,7 +252,7 @@ async fn a_script_file_is_opened_by_name_and_its_overloads_are_tried_again_at_on
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_calls_are_in_flight_at_once() {
     // Every answer takes 200 ms: one after the other they would take more than three minutes.
-    let mut script = Script::of((0..1_000).map(|n| Step::text(format!("answer {n}"))));
+    let mut script = Script::of((0..1_000).map(|n| ScriptStep::text(format!("answer {n}"))));
     script.delay_ms = 200;
     let model = Arc::new(ScriptModel::new("demo", script));
     let started = std::time::Instant::now();
@@ -269,7 +275,7 @@ async fn a_thousand_calls_are_in_flight_at_once() {
     assert_eq!(texts.len(), 1_000);
 }
 
-fn retrying(steps: Vec<Step>, policy: RetryPolicy) -> Retrying<ScriptModel> {
+fn retrying(steps: Vec<ScriptStep>, policy: RetryPolicy) -> Retrying<ScriptModel> {
     Retrying::new(
         ScriptModel::new("demo", Script::of(steps)),
         policy,
@@ -290,7 +296,7 @@ async fn waits_follow_the_policy_and_retry_after() {
 async fn it_gives_up_after_its_attempts_or_its_time() {
     let failures = |count| {
         (0..count)
-            .map(|_| Step::failure(ScriptFailureKind::Overloaded))
+            .map(|_| ScriptStep::failure(ScriptFailureKind::Overloaded))
             .collect::<Vec<_>>()
     };
     let policy = RetryPolicy {
@@ -323,7 +329,7 @@ async fn what_cannot_get_better_is_not_tried_again() {
         ScriptFailureKind::Quota,
     ] {
         let model = retrying(
-            vec![Step::failure(kind), Step::text("never")],
+            vec![ScriptStep::failure(kind), ScriptStep::text("never")],
             RetryPolicy::default(),
         );
         assert!(!ask(&model).await.unwrap_err().is_retryable());
@@ -332,15 +338,15 @@ async fn what_cannot_get_better_is_not_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_in_mid_stream_restarts_and_says_so() {
-    let broken = Step {
+    let broken = ScriptStep {
         text: Some("Half an".into()),
-        ..Step::failure(ScriptFailureKind::CutOff)
+        ..ScriptStep::failure(ScriptFailureKind::CutOff)
     };
     let steps = || {
         vec![
             broken.clone(),
-            Step::failure(ScriptFailureKind::Overloaded),
-            Step::text("A whole answer"),
+            ScriptStep::failure(ScriptFailureKind::Overloaded),
+            ScriptStep::text("A whole answer"),
         ]
     };
     let model = retrying(steps(), RetryPolicy::default());
@@ -371,7 +377,10 @@ async fn a_failure_in_mid_stream_restarts_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn cancelling_ends_the_wait_for_the_next_attempt() {
     let model = retrying(
-        vec![Step::failure(ScriptFailureKind::Network), Step::text("late")],
+        vec![
+            ScriptStep::failure(ScriptFailureKind::Network),
+            ScriptStep::text("late"),
+        ],
         RetryPolicy::default(),
     );
     let cancel = CancellationToken::new();

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use annals_core::block::{Blob, BlobDigest, Block};
-use annals_store::artifacts::{MARK, Marked};
+use annals_store::artifacts::{Keeping, MARK, Marked};
 use annals_store::{LogError, Swept, named_by, needed_blobs};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
@@ -25,16 +25,18 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Takes the row of bytes that are about to be written; false while a collector may be removing them.
-pub(crate) async fn keep(client: &Client, now: Option<i64>, blob: Blob) -> Result<bool, Fault> {
+/// Takes the row of bytes that are about to be written; nothing while a collector may be removing them.
+pub(crate) async fn keep(client: &Client, now: Option<i64>, blob: Blob) -> Result<Option<Keeping>, Fault> {
     let kept = client
         .query_typed_opt(
             concat!(
-                "INSERT INTO annals.artifact AS a (digest, size, touched) VALUES ($2, $3, ",
+                "WITH known AS (SELECT FROM annals.artifact WHERE digest = $2 AND removing IS NULL AND gone IS NULL)
+                 INSERT INTO annals.artifact AS a (digest, size, touched) VALUES ($2, $3, ",
                 now!(),
                 ") ON CONFLICT (digest) DO UPDATE
                  SET size = excluded.size, touched = greatest(a.touched, excluded.touched), removing = NULL, gone = NULL
-                 WHERE a.removing IS NULL OR a.removing <= excluded.touched RETURNING 1"
+                 WHERE a.removing IS NULL OR a.removing <= excluded.touched
+                 RETURNING EXISTS (SELECT FROM known)"
             ),
             &[
                 (&now, Type::INT8),
@@ -43,7 +45,10 @@ pub(crate) async fn keep(client: &Client, now: Option<i64>, blob: Blob) -> Resul
             ],
         )
         .await?;
-    Ok(kept.is_some())
+    Ok(kept.map(|row| match row.get(0) {
+        true => Keeping::Known,
+        false => Keeping::New,
+    }))
 }
 
 /// What an append names.

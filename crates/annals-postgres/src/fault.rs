@@ -14,6 +14,9 @@ pub(crate) enum Fault {
     /// The server committed, and did not wait for its standbys.
     #[error("a commit may not have reached the standbys: somebody ended its wait for them")]
     Unreplicated,
+    /// Nothing can be written on this connection: a demoted primary, a standby, or an operator's setting.
+    #[error("the database takes no writes")]
+    ReadOnly,
     /// The log says no.
     #[error(transparent)]
     Refused(#[from] LogError),
@@ -37,7 +40,7 @@ pub(crate) enum Remedy {
 impl Fault {
     pub(crate) fn remedy(&self) -> Remedy {
         match self {
-            Fault::Silent | Fault::Unreplicated => Remedy::Elsewhere,
+            Fault::Silent | Fault::Unreplicated | Fault::ReadOnly => Remedy::Elsewhere,
             Fault::Refused(_) | Fault::Damaged(_) => Remedy::None,
             Fault::Database(error) => match error.code() {
                 // Not of the server: the connection broke.
@@ -46,6 +49,12 @@ impl Fault {
                 Some(code) => remedy(code),
             },
         }
+    }
+
+    /// Whether a server that is there says itself that it takes no connections at this moment. Where nobody answers, the address
+    /// may be wrong.
+    pub(crate) fn is_of_a_server_that_starts(&self) -> bool {
+        matches!(self, Fault::Database(error) if error.code() == Some(&SqlState::CANNOT_CONNECT_NOW))
     }
 
     pub(crate) fn is_unique_violation(&self) -> bool {
@@ -89,6 +98,7 @@ impl Fault {
                 log,
                 detail: self.to_string(),
             },
+            Fault::ReadOnly => LogError::ReadOnly { log },
             Fault::Database(error) => {
                 let detail = described(error);
                 match error.code().map(SqlState::code) {

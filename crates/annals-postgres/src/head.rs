@@ -30,6 +30,7 @@ pub(crate) async fn acquire(
     ttl: Duration,
     seen: &Seen,
 ) -> Result<Lease, Fault> {
+    let asked = seen.now();
     let last = seen
         .last(key)
         .and_then(|last| last.tail)
@@ -73,7 +74,7 @@ pub(crate) async fn acquire(
             let incarnation: i64 = row.get(0);
             let token = token.unsigned_abs();
             let lease = Lease::new(key.clone(), owner.clone(), token, ttl, incarnation.unsigned_abs());
-            if let Err(lost) = seen.found(key, incarnation, tail_of(row.get(6)), row.get(7)) {
+            if let Err(lost) = seen.found(key, asked, incarnation, (tail_of(row.get(6)), row.get(7))) {
                 release(client, &lease).await?;
                 return Err(lost.into());
             }
@@ -162,6 +163,7 @@ pub(crate) async fn claim(
          JOIN annals.conversation c ON c.key = g.conversation JOIN annals.scope s ON s.key = c.scope_key
          ORDER BY g.due, g.conversation"
     );
+    let asked = seen.now();
     let rows = client
         .query_typed(
             STATEMENT,
@@ -181,12 +183,8 @@ pub(crate) async fn claim(
     let claimed = rows.iter().map(|row| {
         let key = ConversationKey::parse(row.get(3)).map_err(|error| Fault::Damaged(error.to_string()))?;
         let (incarnation, token): (i64, i64) = (row.get(0), row.get(1));
-        if let Err(lost) = seen.found(
-            &key,
-            incarnation,
-            tail_of(row.get(4)),
-            sums.get(&incarnation).copied(),
-        ) {
+        let holds = (tail_of(row.get(4)), sums.get(&incarnation).copied());
+        if let Err(lost) = seen.found(&key, asked, incarnation, holds) {
             // Its new owner folds what is there. A session of this process that has more is told so when it writes.
             tracing::error!("{lost}");
         }

@@ -36,6 +36,7 @@ mod statement;
 mod status;
 mod tails;
 mod tokens;
+mod writable;
 mod writer;
 
 pub use address::{Address, AddressError};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use annals_core::block::{Blob, BlobDigest, Block};
 use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
 use annals_embed::Embedder;
-use annals_store::artifacts::{MARK, Marked};
+use annals_store::artifacts::{Keeping, MARK, Marked};
 use annals_store::log::{Archive, Archived, Idle, IdlePage, Mark, TokenHash};
 use annals_store::{
     Answers, Append, ArtifactLedger, ArtifactStore, AskingPage, BlockLog, Claimed, Claims, Clock,
@@ -23,6 +23,7 @@ use crate::pool::{Pauses, Pool, Promise, attempt};
 use crate::recall::{self, PostgresRecall};
 use crate::seen::Seen;
 use crate::tails::{News, mark_of};
+use crate::writable::Writable;
 use crate::writer::Writers;
 use crate::{answers, artifacts, asking, blocks, conversations, head, inbox, link, members, schema, tokens};
 
@@ -107,6 +108,23 @@ pub struct PostgresLog {
     archives: Arc<Archives>,
     recall: Option<PostgresRecall>,
     clock: Option<Arc<dyn Clock>>,
+    writable: Writable,
+}
+
+/// Which database answers. One that starts up says so, and is waited for.
+async fn identify(address: &Address, patience: Duration) -> Result<schema::Identity, LogError> {
+    let mut pauses = Pauses::new(patience);
+    loop {
+        let opened = async {
+            let (wire, _) = link::open(address, &address.config).await?;
+            schema::identify(&wire.client, &address.name).await
+        };
+        match opened.await {
+            Ok(identity) => return Ok(identity),
+            Err(fault) if fault.is_of_a_server_that_starts() && pauses.pause().await => {}
+            Err(fault) => return Err(fault.into_log(&address.name)),
+        }
+    }
 }
 
 impl std::fmt::Debug for PostgresLog {
@@ -120,11 +138,7 @@ impl std::fmt::Debug for PostgresLog {
 impl PostgresLog {
     /// Opens the log of a database whose tables `annals store init` has made.
     pub async fn open(address: Address, options: PostgresOptions) -> Result<Self, LogError> {
-        let opened = async {
-            let (wire, _) = link::open(&address, &address.config).await?;
-            schema::identify(&wire.client, &address.name).await
-        };
-        let identity = opened.await.map_err(|fault| fault.into_log(&address.name))?;
+        let identity = identify(&address, options.patience).await?;
         let pool = Pool::new(address, identity, options.patience);
         let archives = Archives::new(&pool, options.artifacts, options.clock.as_ref());
         let recall = options
@@ -139,6 +153,7 @@ impl PostgresLog {
             seen,
             news: News::start(&pool, options.clock.clone()),
             clock: options.clock,
+            writable: Writable::default(),
             pool,
         })
     }
@@ -238,7 +253,9 @@ impl BlockLog for PostgresLog {
             .recall
             .as_ref()
             .map(|_| PostgresRecall::about(&append.blocks));
-        let tail = self.writers.append(lease, append).await?;
+        let appended = self.writers.append(lease, append).await;
+        self.writable.note(&appended);
+        let tail = appended?;
         if let (Some(recall), Some(about)) = (&self.recall, about) {
             recall.appended(lease.incarnation() as i64, about);
         }
@@ -292,6 +309,10 @@ impl BlockLog for PostgresLog {
     ) -> Result<Vec<BlobDigest>, LogError> {
         attempt!(self.pool, |client, attempts| blocks::named(client, after, limit))
     }
+
+    async fn check_writes(&self) -> Result<(), LogError> {
+        self.writable.check(&self.pool).await
+    }
 }
 
 #[async_trait]
@@ -303,6 +324,7 @@ impl Inbox for PostgresLog {
                 attempt!(Promise::Durable, self.pool, |client, attempts| inbox::post(
                     client, now, key, &post
                 ));
+            self.writable.note(&outcome);
             outcome?
         };
         let mark = Mark {
@@ -363,16 +385,16 @@ impl Members for PostgresLog {
 
 #[async_trait]
 impl ArtifactLedger for PostgresLog {
-    async fn keeping(&self, blob: Blob) -> Result<(), LogError> {
+    async fn keeping(&self, blob: Blob) -> Result<Keeping, LogError> {
         let mut pauses = Pauses::new(2 * MARK);
         loop {
             let now = self.now();
-            let kept: Result<bool, LogError> =
+            let kept: Result<Option<Keeping>, LogError> =
                 attempt!(Promise::Durable, self.pool, |client, attempts| artifacts::keep(
                     client, now, blob
                 ));
-            if kept? {
-                return Ok(());
+            if let Some(kept) = kept? {
+                return Ok(kept);
             }
             // A collector is removing these very bytes: a matter of moments, or of its mark if it has died.
             if !pauses.pause().await {

@@ -79,7 +79,8 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn link(&self) -> Result<Link<'_>, Fault> {
+    /// A connection, without another attempt if it cannot be had.
+    pub(crate) async fn link(&self) -> Result<Link<'_>, Fault> {
         let turn = self.turns.acquire().await.map_err(|_| LogError::Closed)?;
         let idle = self.lock().pop();
         let wire = match idle.filter(|wire| !wire.client.is_closed()) {

@@ -2,7 +2,8 @@
 //!
 //! A migration that was released is never edited: the next change is the next entry. Migrations first **expand** (add
 //! what older programs do not notice), then every node is deployed, then they **contract** (take away what only older
-//! programs read); a contracting step is refused while an older node lives.
+//! programs read). A contracting step names the oldest schema whose programs can do without what it takes away, and is
+//! refused while a node of an older one lives; those of that schema and of later ones go on.
 
 use annals_store::LogError;
 use tokio_postgres::types::Type;
@@ -17,16 +18,20 @@ use crate::link;
 enum Step {
     /// They go on.
     Expand,
-    /// They would fail: none of them may live.
-    Contract,
+    /// Programs of a schema before this one would fail: none of them may live. It is the one with which programs stopped using
+    /// what the step takes away, so that nodes can be replaced one by one before and after it.
+    Contract { oldest: i32 },
 }
 
 /// Makes the statements of a step.
 type Statements = fn(Partitions) -> String;
 
+/// What turns one schema into the next.
+type Migration = (Step, Statements);
+
 /// Entry `n` turns schema `n` into schema `n + 1`.
-const MIGRATIONS: &[(Step, Statements)] = &[
-    (Step::Contract, first),
+const MIGRATIONS: &[Migration] = &[
+    (Step::Contract { oldest: 1 }, first),
     (Step::Expand, |_| include_str!("schema/recall.sql").to_owned()),
     (Step::Expand, |_| include_str!("schema/artifact.sql").to_owned()),
     (Step::Expand, |_| include_str!("schema/archive.sql").to_owned()),
@@ -169,14 +174,14 @@ pub struct Migrated {
 
 /// Makes the tables of an empty database. Where they are already, they are brought to the newest schema.
 pub async fn init(address: &Address, partitions: Partitions) -> Result<Migrated, LogError> {
-    prepare(address, Some(partitions), KNOWN)
+    prepare(address, Some(partitions), MIGRATIONS)
         .await
         .map_err(|fault| fault.into_log(&address.name))
 }
 
 /// Brings the tables to the newest schema.
 pub async fn migrate(address: &Address) -> Result<Migrated, LogError> {
-    prepare(address, None, KNOWN)
+    prepare(address, None, MIGRATIONS)
         .await
         .map_err(|fault| fault.into_log(&address.name))
 }
@@ -184,12 +189,20 @@ pub async fn migrate(address: &Address) -> Result<Migrated, LogError> {
 /// Makes the tables as an older program would have: how tests begin an upgrade.
 #[doc(hidden)]
 pub async fn init_as(address: &Address, schema: i32) -> Result<Migrated, LogError> {
-    prepare(address, Some(Partitions::NONE), schema)
+    let known = MIGRATIONS.iter().take(usize::try_from(schema).unwrap_or(0));
+    let known: Vec<Migration> = known.copied().collect();
+    prepare(address, Some(Partitions::NONE), &known)
         .await
         .map_err(|fault| fault.into_log(&address.name))
 }
 
-async fn prepare(address: &Address, partitions: Option<Partitions>, to: i32) -> Result<Migrated, Fault> {
+/// Brings tables to the last of these migrations.
+async fn prepare(
+    address: &Address,
+    partitions: Option<Partitions>,
+    migrations: &[Migration],
+) -> Result<Migrated, Fault> {
+    let to = migrations.len() as i32;
     let config = address.direct.as_ref().unwrap_or(&address.config);
     let (mut wire, _) = link::open(address, config).await?;
     let tx = wire.client.transaction().await?;
@@ -208,19 +221,19 @@ async fn prepare(address: &Address, partitions: Option<Partitions>, to: i32) -> 
         }
         (None, None) => return Err(unprepared(&address.name, "init")),
     };
-    if from > KNOWN {
+    if from > KNOWN.max(to) {
         return Err(newer(&address.name, from));
     }
-    let steps = (0..to).zip(MIGRATIONS).skip(usize::try_from(from).unwrap_or(0));
+    let steps = (0..to).zip(migrations).skip(usize::try_from(from).unwrap_or(0));
     for (number, (step, statements)) in steps {
-        if *step == Step::Contract && number > 0 {
-            refuse_older_nodes(&tx, &address.name, number + 1).await?;
-        }
-        tx.batch_execute(&statements(partitions)).await?;
         let oldest = match step {
-            Step::Contract => Some(number + 1),
+            Step::Contract { oldest } => Some(*oldest),
             Step::Expand => None,
         };
+        if let Some(oldest) = oldest.filter(|_| number > 0) {
+            refuse_older_nodes(&tx, &address.name, oldest).await?;
+        }
+        tx.batch_execute(&statements(partitions)).await?;
         tx.query_typed(
             "UPDATE annals.meta SET schema = $1, oldest = coalesce($2, oldest)",
             &[(&(number + 1), Type::INT4), (&oldest, Type::INT4)],
@@ -275,7 +288,7 @@ async fn refuse_older_nodes(tx: &Transaction<'_>, log: &str, needed: i32) -> Res
         false => Err(LogError::Storage {
             log: log.to_owned(),
             detail: format!(
-                "older nodes still use it (`{}`): deploy the new program to them first",
+                "nodes of an older version live still (`{}`): replace or stop them first",
                 names.join("`, `")
             ),
         }
@@ -311,6 +324,7 @@ async fn tune(tx: &Transaction<'_>) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use annals_testbed::{Durability, Edition, PostgresServer};
 
     #[test]
     fn one_part_is_no_division() {
@@ -318,5 +332,61 @@ mod tests {
         assert!(Partitions::try_new(1).is_err());
         assert!(!first(Partitions::NONE).contains("PARTITION"));
         assert_eq!(first(Partitions(16)).matches("PARTITION OF").count(), 16);
+    }
+
+    /// Two schemas after the present one: the first adds a column, the second takes one away that programs of the first do
+    /// without.
+    fn contracted() -> Vec<Migration> {
+        let expand: Migration = (Step::Expand, |_| {
+            "ALTER TABLE annals.answer ADD later int4".to_owned()
+        });
+        let contract: Migration = (Step::Contract { oldest: KNOWN + 1 }, |_| {
+            "ALTER TABLE annals.answer DROP later".to_owned()
+        });
+        MIGRATIONS.iter().copied().chain([expand, contract]).collect()
+    }
+
+    async fn join(server: &PostgresServer, node: &str, schema: i32, until: &str) {
+        let joined = format!(
+            "INSERT INTO annals.member (node, epoch, ttl, until, schema) VALUES ('{node}', 1, 1000000,
+             (extract(epoch FROM clock_timestamp() + interval '{until}') * 1000000)::int8, {schema})"
+        );
+        server.execute("a", &joined).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_that_takes_something_away_waits_for_nodes_that_need_it_and_names_them() {
+        let Some(server) = PostgresServer::start(Edition::Debian, Durability::Volatile, &[]) else {
+            return;
+        };
+        let address = Address::parse(&server.database("a", None).await).unwrap();
+        init(&address, Partitions::NONE).await.unwrap();
+        join(&server, "before", KNOWN, "1 hour").await;
+        join(&server, "dead", KNOWN, "-1 second").await;
+        join(&server, "between", KNOWN + 1, "1 hour").await;
+        let migrated = async |steps: &[Migration]| {
+            let migrated = prepare(&address, None, steps).await;
+            migrated.map_err(|fault| fault.into_log(address.name()).to_string())
+        };
+        let all = contracted();
+        let expanded = all.split_last().unwrap().1;
+        assert_eq!(migrated(expanded).await.unwrap().to, KNOWN + 1, "nobody minds");
+        let refused = migrated(&all).await.unwrap_err();
+        assert!(refused.contains("`before`"), "{refused}");
+        for other in ["dead", "between"] {
+            assert!(!refused.contains(other), "{refused}");
+        }
+        let schema = || server.count("a", "SELECT schema::int8 FROM annals.meta");
+        assert_eq!(schema().await, i64::from(KNOWN + 1), "nothing was changed");
+        let leave = "UPDATE annals.member SET until = 0 WHERE node = 'before'";
+        server.execute("a", leave).await;
+        assert_eq!(migrated(&all).await.unwrap().to, KNOWN + 2);
+        // Programs of the schema that began to do without go on; this one is older, and is refused.
+        let oldest = server.count("a", "SELECT oldest::int8 FROM annals.meta").await;
+        assert_eq!(oldest, i64::from(KNOWN + 1));
+        let found = crate::status(&address).await.unwrap();
+        assert_eq!(found.schema, (KNOWN + 2, KNOWN));
+        let opened = crate::PostgresLog::open(address.clone(), crate::PostgresOptions::default()).await;
+        assert!(matches!(opened, Err(LogError::NewerSchema { .. })), "{opened:?}");
     }
 }

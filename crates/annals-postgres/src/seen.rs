@@ -26,7 +26,13 @@ pub(crate) struct Last {
     longest: Option<Seq>,
     /// The history of the server at that time.
     history: Option<String>,
+    /// When this was learnt.
+    learnt: Moment,
 }
+
+/// A time in the order in which this process learnt what the log holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -34,6 +40,7 @@ struct Known {
     /// What was not used since `young` was full: the next to be forgotten.
     old: HashMap<ConversationKey, Last>,
     history: Option<String>,
+    now: Moment,
 }
 
 impl Known {
@@ -45,7 +52,9 @@ impl Known {
         if self.young.len() >= REMEMBERED_MAX {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(key.clone(), last);
+        self.now.0 += 1;
+        let learnt = self.now;
+        self.young.insert(key.clone(), Last { learnt, ..last });
     }
 }
 
@@ -61,6 +70,11 @@ impl Seen {
     /// A connection was made to a server with this history.
     pub(crate) fn connected(&self, history: Option<String>) {
         self.known().history = history;
+    }
+
+    /// Asked before a statement whose answer is for [`found`](Self::found).
+    pub(crate) fn now(&self) -> Moment {
+        self.known().now
     }
 
     /// What was known of a conversation.
@@ -82,24 +96,29 @@ impl Seen {
             sum: sum.or(before_sum),
             longest: longest.max(tail),
             history: known.history.clone(),
+            learnt: known.now,
         };
         known.put(lease.key(), last);
     }
 
-    /// Compares what a conversation holds now with what was known of it, and remembers what was found. `sum` is the checksum
-    /// of the block that was the last one, if it is there.
+    /// Compares what a conversation was found to hold with what had been known of it when that was `asked`, and remembers what
+    /// was found. `sum` is the checksum of the block that was the last one then, if it is there. What this process has learnt
+    /// since is newer than the answer, which says nothing against it.
     pub(crate) fn found(
         &self,
         key: &ConversationKey,
+        asked: Moment,
         incarnation: i64,
-        tail: Option<Seq>,
-        sum: Option<i64>,
+        (tail, sum): (Option<Seq>, Option<i64>),
     ) -> Result<(), LogError> {
         let mut known = self.known();
         let last = known
             .get(key)
             .filter(|last| last.incarnation == incarnation)
             .cloned();
+        if last.as_ref().is_some_and(|last| last.learnt > asked) {
+            return Ok(());
+        }
         let is_shorter = last.as_ref().is_some_and(|last| tail < last.tail);
         let is_another = last
             .as_ref()
@@ -114,6 +133,7 @@ impl Seen {
                 .filter(|_| is_same && !is_another),
             longest: last.as_ref().and_then(|last| last.longest).max(tail),
             history: known.history.clone(),
+            learnt: known.now,
         };
         known.put(key, found);
         match last.and_then(|last| last.tail) {
@@ -196,8 +216,15 @@ mod tests {
     fn a_log_that_is_shorter_is_told_once_to_whoever_takes_it_and_always_to_whoever_builds_on_what_is_gone() {
         let (seen, key) = (Seen::default(), conversation("c"));
         seen.acknowledged(&lease(1), seq(7), Some(70));
-        assert!(is_lost(&seen.found(&key, 7, seq(3), None), 7, seq(3)));
-        assert!(seen.found(&key, 7, seq(3), None).is_ok(), "it has been said");
+        assert!(is_lost(
+            &seen.found(&key, seen.now(), 7, (seq(3), None)),
+            7,
+            seq(3)
+        ));
+        assert!(
+            seen.found(&key, seen.now(), 7, (seq(3), None)).is_ok(),
+            "it has been said"
+        );
         assert!(seen.lost(&lease(9), seq(7), seq(3)).is_some());
         assert!(seen.lost(&lease(9), seq(5), seq(4)).is_some());
         assert!(
@@ -206,17 +233,27 @@ mod tests {
         );
         assert!(seen.lost(&lease(9), seq(3), seq(4)).is_none());
         seen.acknowledged(&lease(9), seq(5), Some(50));
-        assert!(is_lost(&seen.found(&key, 7, None, None), 5, None), "lost again");
+        assert!(
+            is_lost(&seen.found(&key, seen.now(), 7, (None, None)), 5, None),
+            "lost again"
+        );
     }
 
     #[test]
     fn a_log_that_has_other_blocks_in_their_place_is_told_too() {
         let (seen, key) = (Seen::default(), conversation("c"));
         seen.acknowledged(&lease(1), seq(7), Some(70));
-        assert!(seen.found(&key, 7, seq(9), Some(70)).is_ok(), "others wrote on");
+        assert!(
+            seen.found(&key, seen.now(), 7, (seq(9), Some(70))).is_ok(),
+            "others wrote on"
+        );
         seen.acknowledged(&lease(3), seq(10), Some(100));
-        assert!(is_lost(&seen.found(&key, 7, seq(12), Some(101)), 10, seq(12)));
-        assert!(seen.found(&key, 7, seq(12), None).is_ok());
+        assert!(is_lost(
+            &seen.found(&key, seen.now(), 7, (seq(12), Some(101))),
+            10,
+            seq(12)
+        ));
+        assert!(seen.found(&key, seen.now(), 7, (seq(12), None)).is_ok());
     }
 
     #[test]
@@ -230,6 +267,28 @@ mod tests {
         assert!(seen.gone(&key, Some("00000002")).is_none(), "it has been said");
         // One of the same name is another.
         seen.acknowledged(&lease(1), seq(2), None);
-        assert!(seen.found(&key, 8, None, None).is_ok());
+        assert!(seen.found(&key, seen.now(), 8, (None, None)).is_ok());
+    }
+
+    #[test]
+    fn an_answer_that_is_older_than_what_was_learnt_meanwhile_is_no_loss() {
+        let (seen, key) = (Seen::default(), conversation("c"));
+        seen.acknowledged(&lease(1), seq(7), Some(70));
+        let asked = seen.now();
+        // While the answer is on its way, another session of this process writes on.
+        seen.acknowledged(&lease(2), seq(8), Some(80));
+        assert!(
+            seen.found(&key, asked, 7, (seq(7), Some(70))).is_ok(),
+            "shorter, and older"
+        );
+        assert!(
+            seen.found(&key, asked, 7, (seq(8), Some(70))).is_ok(),
+            "of the block before"
+        );
+        let outcome = seen.found(&key, seen.now(), 7, (seq(7), None));
+        assert!(
+            is_lost(&outcome, 8, seq(7)),
+            "block 8 is still known: {outcome:?}"
+        );
     }
 }

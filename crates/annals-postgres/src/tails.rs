@@ -1,8 +1,8 @@
 //! Growth on other nodes: coalesced hints, and polling as the net below them.
 //!
 //! An append never notifies: committing notifiers hold one lock of the whole server across their flush. What was appended
-//! or posted here is gathered and told on a connection of its own, at most every [`GATHERED`]; that connection also
-//! listens. Where there is none, or a hint is lost, the followed heads are read every [`POLLED`].
+//! or posted here is told on a connection of its own, at most every [`GATHERED`]; that connection also listens. Where there
+//! is none, or a hint is lost, the followed heads are read every [`POLLED`], and at once when it listens again.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,14 +21,22 @@ use crate::fault::Fault;
 use crate::pool::{Pool, attempt};
 use crate::{answers, inbox, link, pooler};
 
-/// How long hints are gathered.
+/// How long hints are gathered after the last ones were told.
 const GATHERED: Duration = Duration::from_millis(20);
 
 /// How long growth on another node may stay unnoticed without hints.
 const POLLED: Duration = Duration::from_millis(500);
 
-/// A pause after the connection for hints broke.
-const HINTLESS: Duration = Duration::from_secs(1);
+/// The pauses before a connection for hints is made again grow from the first to the last.
+const HINTLESS_MIN: Duration = Duration::from_millis(20);
+const HINTLESS_MAX: Duration = Duration::from_secs(1);
+
+/// A connection on which nothing was heard for this long is asked whether it still is one: a network that swallows everything
+/// does not say so.
+const HEARD: Duration = Duration::from_secs(5);
+
+/// Such a connection is given up when it has not answered by then.
+const SILENT_MAX: Duration = Duration::from_secs(5);
 
 /// Consumed posts are forgotten once in this many polls.
 const POLLS_PER_CLEANING: u32 = 120;
@@ -48,6 +56,8 @@ pub(crate) struct News {
     followed: Mutex<Followed>,
     gathered: Mutex<HashMap<i64, Mark>>,
     is_gathered: Notify,
+    /// Nobody listened for a while.
+    is_behind: Arc<Notify>,
 }
 
 /// Followed conversations by name and by number.
@@ -75,14 +85,20 @@ impl News {
     /// This node changed a conversation.
     pub(crate) fn advance(&self, key: &ConversationKey, number: i64, mark: Mark) {
         self.followers.advance(key, mark);
-        let mut gathered = lock(&self.gathered);
-        if gathered.len() < GATHERED_MAX {
-            let known = gathered.entry(number).or_default();
-            known.tail = known.tail.max(mark.tail);
-            known.posted = known.posted.max(mark.posted);
-        }
-        drop(gathered);
+        self.gather([(number, mark)]);
         self.is_gathered.notify_one();
+    }
+
+    /// Other nodes are to be told of these.
+    fn gather(&self, hints: impl IntoIterator<Item = (i64, Mark)>) {
+        let mut gathered = lock(&self.gathered);
+        for (number, mark) in hints {
+            if gathered.len() < GATHERED_MAX {
+                let known = gathered.entry(number).or_default();
+                known.tail = known.tail.max(mark.tail);
+                known.posted = known.posted.max(mark.posted);
+            }
+        }
     }
 
     /// Somebody follows this conversation, which has this number.
@@ -136,8 +152,12 @@ pub(crate) fn mark_of(tail: Option<Seq>, posted: Option<i64>) -> Mark {
 
 /// Reads the followed heads again and again.
 async fn poll(news: Weak<News>, pool: Arc<Pool>, clock: Option<Arc<dyn Clock>>) {
+    let Some(is_behind) = news.upgrade().map(|news| Arc::clone(&news.is_behind)) else {
+        return;
+    };
     for round in 1_u32.. {
-        tokio::time::sleep(POLLED).await;
+        // Who was not listening for a while looks at once.
+        let _waited = tokio::time::timeout(POLLED, is_behind.notified()).await;
         let Some(news) = news.upgrade() else { return };
         let numbers = news.followed();
         // What fails is tried again at the next round: those who read the log are told why it fails.
@@ -188,9 +208,10 @@ async fn read_heads(client: &Client, numbers: &[i64]) -> Result<Vec<tokio_postgr
 
 /// Keeps a connection that tells and listens.
 async fn hint(news: Weak<News>, pool: Arc<Pool>) {
+    let mut pause = HINTLESS_MIN;
     while news.strong_count() > 0 {
         match hint_until_it_breaks(&news, &pool).await {
-            Ok(Ended::Broken) => {}
+            Ok(Ended::Broken) => pause = HINTLESS_MIN,
             Ok(Ended::Pooled) => {
                 tracing::warn!(
                     "a pooler stands before {}: growth on other nodes is found by polling; name the way around it with \
@@ -201,7 +222,8 @@ async fn hint(news: Weak<News>, pool: Arc<Pool>) {
             }
             Err(fault) => tracing::debug!("hints are left to polling for now: {fault}"),
         }
-        tokio::time::sleep(HINTLESS).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(HINTLESS_MAX);
     }
 }
 
@@ -211,41 +233,77 @@ enum Ended {
     Pooled,
 }
 
+/// Sends statements on the connection for hints, and gives it up when it does not answer.
+async fn say(client: &Client, statements: &str) -> Result<(), Fault> {
+    let said = tokio::time::timeout(SILENT_MAX, client.batch_execute(statements)).await;
+    Ok(said.map_err(|_| Fault::Silent)??)
+}
+
 async fn hint_until_it_breaks(news: &Weak<News>, pool: &Pool) -> Result<Ended, Fault> {
     let Some(direct) = &pool.address().direct else {
         return Ok(Ended::Pooled);
     };
     let (wire, mut heard) = link::open(pool.address(), direct).await?;
     let client = wire.client;
-    if pooler::is_between(&client).await? {
+    let pooled = tokio::time::timeout(SILENT_MAX, pooler::is_between(&client)).await;
+    if pooled.map_err(|_| Fault::Silent)?? {
         return Ok(Ended::Pooled);
     }
-    client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
-    // When the hints that are being gathered are due.
-    let mut due: Option<Instant> = None;
+    say(&client, &format!("LISTEN {CHANNEL}")).await?;
+    if let Some(news) = news.upgrade() {
+        news.is_behind.notify_one();
+    }
+    // When the hints that are being gathered are due: what nobody was told of while there was no connection, at once.
+    let mut due = Some(Instant::now());
+    let mut told = Instant::now();
+    let mut alive = Instant::now();
     loop {
         let Some(strong) = news.upgrade() else {
             return Ok(Ended::Broken);
         };
         tokio::select! {
             hint = heard.recv() => match hint {
-                Some(hint) => strong.hear(&hint, &mut heard),
+                Some(hint) => {
+                    alive = Instant::now();
+                    strong.hear(&hint, &mut heard);
+                }
                 None => return Ok(Ended::Broken),
             },
-            () = strong.is_gathered.notified(), if due.is_none() => due = Some(Instant::now() + GATHERED),
-            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                due = None;
-                let gathered = std::mem::take(&mut *lock(&strong.gathered));
-                for payload in payloads(&gathered) {
-                    // A lost hint is found by polling: it need not be flushed. Numbers and colons need no quotes.
-                    client.batch_execute(&format!(
-                        "BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{payload}'; COMMIT"
-                    )).await?;
+            // The first after a while is told at once; what comes soon after it is gathered.
+            () = strong.is_gathered.notified(), if due.is_none() => due = Some(told + GATHERED),
+            () = tokio::time::sleep_until(due.unwrap_or(told)), if due.is_some() => {
+                (due, told) = (None, Instant::now());
+                if strong.tell_others(&client).await.is_err() {
+                    return Ok(Ended::Broken);
                 }
+            }
+            () = tokio::time::sleep_until(alive + HEARD) => {
+                if say(&client, "").await.is_err() {
+                    return Ok(Ended::Broken);
+                }
+                alive = Instant::now();
             }
             // Looks now and then whether anybody still wants to know.
             () = tokio::time::sleep(POLLED) => {}
         }
+    }
+}
+
+impl News {
+    /// Tells other nodes what was gathered. What they could not be told of is gathered again.
+    async fn tell_others(&self, client: &Client) -> Result<(), Fault> {
+        let gathered = std::mem::take(&mut *lock(&self.gathered));
+        for payload in payloads(&gathered) {
+            // A lost hint is found by polling: it need not be flushed. Numbers and colons need no quotes.
+            let hint =
+                format!("BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{payload}'; COMMIT");
+            let said = say(client, &hint).await;
+            if said.is_err() {
+                self.gather(gathered);
+                return said;
+            }
+        }
+        Ok(())
     }
 }
 

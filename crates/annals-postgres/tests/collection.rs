@@ -9,13 +9,14 @@ use annals_core::block::{Blob, BlobDigest, Block, Body};
 use annals_core::ids::Seq;
 use annals_postgres::{Address, Partitions, PostgresLog, PostgresOptions, init};
 use annals_s3::Bucket;
-use annals_store::artifacts::{MARK, Marked};
+use annals_store::artifacts::{Keeping, MARK, Marked};
 use annals_store::testing::{after, conversation, new_conversation, owner, text_block};
 use annals_store::{
     ArtifactError, ArtifactLedger, ArtifactStore, BlockLog as _, Clock as _, Inbox as _, Lease, LogError,
     ManualClock, Post, Swept,
 };
 use annals_testbed::{Durability, Edition, PostgresServer, S3_KEY_ID, S3_SECRET, S3Server};
+use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use tokio::sync::RwLock;
@@ -112,6 +113,42 @@ async fn what_no_block_names_goes_and_a_block_that_names_it_too_late_is_refused(
     log.delete(&lease).await.unwrap();
     assert_eq!(store.collect(&*log, 24 * HOUR).await.unwrap().removed, 2);
     assert!(!store.contains(&named.blob.digest).await.unwrap());
+}
+
+#[tokio::test]
+async fn bytes_that_are_there_are_not_sent_again_and_bytes_that_are_not_are() {
+    let Some(server) = debian() else { return };
+    let node = node(&server, "a").await;
+    let objects = Arc::new(InMemory::new());
+    let store = ArtifactStore::over(objects.clone()).with_ledger(node.log.clone());
+    // A version for each time that something was written.
+    let version = async |key: &str| objects.head(&key.into()).await.unwrap().e_tag;
+    let kept = store.put("hello").await.unwrap();
+    let first = version(&kept.key).await;
+    assert_eq!(store.put("hello").await.unwrap(), kept);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "hello").unwrap();
+    assert_eq!(store.put_file(file.path()).await.unwrap(), kept);
+    let mut draft = store.draft().await.unwrap();
+    draft.write(b"hello").await.unwrap();
+    assert_eq!(draft.keep().await.unwrap(), kept);
+    assert_eq!(version(&kept.key).await, first, "it was there");
+    // Not sending them keeps them all the same.
+    node.clock.advance(30 * HOUR);
+    store.put("hello").await.unwrap();
+    let swept = store.collect(&*node.log, 24 * HOUR).await.unwrap();
+    assert_eq!(swept.removed, 0);
+    // Removed, or announced by somebody who died before they were written, they are sent.
+    node.clock.advance(30 * HOUR);
+    let swept = store.collect(&*node.log, 24 * HOUR).await.unwrap();
+    assert_eq!(swept.removed, 1);
+    store.put("hello").await.unwrap();
+    assert_eq!(store.get(&kept.blob.digest).await.unwrap(), "hello");
+    let other = Blob::of(b"other");
+    assert_eq!(node.log.keeping(other).await.unwrap(), Keeping::New);
+    assert_eq!(node.log.keeping(other).await.unwrap(), Keeping::Known);
+    store.put("other").await.unwrap();
+    assert_eq!(store.get(&other.digest).await.unwrap(), "other");
 }
 
 #[tokio::test]
@@ -431,7 +468,7 @@ struct Impatient {
 
 #[async_trait::async_trait]
 impl ArtifactLedger for Impatient {
-    async fn keeping(&self, blob: Blob) -> Result<(), LogError> {
+    async fn keeping(&self, blob: Blob) -> Result<Keeping, LogError> {
         let taken = self
             .client
             .execute(

@@ -3,6 +3,8 @@
 //! `cargo xtask failover` does the same with three servers whose leader Patroni chooses.
 
 mod support;
+#[path = "support/writers.rs"]
+mod writers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +13,8 @@ use annals_postgres::{Address, Partitions, PostgresLog, PostgresOptions, init};
 use annals_store::testing::{after, conversation, new_conversation, owner, text_block};
 use annals_store::{BlockLog as _, BlockLogExt as _, Inbox as _, LogError, Post};
 use annals_testbed::{Durability, Edition, FaultProxy, PostgresServer, Upstream};
-use support::{TTL, Writers, fill, nth, seq};
+use support::{TTL, fill, nth, seq};
+use writers::Writers;
 
 /// A server, its standby, the network between them, and a log that knows both.
 struct Pair {

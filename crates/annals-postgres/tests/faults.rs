@@ -2,6 +2,8 @@
 //! nothing is there twice, and what went wrong is said.
 
 mod support;
+#[path = "support/writers.rs"]
+mod writers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +14,8 @@ use annals_store::testing::{after, conversation, new_conversation, owner, text_b
 use annals_store::{BlockLog, BlockLogExt as _, Inbox as _, LogError, Members as _, Post, Tails as _};
 use annals_testbed::{Durability, Edition, FaultProxy, PgBouncer, PostgresServer, Upstream};
 use futures::StreamExt as _;
-use support::{TTL, Writers, fill, nth, seq};
+use support::{TTL, fill, nth, seq};
+use writers::Writers;
 
 fn server(durability: Durability) -> Option<PostgresServer> {
     PostgresServer::start(Edition::Debian, durability, &[])

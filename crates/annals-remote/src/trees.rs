@@ -25,19 +25,19 @@ const ATTEMPTS_MAX_COUNT: usize = 4;
 
 /// What a listing says of a file.
 #[derive(Debug, Clone)]
-struct Found {
+struct ListedFile {
     /// Changes whenever the file does.
     stamp: String,
     size_bytes: u64,
     executable: bool,
 }
 
-async fn listing(remote: &Remote) -> Result<BTreeMap<String, Found>, Failure> {
+async fn listing(remote: &Remote) -> Result<BTreeMap<String, ListedFile>, Failure> {
     let (text, id) = remote.ask("stamps", [remote.facts.workspace.clone()]).await?;
     let text = String::from_utf8_lossy(&text);
     let found = guest::records(&text, &id, 6).into_iter().filter_map(|record| {
         let mode = u32::from_str_radix(record[1], 16).ok()?;
-        let found = Found {
+        let found = ListedFile {
             stamp: record[..5].join("|"),
             size_bytes: record[0].parse().ok()?,
             executable: mode & 0o100 != 0,
@@ -50,7 +50,7 @@ async fn listing(remote: &Remote) -> Result<BTreeMap<String, Found>, Failure> {
 /// Digests of files, from memory where the stamp is the same as when they were hashed.
 async fn digests(
     remote: &Remote,
-    files: &BTreeMap<String, Found>,
+    files: &BTreeMap<String, ListedFile>,
     paths: impl Iterator<Item = &String>,
 ) -> Result<BTreeMap<String, Digest>, Failure> {
     let (mut digests, mut unknown) = (BTreeMap::new(), Vec::new());

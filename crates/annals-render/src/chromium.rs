@@ -53,6 +53,24 @@ pub(crate) enum ChromiumError {
     Refused { method: &'static str, reason: String },
 }
 
+impl ChromiumError {
+    /// What it says to somebody who can only change the document. A browser that ran out of memory does not say so: it fails
+    /// somewhere, or one of its processes is gone. So a failure names the bound, where there is one.
+    pub(crate) fn told(&self) -> String {
+        let bound = match self {
+            Self::Gone(_) | Self::Refused { .. } => process::memory_bound_bytes(),
+            _ => None,
+        };
+        match bound {
+            Some(bytes) => format!(
+                "{self}; if it is large: the browser may take {} MB of memory",
+                bytes >> 20
+            ),
+            None => self.to_string(),
+        }
+    }
+}
+
 /// How a document is to be printed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {

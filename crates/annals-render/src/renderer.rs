@@ -216,13 +216,13 @@ impl Renderer {
                 rendered.engine = UsedEngine::Chromium;
                 Ok(Some(rendered))
             }
-            Err(error) if request.engine == Engine::Chromium => Err(RenderError::Chromium {
-                reason: error.to_string(),
-            }),
+            Err(error) if request.engine == Engine::Chromium => {
+                Err(RenderError::Chromium { reason: error.told() })
+            }
             Err(error) => {
-                prepared.warnings.push(Warning::EmbeddedInstead {
-                    reason: error.to_string(),
-                });
+                prepared
+                    .warnings
+                    .push(Warning::EmbeddedInstead { reason: error.told() });
                 Ok(None)
             }
         }

@@ -34,6 +34,8 @@ pub enum Requirement {
     Pip,
     Node,
     Git,
+    /// The client of the guide to the server, and `jq`, which reads answers in it.
+    Curl,
     UtilLinux,
     Poppler,
     Valgrind,
@@ -52,12 +54,13 @@ pub enum Requirement {
 
 impl Requirement {
     /// All of them, those first that everything else stands on.
-    pub const ALL: [Requirement; 17] = [
+    pub const ALL: [Requirement; 18] = [
         Requirement::Bash,
         Requirement::Python,
         Requirement::Pip,
         Requirement::Node,
         Requirement::Git,
+        Requirement::Curl,
         Requirement::UtilLinux,
         Requirement::Poppler,
         Requirement::Valgrind,
@@ -80,6 +83,7 @@ impl Requirement {
             Requirement::Pip => "pip",
             Requirement::Node => "node",
             Requirement::Git => "git",
+            Requirement::Curl => "curl",
             Requirement::UtilLinux => "util-linux",
             Requirement::Poppler => "poppler",
             Requirement::Valgrind => "valgrind",
@@ -103,6 +107,7 @@ impl Requirement {
             Requirement::Pip => &["python3-pip", "python3-venv"],
             Requirement::Node => &["nodejs"],
             Requirement::Git => &["git"],
+            Requirement::Curl => &["curl", "jq"],
             Requirement::UtilLinux => &["util-linux"],
             Requirement::Poppler => &["poppler-utils"],
             Requirement::Valgrind => &["valgrind"],
@@ -129,6 +134,7 @@ impl Requirement {
             Requirement::Pip => all(&["python3", "pip3"]),
             Requirement::Node => all(&["node"]),
             Requirement::Git => all(&["git"]),
+            Requirement::Curl => all(&["curl", "jq"]),
             Requirement::UtilLinux => all(&["unshare", "flock"]),
             Requirement::Poppler => all(&["pdftotext", "pdftoppm"]),
             Requirement::Valgrind => all(&["valgrind"]),

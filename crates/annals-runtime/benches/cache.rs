@@ -12,7 +12,7 @@ use annals_core::settings::Settings;
 use annals_core::view::Prompt;
 use annals_figures::Figure;
 use annals_model::cache_sim::CacheSim;
-use annals_model::script::{Script, Step};
+use annals_model::script::{Script, ScriptStep};
 use annals_model::{ScriptModel, Usage};
 use annals_runtime::{Agent, HookCx, Hooks};
 use annals_store::{ArtifactStore, MemoryLog};
@@ -110,8 +110,8 @@ async fn share_percent() -> f64 {
             "Some words that stay. ".repeat(40)
         )))
     });
-    let step = |n: usize| Step::call(&format!("c{n}"), "report", json!({"part": n}));
-    let script = Script::of((0..ROUNDS).map(step).chain([Step::text("Done")]));
+    let step = |n: usize| ScriptStep::call(&format!("c{n}"), "report", json!({"part": n}));
+    let script = Script::of((0..ROUNDS).map(step).chain([ScriptStep::text("Done")]));
     let provider = Provider::default();
     let settings = Settings {
         max_iterations: ROUNDS as u32 + 10,

@@ -13,7 +13,7 @@ use annals_core::turn::round::CutTo;
 use annals_core::view::{Layout, View};
 use annals_model::Model;
 use annals_policy::{KnownTool, Policy};
-use annals_sandbox::{Backend, Bound, Limits, LocalTree, SandboxName, SandboxSpec, Target};
+use annals_sandbox::{Backend, Bound, LazySandbox, Limits, LocalTree, SandboxName, SandboxSpec};
 use annals_store::{
     ArtifactStore, BlockLogExt as _, ConversationInfo, Lease, LogError, NewConversation, Owner, Post, Recall,
     Store, StoredAnswer, Taken, Workspace, workspace_folder,
@@ -178,12 +178,12 @@ pub struct Agent {
 
 /// Where a conversation's side effects happen: named by the conversation and its owner's fencing token, on the files of
 /// its working tree.
-fn target(backend: &Arc<dyn Backend>, limits: &Limits, lease: &Lease, workspace: &Workspace) -> Target {
+fn target(backend: &Arc<dyn Backend>, limits: &Limits, lease: &Lease, workspace: &Workspace) -> LazySandbox {
     let spec = SandboxSpec {
         limits: limits.clone(),
         ..SandboxSpec::new(SandboxName::new(lease.key().to_string(), lease.token()))
     };
-    Target::new(backend.clone(), spec).local(LocalTree::at(workspace.root()))
+    LazySandbox::new(backend.clone(), spec).local(LocalTree::at(workspace.root()))
 }
 
 impl Agent {

@@ -26,7 +26,7 @@ use tracing::Instrument as _;
 use crate::agent::AgentParts;
 use crate::approval::Imported;
 use crate::error::{ErrorClass, RunError};
-use crate::joining::{Found, Joined};
+use crate::joining::{Joined, UnfinishedTurn};
 use crate::journal::Journal;
 use crate::mail::{Letter, Mail};
 use crate::parked::Parked;
@@ -46,7 +46,7 @@ pub(crate) struct Conversation {
     agent: Arc<AgentParts>,
     log: Arc<dyn Store>,
     /// The turn that was unfinished when it was opened, for the first who asks.
-    found: Mutex<Option<Found>>,
+    found: Mutex<Option<UnfinishedTurn>>,
     writer: tokio::sync::Mutex<Writer>,
     queue: Mutex<Queue>,
     /// Whether the inbox may hold rows that were not looked at.
@@ -119,7 +119,7 @@ impl Conversation {
         journal: Journal,
         imported: Imported,
     ) -> Self {
-        let found = Found::in_timeline(&cx.timeline.read().unwrap_or_else(PoisonError::into_inner));
+        let found = UnfinishedTurn::in_timeline(&cx.timeline.read().unwrap_or_else(PoisonError::into_inner));
         Conversation {
             found: Mutex::new(found),
             key: ConversationKey::new(cx.scope.clone(), cx.conversation.clone()),
@@ -224,9 +224,9 @@ impl Conversation {
 
     /// The unfinished turn that somebody finds who opens the conversation now. Who opened it first finds what was there
     /// then, whatever the owner has done since.
-    pub(crate) fn found(&self) -> Option<Found> {
+    pub(crate) fn found(&self) -> Option<UnfinishedTurn> {
         let first = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
-        first.or_else(|| self.read(|timeline| Found::in_timeline(timeline)))
+        first.or_else(|| self.read(|timeline| UnfinishedTurn::in_timeline(timeline)))
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -13,16 +13,16 @@ use crate::listen::{Listen, Update};
 /// The owner may go on with it before the one who opened it says what to do, because an answer for it lay in the inbox. Who
 /// then asks to go on with it means this turn, even when it has ended meanwhile.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct UnfinishedTurn {
     pub(crate) turn: TurnId,
     /// The last block that was there.
     tail: Seq,
 }
 
-impl Found {
+impl UnfinishedTurn {
     pub(crate) fn in_timeline(timeline: &Timeline) -> Option<Self> {
         let open = timeline.current_turn().filter(|turn| turn.end.is_none())?;
-        Some(Found {
+        Some(UnfinishedTurn {
             turn: open.id.clone(),
             tail: timeline.tail()?,
         })

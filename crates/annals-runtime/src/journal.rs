@@ -147,12 +147,14 @@ impl Journal {
         })?;
         *self.timeline.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(folded);
         self.is_behind = false;
+        let first = Seq::try_new(same as u64 + 1).unwrap_or(Seq::FIRST);
         let lost = RunError::BlocksLost {
             conversation,
             lost: (known - same) as u64,
-            first: Seq::try_new(same as u64 + 1).unwrap_or(Seq::FIRST),
+            first,
         };
         tracing::error!(error = %lost, "the log went back");
+        self.audience.tell(Update::Lost { first });
         Err(lost)
     }
 
@@ -335,10 +337,10 @@ impl Journal {
         self.held().map(drop)
     }
 
-    /// What tells tools whether this process may still act, whenever they ask.
+    /// What tells tools until when this process may act, whenever they ask.
     pub(crate) fn guard(&self) -> Guard {
         let held = self.held.clone();
-        Arc::new(move || held.as_ref().is_some_and(|held| held.check().is_ok()))
+        Arc::new(move || held.as_ref()?.acts_until())
     }
 
     fn held(&self) -> Result<&Held, RunError> {
@@ -409,6 +411,13 @@ impl Held {
             life,
             is_lost: Arc::default(),
         }
+    }
+
+    /// Until when this process may act, unless that is prolonged; nothing once another may act in its place.
+    fn acts_until(&self) -> Option<std::time::Instant> {
+        self.check().ok()?;
+        let own = self.until.get()?;
+        Some(self.life.until.get().map_or(own, |life| life.min(own)).into_std())
     }
 
     /// Fails once another process may act in this one's place.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annals_core::block::{Block, BlockJson};
-use annals_core::ids::{CallId, ConversationId, TurnId};
+use annals_core::ids::{CallId, ConversationId, Seq, TurnId};
 use annals_core::limits;
 use annals_core::turn::TurnEnd;
 use serde::{Deserialize, Serialize, Serializer};
@@ -64,6 +64,12 @@ pub enum Update {
     Gap {
         /// How many updates were left out.
         missed: u64,
+    },
+    /// The log went back, as a server does that takes the place of one whose last commits it never got: blocks that this
+    /// subscriber was shown are not there any more. What is there in their place follows.
+    Lost {
+        /// The first that no longer holds.
+        first: Seq,
     },
 }
 
@@ -255,7 +261,7 @@ impl Live {
         match update {
             Update::Delta(delta) => Update::Delta(self.grow(delta)),
             // What was provisional is durable, void, or over.
-            Update::Block(_) | Update::Restarted { .. } | Update::TurnEnded { .. } => {
+            Update::Block(_) | Update::Restarted { .. } | Update::TurnEnded { .. } | Update::Lost { .. } => {
                 self.open = Vec::new();
                 update
             }

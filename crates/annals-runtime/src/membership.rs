@@ -35,7 +35,7 @@ impl Deadline {
         deadline
     }
 
-    fn get(&self) -> Option<Instant> {
+    pub(crate) fn get(&self) -> Option<Instant> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

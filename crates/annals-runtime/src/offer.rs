@@ -1,7 +1,7 @@
 //! What the model is offered: kept by digest, written down when it changes, and what the calls of a step are dispatched
 //! against.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use annals_core::block::BlobDigest;
 use annals_core::block::payload::ToolsTable;
@@ -10,7 +10,9 @@ use annals_core::time::Timestamp;
 use annals_core::turn::outcome::Outcome;
 use annals_core::turn::{Offering, recovery};
 use annals_core::view::View;
+use annals_store::ArtifactError;
 use annals_tools::{Listing, Tool, execute};
+use tokio::sync::Mutex;
 
 use crate::agent::AgentParts;
 use crate::driver::Drive;
@@ -25,14 +27,22 @@ const KEPT_FOR_MICROS: u64 = 10 * 60 * 1_000_000;
 pub(crate) struct LastKept(Mutex<Option<([BlobDigest; 2], Timestamp)>>);
 
 impl LastKept {
-    fn is_recent(&self, table: &ToolsTable, now: Timestamp) -> bool {
-        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Has the texts of a table kept, unless they were a short time ago. Who comes meanwhile waits: turns that begin together
+    /// would otherwise each write and sync the same bytes.
+    async fn ensure<E>(
+        &self,
+        table: &ToolsTable,
+        now: impl Fn() -> Timestamp,
+        keep: impl Future<Output = Result<(), E>>,
+    ) -> Result<(), E> {
+        let mut last = self.0.lock().await;
+        let now = now();
         let is_recent = |at: Timestamp| at <= now && now.micros_since(at) < KEPT_FOR_MICROS;
-        last.is_some_and(|(texts, at)| texts == table.needs() && is_recent(at))
-    }
-
-    fn note(&self, table: &ToolsTable, now: Timestamp) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((table.needs(), now));
+        if !last.is_some_and(|(texts, at)| texts == table.needs() && is_recent(at)) {
+            keep.await?;
+            *last = Some((table.needs(), now));
+        }
+        Ok(())
     }
 }
 
@@ -44,15 +54,15 @@ impl AgentParts {
         if last == Some(own) {
             return None;
         }
-        let now = self.world().now();
-        if !self.offer_kept.is_recent(own, now) {
+        let keep = async {
             for text in self.frame.offering.texts() {
-                if let Err(error) = self.artifacts().put(text.as_bytes().to_vec()).await {
-                    tracing::warn!(%error, "what the model is offered could not be kept, and is not written down");
-                    return None;
-                }
+                self.artifacts().put(text.as_bytes().to_vec()).await?;
             }
-            self.offer_kept.note(own, now);
+            Ok::<(), ArtifactError>(())
+        };
+        if let Err(error) = self.offer_kept.ensure(own, || self.world().now(), keep).await {
+            tracing::warn!(%error, "what the model is offered could not be kept, and is not written down");
+            return None;
         }
         Some(own.clone())
     }
@@ -155,17 +165,36 @@ fn changed(name: &str, how: &str) -> Outcome {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_kept_of_one_offer_says_nothing_of_another() {
+    use std::cell::Cell;
+
+    use futures::future::join_all;
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::from_unix_millis(minute * 60 * 1_000)
+    }
+
+    #[tokio::test]
+    async fn an_offer_is_kept_once_in_a_while_whoever_begins_meanwhile() {
         let (one, other) = (
             Offering::new("a".into(), [].into()),
             Offering::new("b".into(), [].into()),
         );
-        let (kept, now) = (LastKept::default(), Timestamp::from_unix_millis(1_000));
-        kept.note(one.table(), now);
-        assert!(kept.is_recent(one.table(), now));
-        assert!(!kept.is_recent(other.table(), now));
-        let later = Timestamp::from_unix_millis(1_000 + 11 * 60 * 1_000);
-        assert!(!kept.is_recent(one.table(), later));
+        let (kept, times) = (LastKept::default(), Cell::new(0));
+        let ensure = async |offering: &Offering, minute| {
+            let keep = async {
+                times.set(times.get() + 1);
+                tokio::task::yield_now().await;
+                Ok::<(), ()>(())
+            };
+            kept.ensure(offering.table(), || at(minute), keep).await.unwrap();
+            times.get()
+        };
+        assert_eq!(join_all((0..9).map(|_| ensure(&one, 1))).await, [1; 9]);
+        assert_eq!(ensure(&one, 10).await, 1);
+        assert_eq!(ensure(&other, 10).await, 2, "it says nothing of another");
+        assert_eq!(ensure(&other, 21).await, 3, "that is too long ago");
+        let failed = kept.ensure(one.table(), || at(21), async { Err(()) }).await;
+        assert_eq!(failed, Err(()));
+        assert_eq!(ensure(&one, 21).await, 4, "what failed is not kept");
     }
 }

@@ -26,7 +26,7 @@ use crate::conversation::Conversation;
 use crate::driver::Drive;
 use crate::error::RunError;
 use crate::hooks::guarded;
-use crate::joining::Found;
+use crate::joining::UnfinishedTurn;
 use crate::journal::Journal;
 use crate::listen::Update;
 use crate::mail::StoredAttachment;
@@ -92,7 +92,7 @@ pub(crate) async fn turn(
 }
 
 /// What a turn came to that the owner has ended since it was found; the caller hears what it missed.
-fn ended_meanwhile(journal: &Journal, found: &Found) -> Option<Ended> {
+fn ended_meanwhile(journal: &Journal, found: &UnfinishedTurn) -> Option<Ended> {
     let (ended, missed) = journal.read(|timeline| {
         let ended = found
             .has_ended(timeline)
@@ -154,7 +154,8 @@ pub(crate) async fn give_up(
         (None, None) => return Ok(()),
     };
     let why = format!(
-        "the process that ran this turn ended {} times without getting on; it is not tried again",
+        "this turn was taken up {} times and never got on: its process ended each time, or could not begin it and said \
+         why in its log; it is not tried again",
         limits::TURN_MAX_ATTEMPTS
     );
     opened.drive(turn).finish(TurnEnd::Failed, Some(why)).await?;

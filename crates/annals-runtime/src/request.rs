@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attach::Attachment;
 use crate::caller::Caller;
-use crate::joining::Found;
+use crate::joining::UnfinishedTurn;
 use crate::listen::{Listen, Nobody};
 use crate::mail::StoredAttachment;
 use crate::terms::TurnTerms;
@@ -23,7 +23,7 @@ pub struct TurnRequest {
     pub(crate) cancel: CancellationToken,
     pub(crate) terms: TurnTerms,
     /// The turn that was unfinished when the session was opened in which it runs.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<UnfinishedTurn>,
 }
 
 /// What a turn can be asked to do.

@@ -11,14 +11,14 @@ use annals_tools::ConversationCx;
 
 use crate::conversation::Conversation;
 use crate::error::RunError;
-use crate::joining::Found;
+use crate::joining::UnfinishedTurn;
 
 /// One conversation, opened for writing. At most one process has it open at a time; within a process it may be opened any
 /// number of times, and its turns queue.
 pub struct Session {
     pub(crate) conversation: Arc<Conversation>,
     /// The turn that was unfinished when it was opened, until something runs in it.
-    found: Mutex<Option<Found>>,
+    found: Mutex<Option<UnfinishedTurn>>,
 }
 
 impl Session {
@@ -29,7 +29,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn take_found(&self) -> Option<Found> {
+    pub(crate) fn take_found(&self) -> Option<UnfinishedTurn> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use annals_core::tokens;
-use annals_core::turn::{Budget, CallModel, Offering, SentPrompt, WindowTooSmall, sent, text_call};
-use annals_core::view::{Announce, Layout, Renderer, Tail, ToolSchema};
+use annals_core::turn::{Budget, CallModel, Offer, Offering, SentPrompt, WindowTooSmall, sent, text_call};
+use annals_core::view::{Announce, Layout, Tail, ToolSchema, ViewRenderer};
 use annals_model::{Purpose, Request, Window};
 
 use crate::agent::AgentParts;
@@ -103,7 +103,9 @@ pub(crate) async fn request(
     writer: &mut Writer,
     call: CallModel,
 ) -> Result<(Request, SentPrompt), RunError> {
-    let renderer = writer.renderer.get_or_insert_with(|| Renderer::new(agent.layout));
+    let renderer = writer
+        .renderer
+        .get_or_insert_with(|| ViewRenderer::new(agent.layout));
     let now = agent.world().now();
     let frame = &agent.frame;
     let (prompt, rendered, sent) = writer.journal.read(|timeline| {
@@ -125,9 +127,14 @@ pub(crate) async fn request(
             Some(&tail),
         );
         let prompt = sent::offered(prompt, call.offer);
-        let sent = SentPrompt::of(&prompt, timeline, agent.layout, &announce, call.offer);
+        let digest = match call.offer {
+            Offer::Tools => renderer.digest(&prompt),
+            // Without tools it begins otherwise, which is worth no memory: the turn ends with it.
+            Offer::AnswerOnly => prompt.digest(),
+        };
+        let sent = SentPrompt::of(digest, timeline, agent.layout, &announce, call.offer);
         let rendered = agent.model_reads_text.then(|| {
-            let mut plain = Renderer::new(Layout::Timeline);
+            let mut plain = ViewRenderer::new(Layout::Timeline);
             let plain = plain.prompt(timeline, cache, "".into(), [].into(), Some(&tail));
             annals_core::view::render::as_text(&plain.messages)
         });

@@ -2,10 +2,12 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annals_core::block::Block;
 use annals_core::ids::{ConversationKey, Seq, TurnId};
 use annals_store::{BlockLogExt as _, LogError, Store};
 use futures::StreamExt as _;
@@ -25,12 +27,15 @@ const HANDED_OVER_WITHIN: Duration = Duration::from_millis(20);
 
 /// One subscriber of a conversation. It never holds up the turn: blocks come from the log, in order and without a gap;
 /// deltas, and when tools begin, are left out where the subscriber is too slow, and an [`Update::Gap`] says so. What the
-/// model has produced so far of an answer comes first, and again after a gap.
+/// model has produced so far of an answer comes first, and again after a gap. Where the log has lost blocks that were handed
+/// out, an [`Update::Lost`] says so, and what is there in their place follows.
 pub struct Subscription {
     key: ConversationKey,
     log: Arc<dyn Store>,
     /// The last block that was handed out.
     last: Option<Seq>,
+    /// By what it is known again; none while only its number is known.
+    last_mark: Option<u64>,
     /// The last model call of which a block was handed out: what it produced is durable.
     durable: Option<(TurnId, u32)>,
     /// Whether the log may hold blocks after it.
@@ -77,6 +82,7 @@ impl Subscription {
             key,
             log,
             last: after,
+            last_mark: None,
             durable: None,
             is_behind: true,
             awaited: None,
@@ -108,6 +114,7 @@ impl Subscription {
                 match &update {
                     Update::Block(block) => {
                         self.last = Some(block.seq);
+                        self.last_mark = Some(mark(block));
                         let step = block.meta().step;
                         self.durable = step
                             .map(|step| (block.turn.clone(), step))
@@ -168,10 +175,14 @@ impl Subscription {
     fn hear(&mut self, told: Result<Arc<Update>, Lagged>) {
         match told.map(Arc::unwrap_or_clone) {
             Ok(Update::Block(block)) => match block.seq.cmp(&self.expected()) {
+                Ordering::Less if self.is_in_place_of_last(&block) => self.go_back(Seq::FIRST),
                 Ordering::Less => {}
                 Ordering::Equal => self.ready.push_back(Update::Block(block)),
                 Ordering::Greater => self.is_behind = true,
             },
+            Ok(Update::Lost { first }) if self.last >= Some(first) => self.go_back(first),
+            // None of them was handed out.
+            Ok(Update::Lost { .. }) => self.is_behind = true,
             Ok(update) => self.ready.push_back(update),
             Err(Lagged(missed)) => {
                 self.ready.push_back(Update::Gap { missed });
@@ -191,11 +202,45 @@ impl Subscription {
         self.last.map_or(Seq::FIRST, Seq::next)
     }
 
+    /// Whether this is another block than the one that was handed out last, with its number.
+    fn is_in_place_of_last(&self, block: &Block) -> bool {
+        Some(block.seq) == self.last && self.last_mark.is_some_and(|known| known != mark(block))
+    }
+
+    /// Blocks from this one on were handed out and are no longer the conversation's.
+    fn go_back(&mut self, first: Seq) {
+        self.last = first.get().checked_sub(1).and_then(|seq| Seq::try_new(seq).ok());
+        (self.last_mark, self.durable, self.awaited) = (None, None, None);
+        self.ready.push_back(Update::Lost { first });
+        self.is_behind = true;
+    }
+
+    /// Reads on after the last block that was handed out, and that one again: where it is gone, or another in its place, it
+    /// is not known which of those before it still hold.
     async fn read_on(&mut self) -> Result<(), RunError> {
-        let page = self.log.read_after(&self.key, self.last, PAGE_BLOCKS).await?;
-        self.is_behind = page.len() == PAGE_BLOCKS;
-        let blocks = page.into_iter().map(|block| Update::Block(Arc::new(block)));
-        self.ready.extend(blocks);
+        let known = self.last.filter(|_| self.last_mark.is_some());
+        let after = match known {
+            Some(last) => last.get().checked_sub(1).and_then(|seq| Seq::try_new(seq).ok()),
+            None => self.last,
+        };
+        let read_max = PAGE_BLOCKS + usize::from(known.is_some());
+        let page = self.log.read_after(&self.key, after, read_max).await?;
+        let is_full = page.len() == read_max;
+        let mut blocks = page.into_iter();
+        if known.is_some() && blocks.next().map(|block| mark(&block)) != self.last_mark {
+            self.go_back(Seq::FIRST);
+            return Ok(());
+        }
+        self.is_behind = is_full;
+        self.ready
+            .extend(blocks.map(|block| Update::Block(Arc::new(block))));
         Ok(())
     }
+}
+
+/// By what a block is known again. Another one in its place has another time, in microseconds.
+fn mark(block: &Block) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (block.seq, block.ts, &block.turn, &block.kind, &block.path).hash(&mut hasher);
+    hasher.finish()
 }

@@ -3,6 +3,7 @@
 //! A worker makes its process a member of those that share the store, claims what is due, and goes on with it until it is
 //! done or waits for a person. What ends its process again and again is ended itself.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -281,7 +282,10 @@ impl Crew {
     /// Claims until the life is over or the worker is to stop, and waits for what runs.
     async fn claim_until_over(self: &Arc<Self>, life: &Life) {
         let mut tasks = JoinSet::new();
-        while !life.is_over() && !self.stop.is_cancelled() {
+        for round in 0_u64.. {
+            if life.is_over() || self.stop.is_cancelled() {
+                break;
+            }
             let free = self
                 .options
                 .max_turns
@@ -302,7 +306,7 @@ impl Crew {
             tokio::select! {
                 () = self.stop.cancelled() => {}
                 () = life.over.cancelled() => {}
-                () = tokio::time::sleep(self.options.poll) => {}
+                () = tokio::time::sleep(spread(self.options.poll, &life.owner, round)) => {}
                 Some(_) = tasks.join_next() => {}
             }
         }
@@ -390,6 +394,15 @@ impl Crew {
     }
 }
 
+/// A pause within a quarter of this one, another each time and on each node: nodes that were started together would otherwise
+/// claim together, and skip what the others are just taking.
+fn spread(pause: Duration, owner: &Owner, round: u64) -> Duration {
+    let mut hash = DefaultHasher::new();
+    (owner.node.as_str(), owner.epoch, round).hash(&mut hash);
+    let share = u32::try_from(hash.finish() % 501).unwrap_or(0);
+    pause * (750 + share) / 1_000
+}
+
 /// Counts a conversation as running for as long as it lives, except while paused.
 struct Running<'a>(&'a AtomicUsize);
 
@@ -416,5 +429,27 @@ struct Paused<'a>(&'a AtomicUsize);
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_do_not_ask_for_work_in_step() {
+        let second = Duration::from_secs(1);
+        let moments = |name: &str| {
+            let owner = Owner::new(NodeId::parse(name).unwrap(), 1);
+            let pauses = (0..100).map(move |round| spread(second, &owner, round));
+            pauses.collect::<Vec<Duration>>()
+        };
+        let (one, other) = (moments("n1"), moments("n2"));
+        assert_ne!(one, other);
+        for pause in one.iter().chain(&other) {
+            assert!((second * 3 / 4..=second * 5 / 4).contains(pause), "{pause:?}");
+        }
+        let mean = one.iter().sum::<Duration>() / 100;
+        assert!(mean.abs_diff(second) < second / 10, "{mean:?}");
     }
 }

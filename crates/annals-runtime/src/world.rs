@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use annals_core::ids::{CallId, ConversationId, PlanId, TurnId};
+use annals_core::ids::{CallId, ConversationId, TurnId};
 use annals_core::time::Timestamp;
 pub use annals_store::{Clock, SystemClock};
 
@@ -128,11 +128,6 @@ impl World {
     /// A new conversation's id.
     pub fn conversation_id(&self) -> ConversationId {
         ConversationId::made(self.entropy.next_u64())
-    }
-
-    /// A new plan's id.
-    pub fn plan_id(&self, turn: &TurnId) -> PlanId {
-        PlanId::made(turn, self.bytes())
     }
 
     /// Sixty-four random bits.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annals_core::view::Renderer;
+use annals_core::view::ViewRenderer;
 
 use crate::approval::{Grants, Imported};
 use crate::error::RunError;
@@ -14,7 +14,7 @@ use crate::media::Media;
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
     /// What was rendered so far; given up when the conversation rests.
-    pub(crate) renderer: Option<Renderer>,
+    pub(crate) renderer: Option<ViewRenderer>,
     /// What the last prompt showed; given up too.
     pub(crate) media: Media,
     /// What people have allowed for the rest of the conversation.

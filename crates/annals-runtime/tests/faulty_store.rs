@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use annals_core::block::Block;
 use annals_core::ids::{ConversationId, NodeId};
 use annals_model::ScriptModel;
 use annals_model::script::Script;
-use annals_runtime::{Agent, ErrorClass, RunError, Runtime, World};
+use annals_runtime::{Agent, ErrorClass, RunError, Runtime, Subscription, Update, World};
 use annals_store::{
     Append, ArtifactStore, BatchId, BlockLog as _, BlockLogExt as _, MemoryLog, NewConversation, Owner, Post,
     Store,
@@ -175,4 +176,99 @@ async fn a_lease_whose_answer_came_late_is_renewed_before_it_is_trusted() {
         store.renewed.load(Ordering::SeqCst) > 0,
         "a lease with ten seconds left was trusted for a minute"
     );
+}
+
+/// Blocks as a subscriber holds them: what is lost goes, what follows is added.
+struct Watching {
+    subscription: Subscription,
+    held: Vec<Arc<Block>>,
+    /// From where on blocks were lost, each time.
+    lost: Vec<u64>,
+}
+
+impl Watching {
+    async fn start(agent: &Agent) -> Self {
+        Watching {
+            subscription: agent.subscribe(&conversation(), None).await.unwrap(),
+            held: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Listens until it holds just these blocks.
+    async fn holds(&mut self, stored: &[Block]) {
+        while !self.held.iter().map(|block| &**block).eq(stored) {
+            let next = tokio::time::timeout(PATIENCE, self.subscription.next());
+            match next.await.expect("something comes").unwrap() {
+                Update::Block(block) => {
+                    assert_eq!(
+                        block.seq.get() as usize,
+                        self.held.len() + 1,
+                        "no gap, no duplicate"
+                    );
+                    self.held.push(block);
+                }
+                Update::Lost { first } => {
+                    self.lost.push(first.get());
+                    self.held.truncate(first.get() as usize - 1);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_subscriber_is_told_of_lost_blocks_and_gets_what_is_there_in_their_place() {
+    let home = tempfile::tempdir().unwrap();
+    let first: Arc<dyn Store> = Arc::new(MemoryLog::default());
+    let store = Arc::new(FrontStore::new(first.clone()));
+    let steps = json!([{"text": "one"}, {"text": "two"}, {"text": "three"}]);
+    let agent = agent(&home, store.clone(), steps).await;
+    let key = agent.key(&conversation());
+    let session = agent.session("c").await.unwrap();
+    let mut watching = Watching::start(&agent).await;
+    let session = agent.run(session, "First").await.unwrap().into_session();
+    let kept = session.timeline(|timeline| timeline.blocks().len());
+    let mut session = agent.run(session, "Second").await.unwrap().into_session();
+    watching.holds(&store.read_all(&key).await.unwrap()).await;
+    store.replace(copy(&*first, &agent, kept).await);
+    // The write that meets another log is refused; then the loss is known.
+    for _ in 0..3 {
+        session = match agent.run(session, "Third").await {
+            Ok(turn) => turn.into_session(),
+            Err(failed) => failed.session,
+        };
+        if texts(&session, "user.prompt") == ["First", "Third"] {
+            break;
+        }
+    }
+    watching.holds(&store.read_all(&key).await.unwrap()).await;
+    assert_eq!(watching.lost, [kept as u64 + 1]);
+}
+
+/// A process that only watches has no more than the number and the mark of the last block.
+#[tokio::test]
+async fn a_subscriber_of_another_process_finds_out_when_it_reads_on() {
+    let home = tempfile::tempdir().unwrap();
+    let first: Arc<dyn Store> = Arc::new(MemoryLog::default());
+    let steps = json!([{"text": "one"}, {"text": "two"}, {"text": "three"}]);
+    let writing = agent(&home, first.clone(), steps).await;
+    let key = writing.key(&conversation());
+    let session = writing.session("c").await.unwrap();
+    let session = writing.run(session, "First").await.unwrap().into_session();
+    let kept = session.timeline(|timeline| timeline.blocks().len());
+    let session = writing.run(session, "Second").await.unwrap().into_session();
+    let (elsewhere, store) = (
+        tempfile::tempdir().unwrap(),
+        Arc::new(FrontStore::new(first.clone())),
+    );
+    let other = agent(&elsewhere, store.clone(), json!([])).await;
+    let mut watching = Watching::start(&other).await;
+    watching.holds(&first.read_all(&key).await.unwrap()).await;
+    let another = copy(&*first, &writing, kept).await;
+    store.replace(another.clone());
+    writing.run(session, "Third").await.unwrap();
+    watching.holds(&another.read_all(&key).await.unwrap()).await;
+    assert_eq!(watching.lost, [1], "how far back the log went is not known");
 }

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ops::CommandResult;
 
+/// The detail of what came too late.
+const LATE: &str = "too_late";
+
 /// An operation that did not happen, or was stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
@@ -103,6 +106,20 @@ impl Failure {
     /// The caller cancelled.
     pub fn cancelled() -> Self {
         Self::new(FailureKind::Cancelled, "the operation was cancelled")
+    }
+
+    /// A program did not begin, since the moment had passed until which it might ([`crate::Op::not_after`]).
+    pub fn late() -> Self {
+        Self::new(
+            FailureKind::Cancelled,
+            "the program was not begun: its time was over",
+        )
+        .detail(LATE)
+    }
+
+    /// Whether a program did not begin for that reason.
+    pub fn is_late(&self) -> bool {
+        self.kind == FailureKind::Cancelled && self.detail.as_deref() == Some(LATE)
     }
 
     /// The operating system refused to do something.

@@ -106,6 +106,7 @@ impl HelperProcess {
             env: environment.into_iter().collect(),
             cwd: PathBuf::from("/"),
             source: None,
+            not_after: None,
         };
         let stdio = [OwnedFd::from(theirs), OwnedFd::from(null), their_stderr];
         let control = supervisor

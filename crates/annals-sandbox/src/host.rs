@@ -18,7 +18,7 @@ use crate::last_words::last_words;
 use crate::ops::{Cmd, CodeResult, CodeRun, CommandResult, CommandRun, Op, OpResult};
 use crate::owners::Claim;
 use crate::process::client::{Running, SupervisorHandle};
-use crate::process::wire::{RunRequest, Source};
+use crate::process::wire::{Moment, RunRequest, Source};
 use crate::sandbox::{Capabilities, Sandbox};
 use crate::spec::SandboxSpec;
 use crate::transfer;
@@ -85,7 +85,8 @@ impl HostSandbox {
             }
             Cmd::Argv(argv) => argv,
         };
-        let request = self.request(argv, op.env, op.cwd.as_deref(), None)?;
+        let mut request = self.request(argv, op.env, op.cwd.as_deref(), None)?;
+        request.not_after = op.not_after.map(Moment::of);
         self.run(request, op.stdin, op.timeout, cancel).await
     }
 
@@ -104,6 +105,7 @@ impl HostSandbox {
         };
         let argv = vec![program.to_string_lossy().into_owned()];
         let mut request = self.request(argv, op.env, op.cwd.as_deref(), Some(source))?;
+        request.not_after = op.not_after.map(Moment::of);
         self.let_imports_find_the_workspace(op.language, &mut request);
         let result = self.run(request, op.stdin, op.timeout, cancel).await?;
         let error = (result.exit_code != 0).then(|| last_words(&result));
@@ -175,6 +177,7 @@ impl HostSandbox {
             env: all.into_iter().collect(),
             cwd,
             source,
+            not_after: None,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Isolated side effects: commands, files and code as data.
 //!
 //! Start at [`ops`]: what may be asked and what comes back. A [`Sandbox`] performs operations, a [`Backend`]
-//! opens sandboxes, a [`Registry`] knows backends by name, a [`Target`] opens one on first need. [`streams`]
+//! opens sandboxes, a [`Registry`] knows backends by name, a [`LazySandbox`] opens one on first need. [`streams`]
 //! order operations. Files go in and out as [`tree`]s, programs inside ask through a [`context`] service. [`local`]
 //! isolates with the kernel's own layers, [`trusted_host`] not at all.
 //!
@@ -18,10 +18,10 @@ pub mod limits;
 pub mod spec;
 
 pub mod context;
+pub mod lazy_sandbox;
 pub mod registry;
 pub mod sandbox;
 pub mod streams;
-pub mod target;
 pub mod tree;
 
 #[cfg(feature = "local")]
@@ -66,6 +66,7 @@ pub use context::{ContextError, ContextService, Fetched};
 pub use failure::{Failure, FailureKind};
 pub use language::{Language, UnknownLanguage};
 pub use last_words::last_words;
+pub use lazy_sandbox::LazySandbox;
 pub use limits::{Bound, LimitError, Limits};
 #[cfg(feature = "local")]
 pub use local::Local;
@@ -77,7 +78,6 @@ pub use registry::{Registry, UnknownBackend};
 pub use sandbox::{Backend, Capabilities, LocalTree, OpenError, Opening, Sandbox, SandboxExt};
 pub use spec::{Isolation, Layer, SandboxName, SandboxSpec};
 pub use streams::{Event, Pending, Stream, StreamClosed};
-pub use target::Target;
 pub use tree::{
     ByteStream, ChangeLimits, Changes, Digest, Manifest, Snapshot, TreeFile, TreePut, TreeSource,
 };

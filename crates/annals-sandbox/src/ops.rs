@@ -4,7 +4,7 @@
 //! from inside: relative to the workspace, or absolute below the place where it appears.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,20 @@ pub enum Op {
     FilesExists(FilesExists),
     /// Run source code in its interpreter.
     CodeRun(CodeRun),
+}
+
+impl Op {
+    /// Lets no program of it begin after this moment. Sandboxes of this machine look at the clock right before it begins, in a
+    /// process of their own: the one that asks may have stood still since.
+    #[must_use]
+    pub fn not_after(mut self, moment: Instant) -> Self {
+        match &mut self {
+            Op::CommandRun(run) => run.not_after = Some(moment),
+            Op::CodeRun(run) => run.not_after = Some(moment),
+            Op::FilesRead(_) | Op::FilesWrite(_) | Op::FilesList(_) | Op::FilesExists(_) => {}
+        }
+        self
+    }
 }
 
 /// What to execute.
@@ -56,6 +70,9 @@ pub struct CommandRun {
     /// How long it may take; [`crate::Limits::timeout`] if absent.
     #[serde(default)]
     pub timeout: Option<Duration>,
+    /// Nothing begins after this moment; any time if absent. Another process may act in the caller's place from then on.
+    #[serde(skip)]
+    pub not_after: Option<Instant>,
 }
 
 impl CommandRun {
@@ -76,6 +93,7 @@ impl CommandRun {
             cwd: None,
             stdin: None,
             timeout: None,
+            not_after: None,
         }
     }
 
@@ -231,6 +249,9 @@ pub struct CodeRun {
     /// Bytes for standard input; empty if absent.
     #[serde(default)]
     pub stdin: Option<Vec<u8>>,
+    /// Nothing begins after this moment; any time if absent. Another process may act in the caller's place from then on.
+    #[serde(skip)]
+    pub not_after: Option<Instant>,
 }
 
 impl CodeRun {
@@ -239,6 +260,7 @@ impl CodeRun {
         Self {
             code: code.into(),
             language,
+            not_after: None,
             timeout: None,
             env: BTreeMap::new(),
             cwd: None,

@@ -107,6 +107,7 @@ impl Service {
             env: environment.into_iter().collect(),
             cwd: cwd.unwrap_or(inside),
             source: None,
+            not_after: None,
         };
         let ends = Ends::open(pipe_owner).map_err(failed)?;
         let control =
@@ -144,10 +145,14 @@ impl Service {
     /// Says in one sentence how it ended, or kills it if it still runs.
     pub async fn ended(self) -> Option<String> {
         match tokio::time::timeout(ENDING, client::read_reports(&self.control)).await {
-            Ok(reports) => reports
-                .into_iter()
-                .next_back()
-                .map(|report| self.describe(report)),
+            Ok(mut reports) => {
+                // One that was never begun ends, too, and that says nothing.
+                let begun = reports
+                    .iter()
+                    .position(|report| matches!(report, Report::Failed { .. }));
+                let told = begun.or_else(|| reports.len().checked_sub(1))?;
+                Some(self.describe(reports.swap_remove(told)))
+            }
             Err(_) => {
                 let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
                 let _ = tokio::time::timeout(KILLING, client::read_reports(&self.control)).await;

@@ -47,6 +47,7 @@ pub(crate) struct Parts {
     pub(crate) door: Door,
     /// Ends every stream.
     pub(crate) stopping: CancellationToken,
+    pub(crate) readiness: crate::health::Readiness,
     /// What outlives its connection and is waited for at the stop.
     pub(crate) tasks: TaskTracker,
     pub(crate) outside: Outside,
@@ -149,6 +150,7 @@ impl App {
             signer,
             door,
             stopping: CancellationToken::new(),
+            readiness: crate::health::Readiness::default(),
             tasks: TaskTracker::new(),
             outside,
             relays: Relays::default(),

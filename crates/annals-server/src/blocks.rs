@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,6 +17,7 @@ use crate::conversations::seq;
 use crate::door::Caller;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Place};
+use crate::schemas::BlockSchema;
 
 const LIMIT_DEFAULT: usize = 500;
 const LIMIT_MAX: usize = 5_000;
@@ -40,12 +42,15 @@ enum Fields {
 }
 
 /// A block without its body.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct Head<'a> {
+    #[schemars(with = "u64")]
     seq: Seq,
     r#type: &'a str,
     author: &'a str,
     turn_id: &'a str,
+    #[schemars(with = "String")]
     ts: annals_core::time::Timestamp,
     mime: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,9 +92,20 @@ impl<'a> Head<'a> {
     }
 }
 
+/// A block, whole or without its body.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Item<'a> {
+    Whole(BlockSchema),
+    Head(Head<'a>),
+}
+
 /// A page of blocks.
-#[derive(Serialize)]
-struct Page {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Blocks", extend("additionalProperties" = false))]
+pub(crate) struct Page {
+    #[schemars(with = "Vec<Item<'static>>")]
     items: Vec<Value>,
     /// What `after` of the next page is, if there is one.
     next_cursor: Option<String>,

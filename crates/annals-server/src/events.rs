@@ -1,8 +1,8 @@
 //! Live events of a conversation. A subscriber is a number: blocks are read from the log after it, so that none is
 //! missed and none comes twice, whatever connection, process or reader dies in between.
 //!
-//! `block` has the block's `seq` as its id, so that a browser asks on after the last durable one. `delta`, `tree`, `state` and
-//! `gap` have none: they are about this moment only.
+//! `block` has the block's `seq` as its id, so that a browser asks on after the last durable one, and `lost` that of the last
+//! block that still holds. `delta`, `tree`, `state` and `gap` have none: they are about this moment only.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -93,6 +93,13 @@ struct Settled {}
 #[derive(Serialize)]
 struct GapEvent {
     missed: u64,
+}
+
+/// The store has lost blocks that were sent.
+#[derive(Serialize)]
+struct LostEvent {
+    /// The first that no longer holds.
+    first: Seq,
 }
 
 pub(crate) async fn events(
@@ -219,7 +226,7 @@ impl Feed {
         if let Some(arriving) = &mut self.arriving {
             match &update {
                 Update::Delta(delta) => arriving.hear(delta),
-                Update::Block(_) | Update::Restarted { .. } => arriving.clear(),
+                Update::Block(_) | Update::Restarted { .. } | Update::Lost { .. } => arriving.clear(),
                 _ => {}
             }
         }
@@ -274,6 +281,7 @@ impl Feed {
                 },
             )),
             Update::Gap { missed } => self.waiting.push(event("gap", &GapEvent { missed })),
+            Update::Lost { first } => self.waiting.push(lost_event(first)),
             // The end is a block.
             _ => {}
         }
@@ -301,6 +309,11 @@ fn event(name: &'static str, data: &impl Serialize) -> Event {
 
 fn block_event(block: &Block) -> Event {
     event("block", &BlockJson::from(block)).id(block.seq.to_string())
+}
+
+/// With the id of the last block that still holds, after which a browser asks on.
+fn lost_event(first: Seq) -> Event {
+    event("lost", &LostEvent { first }).id((first.get() - 1).to_string())
 }
 
 fn delta_event(delta: &Delta) -> Event {

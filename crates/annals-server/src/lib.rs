@@ -11,7 +11,7 @@
 //!    [`approvals`], [`inputs`], [`search`], [`health`], [`page`], and [`mcp`], which speaks a protocol of its own;
 //! 6. [`relay`]: what other nodes are producing; [`webhooks`]: what others are told; [`side_table`]: what the server keeps
 //!    for itself;
-//! 7. [`openapi`] and [`metrics`]: what the server says of itself.
+//! 7. [`openapi`], with [`schemas`] of other crates' types, and [`metrics`]: what the server says of itself.
 
 #![forbid(unsafe_code)]
 
@@ -39,6 +39,7 @@ mod problem;
 mod relay;
 mod request;
 mod routes;
+mod schemas;
 mod search;
 pub mod secrets;
 mod server;

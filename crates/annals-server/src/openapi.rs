@@ -64,7 +64,7 @@ pub(crate) fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schem
     generator.subschema_for::<T>()
 }
 
-/// Any JSON object, for what is described elsewhere: blocks and views.
+/// Any JSON object, for what is described elsewhere: the protocols of others.
 pub(crate) fn object(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "object"})
 }
@@ -264,6 +264,27 @@ mod tests {
                 ErrorForm::Problem
             };
             assert_eq!(route.doc.errors, form, "the errors of {about}");
+        }
+    }
+
+    /// What is described elsewhere is OpenAI's, MCP's, and OpenAPI itself.
+    #[test]
+    fn every_answer_of_our_own_has_the_schema_of_its_type() {
+        let of_others = ["/openapi.json", "/mcp"];
+        let openai = crate::openai::table();
+        for route in table() {
+            let is_others =
+                of_others.contains(&route.path) || openai.iter().any(|known| known.path == route.path);
+            if let Given::Json(_, schema) = route.doc.gives {
+                let mut generator = SchemaGenerator::default();
+                let is_bare = schema(&mut generator) == object(&mut generator);
+                assert!(
+                    !is_bare || is_others,
+                    "the answer of {} {} is any object",
+                    route.method,
+                    route.path
+                );
+            }
         }
     }
 

@@ -2,9 +2,17 @@
 
 use annals_runtime::{ErrorClass, RunError};
 use annals_store::LogError;
+use axum::body::{Body as ResponseBody, HttpBody as _};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
+
+use crate::app::App;
+
+/// The longest error; what is longer is told as an error of the server.
+const ERROR_MAX_BYTES: usize = 1 << 20;
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])* $name:ident = $status:ident, $text:literal, $hint:literal;)*) => {
@@ -151,6 +159,25 @@ impl Problem {
         tracing::error!(%error, "a request failed");
         Problem::new(Code::Internal, "something in the server went wrong")
     }
+}
+
+/// Takes secrets out of every error, whatever form it has: a reason may repeat what somebody sent, or what another program
+/// said.
+pub(crate) async fn redact(State(app): State<App>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let is_error = response.status().is_client_error() || response.status().is_server_error();
+    // Streams have no size before they end; errors do.
+    if !is_error || matches!(response.body().size_hint().exact(), None | Some(0)) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(body) = axum::body::to_bytes(body, ERROR_MAX_BYTES).await else {
+        return Problem::internal("an error is too long").into_response();
+    };
+    let text = String::from_utf8_lossy(&body);
+    let redacted = app.agent.redact(&text);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, ResponseBody::from(redacted.into_owned()))
 }
 
 impl IntoResponse for Problem {

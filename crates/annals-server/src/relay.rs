@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annals_core::ids::{CallId, ConversationId, ConversationKey, Seq, TurnId};
+use annals_core::limits;
 use annals_runtime::{Agent, Delta, DeltaChannel, Relayed, Update};
 use annals_store::{LogError, Role};
 use axum::response::{IntoResponse as _, Response};
@@ -204,11 +205,33 @@ pub(crate) async fn hand_on(
         answered.status(),
         answered.headers().get(header::CONTENT_TYPE).cloned(),
     );
-    let mut response = (status, answered.bytes().await.map_err(silent)?).into_response();
+    let body = match bounded(answered, limits::NODE_ANSWER_MAX_BYTES)
+        .await
+        .map_err(silent)?
+    {
+        Some(body) => body,
+        None => {
+            let detail = "the node that owns the conversation answered with more than a node may";
+            return Err(Problem::new(Code::Unavailable, detail));
+        }
+    };
+    let mut response = (status, body).into_response();
     if let Some(kind) = kind {
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
     }
     Ok(Some(response))
+}
+
+/// The whole body of an answer; none if it has more than this many bytes, of which no more are read.
+async fn bounded(mut answered: reqwest::Response, max_bytes: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(piece) = answered.chunk().await? {
+        if body.len() + piece.len() > max_bytes {
+            return Ok(None);
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(Some(body))
 }
 
 /// A client for other nodes, which lie in the same network.
@@ -251,6 +274,16 @@ struct StateEvent {
     reason: Option<String>,
 }
 
+#[derive(Deserialize)]
+struct ProgressEvent {
+    turn_id: String,
+    step: u32,
+    call_id: String,
+    progress: f64,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
 fn read(event: &str, id: &ConversationId) -> Said {
     let field = |name: &str| {
         event
@@ -263,6 +296,7 @@ fn read(event: &str, id: &ConversationId) -> Said {
     };
     let relayed = match name {
         "delta" => delta(data, id).map(Update::Delta),
+        "progress" => progress(data, id),
         "settled" => return Said::Relayed(Relayed::Settled),
         "state" => match serde_json::from_str::<StateEvent>(data) {
             Ok(state) if matches!(&*state.state, "ended" | "idle" | "waiting") => return Said::Rests,
@@ -287,6 +321,19 @@ fn delta(data: &str, id: &ConversationId) -> Option<Delta> {
     ))
 }
 
+fn progress(data: &str, id: &ConversationId) -> Option<Update> {
+    let said: ProgressEvent = serde_json::from_str(data).ok()?;
+    Some(Update::ToolProgress {
+        conversation: id.clone(),
+        turn: TurnId::parse(&said.turn_id).ok()?,
+        step: said.step,
+        call: CallId::parse(&said.call_id).ok()?,
+        progress: said.progress,
+        total: said.total,
+        message: said.message,
+    })
+}
+
 fn between_blocks(state: StateEvent) -> Option<Update> {
     match (&*state.state, state.call_id, state.tool, state.turn_id) {
         ("running", Some(call), Some(tool), _) => Some(Update::ToolStarted {
@@ -298,5 +345,43 @@ fn between_blocks(state: StateEvent) -> Option<Update> {
             reason: state.reason.unwrap_or_default(),
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_a_call_has_come_is_told_as_the_owner_told_it() {
+        let id = ConversationId::parse("c1").unwrap();
+        let event = "event: progress\ndata: {\"turn_id\":\"turn_1\",\"step\":2,\"call_id\":\"tc_1\",\"progress\":1.0,\"total\":4.0}\n\n";
+        let Said::Relayed(Relayed::Update(Update::ToolProgress {
+            conversation,
+            turn,
+            step,
+            call,
+            progress,
+            total,
+            message,
+        })) = read(event, &id)
+        else {
+            panic!("it is not relayed");
+        };
+        assert_eq!((conversation, turn.as_str(), step), (id.clone(), "turn_1", 2));
+        assert_eq!(
+            (call.as_str(), progress, total, message),
+            ("tc_1", 1.0, Some(4.0), None)
+        );
+        let of_no_turn = event.replace("turn_1", "");
+        assert!(matches!(read(&of_no_turn, &id), Said::Nothing));
+    }
+
+    #[tokio::test]
+    async fn no_more_of_a_nodes_answer_is_held_than_a_node_may_say() {
+        let answer = |bytes: usize| reqwest::Response::from(http::Response::new("x".repeat(bytes)));
+        let whole = bounded(answer(9), 10).await.unwrap();
+        assert_eq!(whole.as_deref(), Some(&b"xxxxxxxxx"[..]));
+        assert_eq!(bounded(answer(11), 10).await.unwrap(), None);
     }
 }

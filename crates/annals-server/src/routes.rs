@@ -15,7 +15,7 @@ use crate::door::{self, Access};
 use crate::openapi::{self, Doc, ErrorForm, Given};
 use crate::{
     access_log, approvals, artifacts, blocks, conversations, events, health, inputs, mcp, mcp_servers,
-    metrics, page, search, transfer, turns,
+    metrics, page, problem, schemas, search, transfer, turns,
 };
 
 /// One method of one path.
@@ -122,6 +122,9 @@ impl Route {
 
 const USE: Access = Access::Role(Role::Use);
 
+/// The moment at which the page looks.
+const AT: (&str, &str) = ("at", "as it was when this block was the last one");
+
 /// Every route. A further module adds its own here.
 pub(crate) fn table() -> Vec<Route> {
     let mut routes = vec![
@@ -131,7 +134,7 @@ pub(crate) fn table() -> Vec<Route> {
             .gives::<health::Health>(StatusCode::OK),
         Route::get("/readyz", health::ready)
             .for_access(Access::Open)
-            .about("Whether the store answers.")
+            .about("Whether the store takes writes and the server does not stop.")
             .gives::<health::Health>(StatusCode::OK),
         Route::get("/metrics", metrics::text)
             .for_access(Access::Role(Role::Metrics))
@@ -232,11 +235,11 @@ fn of_content() -> Vec<Route> {
                 ("limit", "at most this many"),
                 ("fields", "`head` leaves bodies out"),
             ])
-            .gives_object(),
+            .gives::<blocks::Page>(StatusCode::OK),
         Route::get("/v1/conversations/{c}/render", blocks::render)
             .about("What the model sees.")
-            .query(&[("at", "as it was when this block was the last one")])
-            .gives_object(),
+            .query(&[AT])
+            .gives::<schemas::RenderedSchema>(StatusCode::OK),
         Route::get("/v1/conversations/{c}/export", transfer::export)
             .about("The conversation with its files as one file.")
             .gives_bytes("application/octet-stream"),
@@ -255,30 +258,42 @@ fn of_content() -> Vec<Route> {
     ]
 }
 
-/// A conversation as of one of its blocks, as the page shows it. What they give is described by the page's own types.
+/// A conversation as of one of its blocks, as the page shows it.
 fn of_moments() -> Vec<Route> {
     vec![
         Route::get("/v1/conversations/{c}/trees", page::trees)
             .about("Texts of blocks as trees that the page draws.")
-            .gives_object(),
+            .query(&[
+                ("after", "only of later blocks"),
+                ("limit", "of at most this many"),
+            ])
+            .gives::<page::TreesOf>(StatusCode::OK),
         Route::get("/v1/conversations/{c}/steps", page::steps)
             .about("What each model call used, and what broke its prefix.")
-            .gives_object(),
+            .query(&[("after", "only later ones")])
+            .gives::<page::Steps>(StatusCode::OK),
         Route::get("/v1/conversations/{c}/moment", page::moment)
             .about("One block with its files, sources, plan and sandbox, as of that block.")
-            .gives_object(),
+            .query(&[AT])
+            .gives::<page::Moment>(StatusCode::OK),
         Route::get("/v1/conversations/{c}/view", page::model_view)
             .about("What the model saw at a block, part by part, with what was read from the cache.")
-            .gives_object(),
+            .query(&[AT, ("all", "`true`: every part, however many there are")])
+            .gives::<page::ModelView>(StatusCode::OK),
         Route::get("/v1/conversations/{c}/proposal", page::proposal)
             .about("What a call that waits for a person would do.")
-            .gives_object(),
+            .query(&[("call", "the call that waits")])
+            .gives::<page::Proposed>(StatusCode::OK),
         Route::get("/v1/conversations/{c}/pdf", page::pdf_page)
             .about("A page of a PDF as a picture.")
             .gives_bytes("image/png"),
         Route::get("/v1/conversations/{c}/preview", page::preview)
             .about("A version of a file, as a tree where it is text.")
-            .gives_object(),
+            .query(&[
+                ("path", "the file's logical path"),
+                ("seq", "the block that wrote the version"),
+            ])
+            .gives::<page::Preview>(StatusCode::OK),
         Route::get("/v1/conversations/{c}/diff", page::difference)
             .about("What changed between two versions of a file.")
             .query(&[
@@ -286,7 +301,7 @@ fn of_moments() -> Vec<Route> {
                 ("from", "the block of the one version"),
                 ("to", "the block of the other"),
             ])
-            .gives_object(),
+            .gives::<schemas::Tree>(StatusCode::OK),
     ]
 }
 
@@ -344,6 +359,7 @@ pub(crate) fn router(app: &App) -> Router {
         .layer(from_fn_with_state(app.clone(), door::login))
         .layer(from_fn_with_state(app.clone(), door::guard))
         .layer(CatchPanicLayer::custom(health::panicked))
+        .layer(from_fn_with_state(app.clone(), problem::redact))
         .layer(from_fn_with_state(app.clone(), access_log::log))
         .with_state(app.clone())
 }

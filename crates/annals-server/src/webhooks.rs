@@ -530,7 +530,15 @@ impl Delivery {
                 }
                 continue;
             };
-            let Update::Block(block) = update? else { continue };
+            let block = match update? {
+                Update::Block(block) => block,
+                // Whatever is left of the turn comes again, under the same ids.
+                Update::Lost { .. } => {
+                    *progress = Progress::default();
+                    continue;
+                }
+                _ => continue,
+            };
             if block.turn == owed.turn {
                 progress.has_begun = true;
                 let event = event_of(&owed.key, &block);

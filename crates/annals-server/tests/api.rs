@@ -2,9 +2,13 @@
 
 mod common;
 
+use std::sync::Arc;
+
+use annals_tools::{DynamicTool, ToolProgress, ToolSpec};
 use common::{Gate, Running, options, seqs};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 #[tokio::test]
 async fn a_turn_is_started_and_followed_to_its_end() {
@@ -461,6 +465,32 @@ async fn a_conversation_moves_between_servers_as_a_file_and_is_found_by_its_word
     assert_eq!(here.get(&path).await.status(), 404);
 }
 
+/// A parser names what it did not expect, and that may be a key in the wrong place.
+#[tokio::test]
+async fn an_error_does_not_repeat_a_secret() {
+    let server = Running::start(json!([])).await;
+    let c = server.new_conversation().await;
+    let key = format!("ghp_{}", "a1B2c3".repeat(6));
+    let turns = format!("/v1/conversations/{c}/turns");
+    let openai = "/v1/chat/completions".to_owned();
+    for (path, body) in [
+        (turns, json!({"prompt": "x", &key: 1})),
+        (
+            openai,
+            json!({"model": "annals", "messages": [{"role": &key, "content": "x"}]}),
+        ),
+    ] {
+        let answer = server.post(&path, &body).await;
+        assert!(answer.status().is_client_error(), "{path}");
+        let text = answer.text().await.unwrap();
+        assert!(
+            !text.contains(&key) && text.contains("[secret:github]"),
+            "{path}: {text}"
+        );
+        serde_json::from_str::<Value>(&text).expect("it is still an object");
+    }
+}
+
 /// Requests that cannot be done: method, path, body, status, code.
 fn wrong_requests(c: &str) -> Vec<(Method, String, &'static str, u16, &'static str)> {
     let turns = format!("/v1/conversations/{c}/turns");
@@ -602,4 +632,52 @@ async fn prompts_beyond_what_may_wait_or_run_are_refused_until_there_is_room() {
         server.ended(&c, &turn).await;
     }
     assert_eq!(server.post(&there, &json!({"prompt": "3"})).await.status(), 202);
+}
+
+#[tokio::test]
+async fn how_far_a_call_has_come_is_an_event() {
+    let heard = Arc::new(Notify::new());
+    let spec = ToolSpec::builder("copy").parameters(json!({"type": "object", "properties": {}}));
+    let go_on = heard.clone();
+    let copy = DynamicTool::with_spec(spec.build().unwrap(), move |cx, _| {
+        let go_on = go_on.clone();
+        async move {
+            cx.report(ToolProgress {
+                progress: 1.0,
+                total: Some(4.0),
+                message: Some("reads".to_owned()),
+            });
+            // It is told of while the call runs, or the call never ends.
+            go_on.notified().await;
+            Ok(json!("copied"))
+        }
+    });
+    let steps = json!([{"tool_calls": [{"id": "w", "tool": "copy", "params": {}}]}, {"text": "Done."}]);
+    let server = Running::with(steps, options(), |builder| builder.tool(copy)).await;
+    let c = server.new_conversation().await;
+    let mut events = server.events(&c, None).await;
+    let turn = server.prompt(&c, "Copy.").await;
+    let seen = events.until(|event| event.name == "progress").await;
+    let said = &seen.last().unwrap().data;
+    assert_eq!(
+        (&said["turn_id"], &said["step"]),
+        (&json!(turn), &json!(1)),
+        "{said}"
+    );
+    assert_eq!(
+        (&said["progress"], &said["total"], &said["message"]),
+        (&json!(1.0), &json!(4.0), &json!("reads"))
+    );
+    let calls = seen
+        .iter()
+        .filter(|event| event.data["type"] == "react.tool.call");
+    let calls: Vec<&Value> = calls.map(|event| &event.data["call_id"]).collect();
+    assert_eq!(calls, [&said["call_id"]], "the page finds the call by it");
+    assert_eq!(
+        seen.last().unwrap().id,
+        None,
+        "nobody resumes after what is not kept"
+    );
+    heard.notify_one();
+    events.turn().await;
 }

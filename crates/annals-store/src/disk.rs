@@ -13,7 +13,7 @@ use tempfile::TempPath;
 
 /// One step that matters when power is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DiskStep {
     /// A file came to be, empty.
     Created(PathBuf),
     /// Its bytes were written.
@@ -77,7 +77,7 @@ pub(crate) fn make_folders(folder: &Path) -> io::Result<()> {
     make_folders(parent)?;
     match fs::DirBuilder::new().mode(PRIVATE_FOLDER).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => trace(|| Step::MadeFolder(folder.to_path_buf())),
+        _ => trace(|| DiskStep::MadeFolder(folder.to_path_buf())),
     }
     sync_folder(parent)
 }
@@ -85,14 +85,14 @@ pub(crate) fn make_folders(folder: &Path) -> io::Result<()> {
 /// Makes the names in a folder durable.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()?;
-    trace(|| Step::SyncedFolder(folder.to_path_buf()));
+    trace(|| DiskStep::SyncedFolder(folder.to_path_buf()));
     Ok(())
 }
 
 /// Makes the bytes of a file durable.
 pub(crate) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()?;
-    trace(|| Step::SyncedFile(path.to_path_buf()));
+    trace(|| DiskStep::SyncedFile(path.to_path_buf()));
     Ok(())
 }
 
@@ -100,26 +100,26 @@ pub(crate) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
 pub(crate) fn rename(temp: TempPath, place: &Path) -> io::Result<()> {
     let from = temp.to_path_buf();
     temp.persist(place).map_err(|error| error.error)?;
-    trace(|| Step::Renamed(from, place.to_path_buf()));
+    trace(|| DiskStep::Renamed(from, place.to_path_buf()));
     Ok(())
 }
 
 /// Notes a step, if a test listens.
 #[cfg(not(feature = "failpoints"))]
 #[inline(always)]
-pub(crate) fn trace(_step: impl FnOnce() -> Step) {}
+pub(crate) fn trace(_step: impl FnOnce() -> DiskStep) {}
 
 /// Notes a step, if a test listens.
 #[cfg(feature = "failpoints")]
-pub(crate) fn trace(step: impl FnOnce() -> Step) {
+pub(crate) fn trace(step: impl FnOnce() -> DiskStep) {
     if let Some(steps) = &mut *recorded() {
         steps.push(step());
     }
 }
 
 #[cfg(feature = "failpoints")]
-fn recorded() -> std::sync::MutexGuard<'static, Option<Vec<Step>>> {
-    static RECORDED: std::sync::Mutex<Option<Vec<Step>>> = std::sync::Mutex::new(None);
+fn recorded() -> std::sync::MutexGuard<'static, Option<Vec<DiskStep>>> {
+    static RECORDED: std::sync::Mutex<Option<Vec<DiskStep>>> = std::sync::Mutex::new(None);
     RECORDED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -131,6 +131,6 @@ pub fn record_steps() {
 
 /// The steps recorded so far.
 #[cfg(feature = "failpoints")]
-pub fn recorded_steps() -> Vec<Step> {
+pub fn recorded_steps() -> Vec<DiskStep> {
     recorded().clone().unwrap_or_default()
 }

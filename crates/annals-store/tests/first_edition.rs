@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use annals_core::block::{Blob, BlobDigest, BlockJson};
 use annals_core::ids::{ConversationId, ConversationKey, Scope};
-use annals_core::time::Timestamp;
+use annals_core::settings::CacheSettings;
+use annals_core::time::{Timestamp, Zone};
+use annals_core::view::{Announce, Outline, Tail, View};
 use annals_embed::StaticTable;
 use annals_store::recall::{Hit, Query, Within};
 use annals_store::testing::{after, at, owner, text_block};
@@ -108,6 +110,56 @@ async fn every_block_and_artifact_of_an_old_home_is_there() {
     assert_eq!(own.items.len(), 3);
     let hidden = key(&Scope::default().to_string(), "conv_other");
     assert!(matches!(log.get(&hidden).await, Err(LogError::NotFound { .. })));
+}
+
+/// What the first edition printed as the model's view: up to the last cache point, and the tail after it.
+fn printed_view(id: &str) -> (String, String) {
+    let text = fs::read_to_string(fixture().join(format!("expected/{id}.view.txt"))).unwrap();
+    let (stable, tail) = text.split_once("\n=>[3]\n\n").unwrap();
+    (format!("{stable}\n=>[3]\n"), tail.to_owned())
+}
+
+/// Up to the last cache point not a byte of the view may differ: a provider may have it in its cache, and the digest of an
+/// old prompt is made from it. The tail is never cached, and was worded otherwise since: a source is `sid | title | place`
+/// now, without its type, and the tokens that the announcement counts include the tail. So of the tail only what it tells
+/// is compared.
+#[tokio::test]
+async fn the_model_sees_an_old_conversation_as_it_was_shown_then() {
+    let (_folder, home) = home();
+    let log = open(&home);
+    for key in &conversations()[..3] {
+        let view = View::fold(log.read_all(key).await.unwrap().into_iter().map(Arc::new)).unwrap();
+        let (stable, printed) = printed_view(key.id.as_str());
+        let outline = Outline::of(&view, &CacheSettings::default(), None);
+        assert_eq!(outline.to_text(), stable, "{key}");
+
+        let tail = Tail::of(&view, &announce()).texts().concat();
+        let sources = printed.lines().filter_map(|line| line.strip_prefix("[S:"));
+        for source in sources {
+            let (sid, told) = source.split_once("] ").unwrap();
+            let (title_and_place, _type) = told.rsplit_once(" | ").unwrap();
+            let line = format!("\n{sid} | {title_and_place}\n");
+            assert!(tail.contains(&line), "{key}: {line} is not in {tail}");
+        }
+        assert_eq!(plan_of(&tail), plan_of(&printed), "{key}");
+    }
+}
+
+fn announce() -> Announce {
+    Announce {
+        iteration: 1,
+        max_iterations: 15,
+        fixed_tokens: 0,
+        window_tokens: 128_000,
+        now: at(0),
+        timezone: Zone::default(),
+    }
+}
+
+/// The lines of the plan, which end the tail.
+fn plan_of(tail: &str) -> Option<&str> {
+    let at = tail.find("\nplan plan:")?;
+    Some(tail[at..].trim())
 }
 
 #[tokio::test]

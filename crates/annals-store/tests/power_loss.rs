@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::BlobDigest;
-use annals_store::disk::{self, Step};
+use annals_store::disk::{self, DiskStep};
 use annals_store::testing::{after, conversation, new_conversation, owner};
 use annals_store::{ArtifactStore, BlockLog, BlockLogExt, LogError, SqliteLog};
 use broken_disk::{Image, Record, Syncs};
@@ -29,7 +29,7 @@ async fn workload(folder: &Path) {
         let options = remembering().vfs(broken_disk::NAME).checkpoint_pages(12);
         let before = disk::recorded_steps().len();
         let log = Arc::new(SqliteLog::open(&path, options).unwrap());
-        let synced = Step::SyncedFolder(folder.to_path_buf());
+        let synced = DiskStep::SyncedFolder(folder.to_path_buf());
         assert!(
             disk::recorded_steps()[before..].contains(&synced),
             "opening syncs the folder"
@@ -204,24 +204,24 @@ struct Folders {
 }
 
 impl Folders {
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &DiskStep) {
         match step {
-            Step::Created(path) | Step::MadeFolder(path) => {
+            DiskStep::Created(path) | DiskStep::MadeFolder(path) => {
                 self.present.insert(path.clone());
             }
-            Step::Wrote(path) => {
+            DiskStep::Wrote(path) => {
                 self.synced.insert(path.clone(), false);
             }
-            Step::SyncedFile(path) => {
+            DiskStep::SyncedFile(path) => {
                 self.synced.insert(path.clone(), true);
             }
-            Step::Renamed(from, to) => {
+            DiskStep::Renamed(from, to) => {
                 self.present.remove(from);
                 self.present.insert(to.clone());
                 let synced = self.synced.remove(from).unwrap_or(false);
                 self.synced.insert(to.clone(), synced);
             }
-            Step::SyncedFolder(folder) => {
+            DiskStep::SyncedFolder(folder) => {
                 let names = self
                     .present
                     .iter()
@@ -264,7 +264,7 @@ async fn an_artifact_is_durable_with_every_folder_above_it_before_it_is_acknowle
     let steps = disk::recorded_steps();
     let mut folders = Folders::default();
     for (done, step) in steps.iter().enumerate() {
-        if let Step::Renamed(from, to) = step
+        if let DiskStep::Renamed(from, to) = step
             && ours(to)
         {
             assert_eq!(

@@ -10,7 +10,9 @@ use annals_core::ids::{CallId, ConversationId, Scope, TurnId};
 use annals_core::time::Timestamp;
 use annals_figures::{Figure, full_or_quick};
 use annals_sandbox::interpreters::{self, Interpreter};
-use annals_sandbox::{Backend, Language, Local, LocalTree, SandboxName, SandboxSpec, Target, TrustedHost};
+use annals_sandbox::{
+    Backend, Language, LazySandbox, Local, LocalTree, SandboxName, SandboxSpec, TrustedHost,
+};
 use annals_store::{ArtifactStore, Workspace};
 use annals_tools::{ConversationCx, Tool, ToolCx, exec, execute};
 use serde_json::{Value, json};
@@ -59,7 +61,7 @@ impl Place {
             Arc::new(workspace),
             artifacts,
         );
-        cx.sandbox = Some(Arc::new(Target::new(backend, spec).local(tree)));
+        cx.sandbox = Some(Arc::new(LazySandbox::new(backend, spec).local(tree)));
         Place {
             cx: Arc::new(cx),
             _folder: folder,

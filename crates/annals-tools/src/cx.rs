@@ -1,6 +1,7 @@
 //! What a tool may touch while it runs: narrow on purpose, never the whole session.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use annals_core::block::payload::InputResponse;
 use annals_core::code::Code;
@@ -11,7 +12,7 @@ use annals_core::settings::Settings;
 use annals_core::time::Timestamp;
 use annals_core::turn::outcome::Outcome;
 use annals_core::view::View;
-use annals_sandbox::{Failure, Op, OpResult, Sandbox, Target};
+use annals_sandbox::{Failure, LazySandbox, Op, OpResult, Sandbox};
 use annals_store::{ArtifactStore, Recall, Workspace};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +40,7 @@ pub struct ConversationCx {
     /// Bytes by digest.
     pub artifacts: ArtifactStore,
     /// Where side effects happen, if anywhere; opened on first need.
-    pub sandbox: Option<Arc<Target>>,
+    pub sandbox: Option<Arc<LazySandbox>>,
     /// Skills that `sk:` paths name.
     pub skills: Arc<dyn Skills>,
     /// Memory search over the log, if it has one.
@@ -106,9 +107,9 @@ pub struct ToolCx {
     reporter: Option<Reporter>,
 }
 
-/// Whether this process may still act for its turn. Asked again right before something happens outside, since a process may
-/// stand still at any moment and go on when another has taken its place.
-pub type Guard = Arc<dyn Fn() -> bool + Send + Sync>;
+/// Until when this process may act for its turn, as far as it knows now; nothing once it may not. Asked again right before
+/// something happens outside, since a process may stand still at any moment and go on when another has taken its place.
+pub type Guard = Arc<dyn Fn() -> Option<Instant> + Send + Sync>;
 
 /// How far a call has come, for whoever watches: nothing keeps it, and what nobody takes in time is lost.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -171,7 +172,7 @@ impl ToolCx {
 
     /// Whether this process may still act for the turn.
     pub fn may_act(&self) -> bool {
-        self.guard.as_ref().is_none_or(|may_act| may_act())
+        self.guard.as_ref().is_none_or(|until| until().is_some())
     }
 
     /// The same surroundings in a turn during which a person can be asked, or not.
@@ -360,7 +361,7 @@ impl ToolCx {
     }
 
     /// The target of this session, to look at without opening it.
-    pub fn sandbox_target(&self) -> Option<&Arc<Target>> {
+    pub fn sandbox_target(&self) -> Option<&Arc<LazySandbox>> {
         self.shared.sandbox.as_ref()
     }
 
@@ -372,9 +373,22 @@ impl ToolCx {
 
     /// The same in a sandbox that is open, unless another process may have taken this one's place meanwhile.
     pub(crate) async fn dispatch_in(&self, sandbox: &dyn Sandbox, op: Op) -> Result<OpResult, Failure> {
-        match self.may_act() {
-            true => sandbox.dispatch(self.with_secrets(op), &self.cancel).await,
-            false => Err(Failure::cancelled()),
+        let Some(guard) = &self.guard else {
+            return sandbox.dispatch(self.with_secrets(op), &self.cancel).await;
+        };
+        let op = self.with_secrets(op);
+        let again = matches!(op, Op::CommandRun(_) | Op::CodeRun(_)).then(|| op.clone());
+        let mut op = op;
+        loop {
+            let until = guard().ok_or_else(Failure::cancelled)?;
+            let done = sandbox.dispatch(op.not_after(until), &self.cancel).await;
+            // Nothing began. This process may have been given more time since it asked.
+            match (done, &again) {
+                (Err(failure), Some(again)) if failure.is_late() && !self.cancel.is_cancelled() => {
+                    op = again.clone();
+                }
+                (done, _) => return done,
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::cx::ToolCx;
 use crate::disk;
 use crate::failure::{IntoFailure, ToolFailure};
 use crate::file::{Produced, TextShown};
-use crate::react::target::Target;
+use crate::react::target::WriteTarget;
 use crate::serialise;
 use crate::spec::ToolSpec;
 
@@ -171,7 +171,7 @@ impl Answer {
 impl NewFile {
     /// Writes it into the turn's files and adds what its blocks carry.
     async fn write(self, cx: &ToolCx, spec: &ToolSpec, outcome: &mut Outcome) {
-        let target = match Target::parse(&self.path, cx.turn()) {
+        let target = match WriteTarget::parse(&self.path, cx.turn()) {
             Ok(target) => target,
             Err(error) => return self.refuse(spec, outcome, error),
         };

@@ -22,10 +22,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     annals::launcher::init();
     let data = tempfile::tempdir()?;
     let script = Script::of([
-        Step::call("tc_1", "add_one", json!({"x": 41})),
-        Step {
+        ScriptStep::call("tc_1", "add_one", json!({"x": 41})),
+        ScriptStep {
             expect: vec!["42".to_owned()],
-            ..Step::text("41 + 1 is 42.")
+            ..ScriptStep::text("41 + 1 is 42.")
         },
     ]);
     let agent = Agent::builder()

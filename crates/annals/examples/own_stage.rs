@@ -42,10 +42,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     annals::launcher::init();
     let data = tempfile::tempdir()?;
     let script = Script::of([
-        Step::call("tc_1", "delete_everything", json!({})),
-        Step {
+        ScriptStep::call("tc_1", "delete_everything", json!({})),
+        ScriptStep {
             expect: vec!["prefers small steps".to_owned()],
-            ..Step::text("I was not allowed to, and that is good.")
+            ..ScriptStep::text("I was not allowed to, and that is good.")
         },
     ]);
     let agent = Agent::builder()

@@ -19,22 +19,22 @@ async fn add(_cx: &ToolCx, args: Add) -> ToolResult {
 
 /// What the model said in a conversation, as a script that says it again.
 fn script_of(timeline: &Timeline) -> Script {
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<ScriptStep> = Vec::new();
     for block in timeline.blocks() {
         match block.kind {
             BlockKind::ToolCall => {
                 let call: Value = serde_json::from_str(block.text().unwrap_or_default()).unwrap_or_default();
-                steps.push(Step {
+                steps.push(ScriptStep {
                     tool_calls: vec![ScriptCall {
                         id: call["tool_call_id"].as_str().map(str::to_owned),
                         tool: call["tool_id"].as_str().unwrap_or_default().to_owned(),
                         params: Some(call["params"].clone()),
                         arguments: None,
                     }],
-                    ..Step::default()
+                    ..ScriptStep::default()
                 });
             }
-            BlockKind::AssistantCompletion => steps.push(Step::text(block.text().unwrap_or_default())),
+            BlockKind::AssistantCompletion => steps.push(ScriptStep::text(block.text().unwrap_or_default())),
             _ => {}
         }
     }
@@ -61,8 +61,8 @@ async fn play(script: Script, prompt: &str) -> Result<Session, Box<dyn std::erro
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     annals::launcher::init();
     let original = Script::of([
-        Step::call("tc_1", "add", json!({"a": 20, "b": 22})),
-        Step::text("It is 42."),
+        ScriptStep::call("tc_1", "add", json!({"a": 20, "b": 22})),
+        ScriptStep::text("It is 42."),
     ]);
     let first = play(original, "What is 20 + 22?").await?;
     let second = play(first.timeline(|view| script_of(view)), "What is 20 + 22?").await?;

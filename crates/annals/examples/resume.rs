@@ -15,7 +15,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     annals::launcher::init();
     let data = tempfile::tempdir()?;
     let note = json!({"path": "note.md", "channel": "canvas", "content": "The key is under the mat.\n", "kind": "file"});
-    let script = Script::of([Step::call("tc_1", "react.write", note), Step::text("Noted.")]);
+    let script = Script::of([
+        ScriptStep::call("tc_1", "react.write", note),
+        ScriptStep::text("Noted."),
+    ]);
     let agent = agent_of(script).home(data.path()).build().await?;
     let request = TurnRequest::new("Note: the key is under the mat").turn_id(TurnId::parse("turn_1")?);
     let turn = agent.run(agent.session("conv_1").await?, request).await?;
@@ -26,14 +29,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // OUT_DIR is a cache: what is lost with it comes back.
     std::fs::remove_dir_all(data.path().join("workspace"))?;
 
-    let read = Step::call(
+    let read = ScriptStep::call(
         "tc_2",
         "react.read",
         json!({"paths": ["fi:turn_1.files/note.md"]}),
     );
-    let recall = Step {
+    let recall = ScriptStep {
         expect: vec!["under the mat".to_owned()],
-        ..Step::text("Under the mat.")
+        ..ScriptStep::text("Under the mat.")
     };
     let agent = agent_of(Script::of([read, recall]))
         .home(data.path())

@@ -12,14 +12,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     annals::launcher::init();
     let data = tempfile::tempdir()?;
     let script = Script::of([
-        Step::call(
+        ScriptStep::call(
             "tc_1",
             "run_shell_command",
             json!({"command": "echo \"I am $(id -un) in $PWD\""}),
         ),
-        Step {
+        ScriptStep {
             expect: vec!["I am sandbox in /workspace".to_owned()],
-            ..Step::text("It ran as `sandbox`.")
+            ..ScriptStep::text("It ran as `sandbox`.")
         },
     ]);
     let agent = Agent::builder()

@@ -49,9 +49,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     annals::launcher::init();
     let data = tempfile::tempdir()?;
     let script = Script::of([
-        Step::call("tc_1", "ledger.add", json!({"purpose": "books", "cents": -4200})),
-        Step::call("tc_2", "ledger.add", json!({"purpose": "refund", "cents": 700})),
-        Step::call("tc_3", "ledger.close", json!({})),
+        ScriptStep::call("tc_1", "ledger.add", json!({"purpose": "books", "cents": -4200})),
+        ScriptStep::call("tc_2", "ledger.add", json!({"purpose": "refund", "cents": 700})),
+        ScriptStep::call("tc_3", "ledger.close", json!({})),
     ]);
     let ledger = State::new(Ledger::default());
     let agent = Agent::builder()

@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = tempfile::tempdir()?;
     let script = Script {
         chunk_ms: 20,
-        ..Script::of([Step::text("A block is durable before anyone is shown it.")])
+        ..Script::of([ScriptStep::text("A block is durable before anyone is shown it.")])
     };
     let agent = Agent::builder()
         .model(ScriptModel::new("stream", script))

@@ -8,7 +8,7 @@ mod provider;
 
 use std::sync::Arc;
 
-pub use annals_model::script::{Script, ScriptCall, ScriptError, Step};
+pub use annals_model::script::{Script, ScriptCall, ScriptError, ScriptStep};
 pub use annals_model::*;
 #[cfg(feature = "anthropic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "anthropic")))]

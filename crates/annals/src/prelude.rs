@@ -31,4 +31,4 @@ pub use crate::model::Anthropic;
 pub use crate::model::Ollama;
 #[cfg(feature = "openai")]
 pub use crate::model::OpenAi;
-pub use crate::model::{Model, Script, ScriptModel, Step};
+pub use crate::model::{Model, Script, ScriptModel, ScriptStep};

@@ -20,6 +20,7 @@ fn every_example_says_what_it_should() {
             "stage.suggested_followups: [\"What is left to do?\"]",
         ),
         ("streaming", "the turn ended: complete"),
+        ("lineage", "the fork comes from the trip by `Fork`"),
         ("resume", "Under the mat."),
         ("replay", "replayed the same"),
         ("openai_endpoint", "Hello from this machine."),

@@ -19,8 +19,8 @@ async fn add_one(_cx: &ToolCx, args: AddOne) -> ToolResult {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     annals::launcher::init();
     let script = Script::of([
-        Step::call("tc_1", "add_one", json!({"x": 41})),
-        Step::text("41 + 1 is 42."),
+        ScriptStep::call("tc_1", "add_one", json!({"x": 41})),
+        ScriptStep::text("41 + 1 is 42."),
     ]);
     let builder = Agent::builder()
         .model(ScriptModel::new("minimal", script))
@@ -31,7 +31,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         false => builder.in_memory(),
     };
     let agent = builder.build().await?;
-    let turn = agent.run(agent.session("conv_1").await?, "What is 41 + 1?").await?;
+    let turn = agent
+        .run(agent.session("conv_1").await?, "What is 41 + 1?")
+        .await?;
     println!("{} ({:?})", turn.answer(), turn.end());
     turn.into_session().close().await?;
     drop(agent);

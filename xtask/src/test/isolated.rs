@@ -18,6 +18,22 @@ use crate::stage::seconds;
 
 /// How often a test is run before it counts as failed.
 const ATTEMPTS: usize = 3;
+/// Programs of tests about faults, crashes, races and order, which run once: what goes wrong once in three runs is wrong.
+const ONCE: [&str; 13] = [
+    "cluster",
+    "collection",
+    "crash",
+    "failover",
+    "faults",
+    "faulty_store",
+    "fencing",
+    "order",
+    "power_loss",
+    "sandbox_ownership",
+    "schedules",
+    "wire_faults",
+    "worker",
+];
 /// After this long a test hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 const LIST_LIMIT: Duration = Duration::from_secs(60);
@@ -61,6 +77,15 @@ fn binary(message: &Value) -> Option<Binary> {
 type Environment = [(&'static str, PathBuf)];
 
 impl Binary {
+    /// How often one of its tests is run before it counts as failed.
+    fn attempts(&self) -> usize {
+        let name = self.name.rsplit("::").next().unwrap_or_default();
+        match ONCE.contains(&name) {
+            true => 1,
+            false => ATTEMPTS,
+        }
+    }
+
     fn command(&self, environment: &Environment) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -103,8 +128,8 @@ fn run_all(
         let output = outputs.join(format!("{worker}.txt"));
         let next = || locked(&waiting).pop_front();
         while let Some((binary, test)) = next() {
-            let name = format!("{} {test}", binary.name);
-            for attempt in 1..=ATTEMPTS {
+            let (name, attempts) = (format!("{} {test}", binary.name), binary.attempts());
+            for attempt in 1..=attempts {
                 let (passed, took) = attempt_test(binary, &test, environment, &output, limit)?;
                 if passed {
                     let done = done.fetch_add(1, Ordering::SeqCst) + 1;
@@ -115,10 +140,10 @@ fn run_all(
                     break;
                 }
                 println!(
-                    "FAIL attempt {attempt} of {ATTEMPTS} {:>9}  {name}",
+                    "FAIL attempt {attempt} of {attempts} {:>9}  {name}",
                     seconds(took)
                 );
-                if attempt == ATTEMPTS {
+                if attempt == attempts {
                     println!("{}", fs::read_to_string(&output).unwrap_or_default());
                     locked(&failed).push(name.clone());
                     locked(&waiting).clear();
@@ -227,6 +252,26 @@ mod tests {
         let (broken, log) = outcome("echo $2 >>log; [ $2 = two ]", Duration::from_secs(60));
         assert_eq!(broken.unwrap_err().to_string(), "failed: it one");
         assert_eq!(log.lines().filter(|line| *line == "one").count(), ATTEMPTS);
+    }
+
+    #[test]
+    fn tests_of_faults_are_run_once_here_and_by_nextest() {
+        let named = |name: &str| Binary {
+            name: name.into(),
+            folder: PathBuf::new(),
+            program: PathBuf::new(),
+        };
+        assert_eq!(named("annals-cli::cluster").attempts(), 1);
+        assert_eq!(named("annals-cli::cli").attempts(), ATTEMPTS);
+        let settings = include_str!("../../../.config/nextest.toml");
+        let (_, filter) = settings.split_once("filter = \"\"\"").unwrap();
+        let (filter, rest) = filter.split_once("\"\"\"").unwrap();
+        assert!(rest.trim_start().starts_with("retries = 0"), "{rest}");
+        let names: Vec<&str> = filter
+            .split('|')
+            .filter_map(|name| name.trim().strip_prefix("binary(")?.strip_suffix(')'))
+            .collect();
+        assert_eq!(names, ONCE);
     }
 
     #[test]

@@ -8,7 +8,7 @@ const HEADING: &str = "\n## Where is …?\n";
 /// There are at least this many.
 const QUESTIONS: usize = 20;
 /// A search that gives more files than this is no answer.
-const FILES_MAX: usize = 12;
+const FILES_MAX: usize = 8;
 
 /// Questions that one search does not answer.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
@@ -71,7 +71,7 @@ mod tests {
         let ask = |word| unanswered(&tree, ["where?", word, "crates/a/src/lease.rs"]);
         assert_eq!(ask("renew"), None);
         assert!(ask("tail").unwrap().contains("not found"));
-        assert!(ask("block").unwrap().contains("13 files"));
+        assert!(ask("block").unwrap().contains("9 files"));
         assert_eq!(
             row("| Where is it? | `renew` | `a.rs` |"),
             Some(["Where is it?", "renew", "a.rs"])

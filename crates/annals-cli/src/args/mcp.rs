@@ -10,6 +10,8 @@ use super::JsonArgs;
 pub(crate) enum McpCommand {
     /// Add a server, show what it offers and accept that.
     Add(McpAddArgs),
+    /// Install the package of a server that `npx` or `uvx` would fetch, or the newest version of it.
+    Install(McpInstallArgs),
     /// List the servers and how many of their tools were accepted.
     List(JsonArgs),
     /// Start a server and compare what it offers with what was accepted.
@@ -73,9 +75,22 @@ pub(crate) struct McpAddArgs {
     /// Run the program as a process of yours instead of in a sandbox, with your files and your network.
     #[arg(long)]
     pub(crate) trust_host: bool,
-    /// The program and its arguments, after `--`.
+    /// Let a package run its own scripts while it is installed, as a process of yours.
+    #[arg(long, requires = "command")]
+    pub(crate) install_scripts: bool,
+    /// The program and its arguments, after `--`; of `npx` and `uvx` the package is installed once.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpInstallArgs {
+    /// The server.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Let the package run its own scripts meanwhile, as a process of yours.
+    #[arg(long)]
+    pub(crate) install_scripts: bool,
 }
 
 #[derive(Debug, Args)]

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: ApproveArgs, config: Config) -> Result<Ended, Fail
         .await?;
     if !conversation.is_owned().await? {
         paint::say(format!(
-            "nobody runs this turn now: `annals resume {id}` goes on with it"
+            "nobody runs this turn now: `annals resume {id}` goes on with it, if no server of this home does"
         ));
     }
     Ok(Ended::Well)

@@ -7,7 +7,6 @@ use annals::core::redact::SafeUrl;
 use annals::embed::StaticTable;
 use annals::model::{ANTHROPIC_API_KEY, ModelName, OPENAI_API_KEY, Provider};
 use annals::opensandbox::Timing;
-use annals::s3::Bucket;
 use annals::sandbox::facts::Facts;
 use annals::sandbox::{Bound, Language};
 use serde::Serialize;
@@ -19,7 +18,7 @@ use crate::failure::{Ended, Failure};
 use crate::paint::{self, BAD, BOLD, DIM, GOOD, WARN, styled};
 use crate::sandboxes::{self, SandboxServer};
 use crate::screen_text::ScreenText;
-use crate::{setup, shown};
+use crate::{bucket, setup, shown};
 
 /// One thing that was looked at.
 #[derive(Serialize)]
@@ -250,18 +249,13 @@ async fn stores(config: &Config) -> Vec<Finding> {
 
 /// What the server of a bucket is worth.
 async fn bucket(url: &str) -> Option<Finding> {
-    let bucket = url
-        .starts_with("s3:")
-        .then(|| Bucket::parse(url).ok())
-        .flatten()?;
-    let nonce = annals::runtime::World::default().random();
-    let (state, detail) = match bucket.probe(nonce).await {
-        Ok(probe) if probe.refuses_to_replace => (State::Ok, "honours conditional writes".to_owned()),
-        Ok(_) => (
-            State::Missing,
-            "ignores conditional writes: give each store a prefix of its own".to_owned(),
-        ),
-        Err(error) => (State::Broken, error.to_string()),
+    let (state, detail) = match bucket::examined(url).await {
+        Ok(None) => return None,
+        Ok(Some((_, probe))) => match probe.lacks() {
+            lacks if lacks.is_empty() => (State::Ok, "honours conditional writes".to_owned()),
+            lacks => (State::Missing, lacks.join("; ")),
+        },
+        Err(failure) => (State::Broken, failure.message()),
     };
     Some(Finding::new("bucket", state, detail))
 }

@@ -1,5 +1,6 @@
 //! `annals mcp`: servers whose tools the agent may use, and what of them was accepted.
 
+mod install;
 mod login;
 
 use std::collections::BTreeMap;
@@ -32,12 +33,15 @@ use crate::shown;
 
 /// What `add` shows of each description: enough to see what a tool is for.
 const ADDED_SHOWN_MAX_CHARS: usize = 400;
+/// A server that takes longer to answer is named while it is waited for.
+const SLOW: Duration = Duration::from_secs(1);
 /// For turns that are about to end when the client leaves.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(command: McpCommand, config: Config) -> Result<Ended, Failure> {
     match command {
         McpCommand::Add(args) => add(args, config).await,
+        McpCommand::Install(args) => install::install(args, &config).await,
         McpCommand::List(args) => list(args, &config),
         McpCommand::Inspect(args) => inspect(args, &config).await,
         McpCommand::Resources(args) => resources(args, &config).await,
@@ -66,9 +70,23 @@ async fn add(args: McpAddArgs, mut config: Config) -> Result<Ended, Failure> {
     let set = server_set(&config);
     let server = find(set.servers(), namespace.as_deref().unwrap_or(&args.name))?;
     // It has to answer before it is written down: a list of servers that never worked helps nobody.
-    let accepted = set.accept(server).await;
+    let accepted = async {
+        install::at_adding(&set, server, args.install_scripts).await?;
+        Ok::<_, Failure>(told_if_slow(server, set.accept(server)).await)
+    };
+    let accepted = accepted.await;
+    if !matches!(
+        accepted,
+        Ok(Ok(_) | Err(AcceptError::Server(ServerError::Login { .. })))
+    ) {
+        set.packages()
+            .forget(&server.config().namespace)
+            .map_err(Failure::environment)?;
+    }
+    let accepted = accepted?;
     let wants_login = match &accepted {
         Err(AcceptError::Server(error @ ServerError::Login { .. })) => Some(error.to_string()),
+        Err(AcceptError::Server(error)) => return Err(unmet(error)),
         Err(error) => return Err(Failure::environment(error)),
         Ok(_) => None,
     };
@@ -94,7 +112,35 @@ async fn add(args: McpAddArgs, mut config: Config) -> Result<Ended, Failure> {
     Ok(Ended::Well)
 }
 
+/// Says after a moment whom it waits for: a program that is no MCP server never answers.
+async fn told_if_slow<T>(server: &RemoteServer, answer: impl Future<Output = T>) -> T {
+    let mut answer = std::pin::pin!(answer);
+    if let Ok(answer) = tokio::time::timeout(SLOW, &mut answer).await {
+        return answer;
+    }
+    let words = format!("waiting for `{}` to answer …", server.config().name);
+    paint::say(shown!("{}", styled(DIM, words)));
+    answer.await
+}
+
+/// Why a server could not be asked. A command that ends tries nothing again.
+fn unmet(error: &ServerError) -> Failure {
+    match error {
+        ServerError::Unavailable { server, reason, .. } => {
+            Failure::environment(format!("the MCP server `{server}` did not start: {reason}"))
+        }
+        error => Failure::environment(error),
+    }
+}
+
 fn entry(args: &McpAddArgs) -> Result<Entry, Failure> {
+    if args.command.is_empty() && args.url.is_none() && args.address.is_none() {
+        return Err(Failure::usage(format!(
+            "how is `{name}` reached? Give its address (`annals mcp add {name} https://…`) or its program behind `--` (`annals mcp \
+             add {name} -- npx -y PACKAGE`)",
+            name = args.name
+        )));
+    }
     let mut env = BTreeMap::new();
     for variable in &args.env {
         let Some((name, value)) = variable.split_once('=') else {
@@ -143,16 +189,22 @@ fn list(args: JsonArgs, config: &Config) -> Result<Ended, Failure> {
         let accepted = pins
             .as_ref()
             .map(|pins| pins.as_ref().map(|pins| pins.tools.len()));
+        let unchecked = pins.as_ref().ok().and_then(Option::as_ref).map_or(0, unchecked);
         let login = server.login_state().map_err(Failure::environment)?;
         let config = server.config();
         rows.push(json!({
             "name": config.name,
             "namespace": config.namespace,
             "reached_by": reached_by(config),
+            "package": install::shown_json(&set, server),
             "tools": accepted.as_ref().ok(),
+            "unchecked": unchecked,
             "login": login.map(LoginState::as_str),
         }));
         let tools = match accepted {
+            Ok(Some(tools)) if unchecked > 0 => {
+                format!("{tools} tools, {unchecked} with an output schema that cannot be used")
+            }
             Ok(Some(tools)) => format!("{tools} tools"),
             Ok(None) => "not looked at yet".to_owned(),
             Err(error) => error.to_string(),
@@ -162,7 +214,10 @@ fn list(args: JsonArgs, config: &Config) -> Result<Ended, Failure> {
             styled(NAME, config.name.as_str()),
             tools,
             login::shown_state(login, &config.name),
-            styled(DIM, reached_by(config))
+            styled(
+                DIM,
+                format!("{}{}", reached_by(config), install::shown(&set, server))
+            )
         ));
     }
     match args.json {
@@ -170,6 +225,12 @@ fn list(args: JsonArgs, config: &Config) -> Result<Ended, Failure> {
         false => paint::print(text)?,
     }
     Ok(Ended::Well)
+}
+
+/// Tools whose structured answers cannot be checked against what the server promised.
+fn unchecked(pins: &Pins) -> usize {
+    let tools = pins.tools.iter();
+    tools.filter(|tool| tool.output_schema_fault().is_some()).count()
 }
 
 fn reached_by(config: &ServerConfig) -> String {
@@ -190,14 +251,20 @@ fn reached_by(config: &ServerConfig) -> String {
 async fn inspect(args: McpInspectArgs, config: &Config) -> Result<Ended, Failure> {
     let set = server_set(config);
     let server = find(set.servers(), &args.name)?;
-    let (connection, offer) = server.offer().await.map_err(Failure::environment)?;
+    let offer = told_if_slow(server, server.offer()).await;
+    let (connection, offer) = offer.map_err(|error| unmet(&error))?;
     // What cannot be read can only be accepted anew, by whoever looks now.
     let pins = set.pins(server).unwrap_or_else(|error| {
         tracing::warn!("{error}");
         None
     });
     let difference = pins.as_ref().map(|pins| pins.compare(&offer.digests));
-    let offered = Pins::new(connection.implementation(), offer.tools);
+    let offered = Pins::new(connection.implementation(), offer.tools).resources(connection.has_resources());
+    let faults = offered.tools.iter().filter_map(|tool| {
+        let fault = tool.output_schema_fault()?;
+        Some((tool.name.clone(), Value::String(fault)))
+    });
+    let faults: serde_json::Map<String, Value> = faults.collect();
     let kept_from = connection.kept_from();
     if args.json {
         let report = json!({
@@ -205,7 +272,9 @@ async fn inspect(args: McpInspectArgs, config: &Config) -> Result<Ended, Failure
             "implementation": offered.implementation,
             "protocol": connection.protocol(),
             "tools": offered.tools,
+            "has_resources": offered.has_resources,
             "left_out": offer.left_out,
+            "output_schema_faults": faults,
             "refused_hosts": kept_from,
             "added": difference.as_ref().map(|difference| &difference.added),
             "changed": difference.as_ref().map(|difference| &difference.changed),
@@ -256,6 +325,10 @@ fn described(config: &ServerConfig, offered: &Pins, max_chars: usize) -> ScreenT
         let words = tool.description.as_deref().unwrap_or_default();
         for line in clean::clean_and_cut(words.trim(), max_chars).lines() {
             text.push(shown!("      {}\n", line));
+        }
+        if let Some(fault) = tool.output_schema_fault() {
+            let words = format!("its output schema cannot be used, answers are not checked: {fault}");
+            text.push(shown!("      {}\n", styled(WARN, words)));
         }
     }
     text
@@ -310,7 +383,8 @@ fn definition(tool: Option<&Definition>) -> String {
 async fn connected(name: &str, config: &Config) -> Result<Arc<Connection>, Failure> {
     let set = server_set(config);
     let server = find(set.servers(), name)?;
-    server.connection().await.map_err(Failure::environment)
+    let connection = told_if_slow(server, server.connection()).await;
+    connection.map_err(|error| unmet(&error))
 }
 
 async fn resources(args: McpInspectedArgs, config: &Config) -> Result<Ended, Failure> {
@@ -429,6 +503,9 @@ fn remove(args: McpServerArgs, config: &Config) -> Result<Ended, Failure> {
     }
     set.forget(&server.namespace).map_err(Failure::environment)?;
     set.forget_login(&server.namespace)
+        .map_err(Failure::environment)?;
+    set.packages()
+        .forget(&server.namespace)
         .map_err(Failure::environment)?;
     Ok(Ended::Well)
 }

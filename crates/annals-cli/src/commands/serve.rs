@@ -1,6 +1,7 @@
 //! `annals serve`: the HTTP API, live events and the web page, until Ctrl-C or SIGTERM.
 
 use annals::CancellationToken;
+use annals::runtime::PolicySource as _;
 use annals::tools::web::egress::Opened;
 use annals_server::{Options, ServeError, Server, Webhook, WebhookError, WebhookEvent};
 use tokio::signal::unix::{SignalKind, signal};
@@ -8,8 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::ServeArgs;
 use crate::config::Config;
 use crate::failure::{Ended, Failure};
-use crate::paint;
 use crate::setup::{Needs, Setup};
+use crate::{bucket, paint};
 
 pub(crate) async fn run(args: ServeArgs, config: Config) -> Result<Ended, Failure> {
     let options = Options {
@@ -26,9 +27,20 @@ pub(crate) async fn run(args: ServeArgs, config: Config) -> Result<Ended, Failur
         ..Options::default()
     };
     tell_open_files(&options);
+    for fault in bucket::faults(&config.artifacts.value).await? {
+        paint::say(fault);
+    }
     let lease = Some(std::time::Duration::from_secs(args.lease));
     let setup = Setup::open(Config { lease, ..config }, Needs::Model).await?;
+    check_rules(&setup).await?;
     until_stopped(&setup, options, "").await
+}
+
+/// Rules that cannot be read would fail every turn, long after somebody looked at this terminal.
+async fn check_rules(setup: &Setup) -> Result<(), Failure> {
+    let (agent, rules) = (&setup.agent, setup.policy_rows());
+    let read = rules.read(agent.scope(), &agent.known_tools()).await;
+    read.map(drop).map_err(Failure::usage)
 }
 
 /// Files that the process needs beside its connections: the store's, those of tools and of what is being received.

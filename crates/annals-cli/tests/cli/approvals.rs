@@ -252,3 +252,21 @@ fn a_scope_has_rules_and_a_budget_of_its_own() {
     );
     annals.run(&["run", "Go", "--model", &model]).good();
 }
+
+#[test]
+fn rules_that_cannot_be_read_are_told_at_the_start() {
+    let annals = Annals::new();
+    std::fs::write(
+        annals.in_home("policy.toml"),
+        "[[rule]]\ntool = \"*\"\nthen = \"ask\"\n",
+    )
+    .unwrap();
+    let model = annals.script(&json!({"steps": [{"text": "x"}]}));
+    let refused = annals.run(&["serve", "--listen", "127.0.0.1:0", "--model", &model]);
+    assert_eq!(refused.code, 2, "{}", refused.shown());
+    assert!(
+        refused.stderr.contains("line 3: unknown field `then`"),
+        "{}",
+        refused.shown()
+    );
+}

@@ -53,10 +53,12 @@ fn fault(helps: &BTreeMap<String, String>, line: &str) -> Option<String> {
         words.next();
     }
     let help = &helps[&command];
-    let flags = line.split_whitespace().filter_map(|word| {
+    // Behind `--` are words of another program.
+    let own = line.split_whitespace().take_while(|word| *word != "--");
+    let flags = own.filter_map(|word| {
         let flag = word.trim_matches(['[', ']', '(', ')', ',', '`']);
         let flag = flag.split(['=', ']']).next().unwrap_or_default();
-        flag.strip_prefix("--").filter(|name| !name.is_empty())
+        flag.strip_prefix("--")
     });
     flags
         .filter(|name| !help.contains(&format!("--{name}")))
@@ -114,6 +116,7 @@ fn a_command_or_a_flag_that_is_not_there_is_found_out() {
     let helps = helps();
     assert_eq!(fault(&helps, "timeline show c1 --turn t"), None);
     assert_eq!(fault(&helps, "--home h demo"), None);
+    assert_eq!(fault(&helps, "mcp add time -- uvx server --no-such-flag"), None);
     for wrong in [
         "tmeline show",
         "demo --no-such-flag",

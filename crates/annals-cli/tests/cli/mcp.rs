@@ -82,6 +82,22 @@ fn a_person_sees_the_whole_description_and_the_servers_own_names() {
 }
 
 #[test]
+fn an_output_schema_that_cannot_be_used_is_shown() {
+    let annals = Annals::new();
+    let fault = "its output schema cannot be used, answers are not checked: ";
+    let shown = add(&annals, "call-output-schema-invalid").good().stdout;
+    assert!(shown.contains(fault), "{shown}");
+    let listed = annals.run(&["mcp", "list"]).good().stdout;
+    assert!(
+        listed.contains("1 tools, 1 with an output schema that cannot be used"),
+        "{listed}"
+    );
+    let report = annals.run(&["mcp", "inspect", "srv", "--json"]).good().json();
+    assert!(report["output_schema_faults"]["work"].is_string(), "{report}");
+    assert_eq!(report["has_resources"], false);
+}
+
+#[test]
 fn what_was_accepted_and_is_broken_is_named_and_accepted_by_a_person() {
     let annals = Annals::new();
     add(&annals, "plain").good();
@@ -100,6 +116,30 @@ fn a_server_that_does_not_start_is_not_added() {
     let ran = add(&annals, "start-dies");
     assert_eq!(ran.code, 3);
     assert!(ran.stderr.contains("no database"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("tried again"), "{}", ran.stderr);
+    let absent = annals.run(&["mcp", "add", "srv", "--", "/no/such/program"]);
+    assert_eq!(absent.code, 3);
+    assert!(
+        absent
+            .stderr
+            .contains("there is no program `/no/such/program` in the sandbox"),
+        "{}",
+        absent.stderr
+    );
+    let silent = annals.run(&["mcp", "add", "srv", "--", "sleep", "2"]);
+    assert_eq!(silent.code, 3);
+    assert!(
+        silent.stderr.contains("waiting for `srv` to answer"),
+        "{}",
+        silent.stderr
+    );
+    let nowhere = annals.run(&["mcp", "add", "srv"]);
+    assert_eq!(nowhere.code, 2);
+    assert!(
+        nowhere.stderr.contains("how is `srv` reached?"),
+        "{}",
+        nowhere.stderr
+    );
     assert_eq!(annals.run(&["mcp", "list", "--json"]).good().json(), json!([]));
 }
 

@@ -19,10 +19,10 @@ use super::annals::Annals;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server in a process of its own.
-struct Serving {
+pub(super) struct Serving {
     child: Child,
-    base: String,
-    token: String,
+    pub(super) base: String,
+    pub(super) token: String,
     client: reqwest::Client,
 }
 
@@ -34,7 +34,7 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    fn start(annals: &Annals, script: &Value, more: &[&str]) -> Self {
+    pub(super) fn start(annals: &Annals, script: &Value, more: &[&str]) -> Self {
         Self::start_with(annals, &annals.script(script), more)
     }
 
@@ -67,7 +67,7 @@ impl Serving {
         }
     }
 
-    async fn post(&self, path: &str, body: &Value, key: &str) -> Value {
+    pub(super) async fn post(&self, path: &str, body: &Value, key: &str) -> Value {
         let request = self
             .client
             .post(format!("{}{path}", self.base))
@@ -83,7 +83,7 @@ impl Serving {
         serde_json::from_str(&text).unwrap()
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub(super) async fn get(&self, path: &str) -> Value {
         let request = self
             .client
             .get(format!("{}{path}", self.base))

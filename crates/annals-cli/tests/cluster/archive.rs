@@ -28,12 +28,13 @@ async fn rested(cluster: &Cluster, client: &Client, chance: &mut Chance) -> Stri
         node.wait_until_ready().await;
     }
     let weeks = "UPDATE annals.head SET updated = updated - 3456000000000";
-    cluster.server.execute("a", weeks).await;
+    cluster.execute(weeks).await;
     conversation
 }
 
-fn archived(cluster: &Cluster) -> u64 {
-    let status: Value = serde_json::from_str(&cluster.operate(&["store", "status", "--json"])).unwrap();
+async fn archived(cluster: &Cluster) -> u64 {
+    let status = cluster.operate(&["store", "status", "--json"]).await;
+    let status: Value = serde_json::from_str(&status).unwrap();
     status["archived"]["conversations"].as_u64().unwrap()
 }
 
@@ -45,12 +46,12 @@ async fn an_archived_conversation_comes_back_on_two_nodes_at_once_and_goes_on() 
     let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
     let conversation = rested(&cluster, &client, &mut chance).await;
     let before = client.blocks(0, &conversation).await;
-    let counted = cluster.operate(&["store", "archive", "--dry-run"]);
+    let counted = cluster.operate(&["store", "archive", "--dry-run"]).await;
     assert!(counted.contains("would be archived"), "{counted}");
-    assert_eq!(archived(&cluster), 0);
-    let said = cluster.operate(&["store", "archive", "--limit", "100"]);
+    assert_eq!(archived(&cluster).await, 0);
+    let said = cluster.operate(&["store", "archive", "--limit", "100"]).await;
     assert!(said.contains("blocks archived"), "{said}");
-    let away = archived(&cluster);
+    let away = archived(&cluster).await;
     assert!(away > 0, "{said}");
     let own = "SELECT count(*) FROM annals.block b JOIN annals.conversation c ON c.key = b.conversation WHERE c.id = ";
     let rows = format!("{own}'{conversation}'");
@@ -68,26 +69,22 @@ async fn an_archived_conversation_comes_back_on_two_nodes_at_once_and_goes_on() 
         "{listed}"
     );
     cluster
-        .server
-        .execute(
-            "a",
-            "UPDATE annals.artifact SET touched = touched - 3456000000000",
-        )
+        .execute("UPDATE annals.artifact SET touched = touched - 3456000000000")
         .await;
-    cluster.operate(&["store", "gc"]);
-    assert_eq!(archived(&cluster), away);
+    cluster.operate(&["store", "gc"]).await;
+    assert_eq!(archived(&cluster).await, away);
 
     let reads = (0..8).map(|n| client.blocks(n % 2, &conversation));
     for read in futures::future::join_all(reads).await {
         assert_eq!(read, before);
     }
     assert_eq!(cluster.count(&rows).await, before.len() as i64);
-    assert_eq!(archived(&cluster), away - 1);
+    assert_eq!(archived(&cluster).await, away - 1);
 
     // Archived once more, it takes a turn as if nothing had been.
     let long_ago = "UPDATE annals.archive SET restored = restored - 3456000000000";
-    cluster.server.execute("a", long_ago).await;
-    cluster.operate(&["store", "archive"]);
+    cluster.execute(long_ago).await;
+    cluster.operate(&["store", "archive"]).await;
     assert_eq!(cluster.count(&rows).await, 0);
     let mut follower = client.follow(&conversation, Chance::new(2, 2));
     let turn = client
@@ -109,7 +106,7 @@ async fn an_archive_that_is_killed_between_upload_and_commit_changes_nothing() {
     let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
     let conversation = rested(&cluster, &client, &mut chance).await;
     let before = client.blocks(0, &conversation).await;
-    let proxy = FaultProxy::start(Upstream::Unix(cluster.server.socket())).await;
+    let proxy = FaultProxy::start(Upstream::Unix(cluster.socket().await)).await;
     // The statement by which blocks leave, after the object is there and before the transaction ends.
     proxy.swallow("DELETE FROM annals.block WHERE conversation = $1 RETURNING", 1);
     let store = format!("postgres://postgres@127.0.0.1:{}/a?sslmode=disable", proxy.port());
@@ -118,7 +115,7 @@ async fn an_archive_that_is_killed_between_upload_and_commit_changes_nothing() {
         "--store",
         &store,
         "--artifacts",
-        &cluster.artifacts(),
+        cluster.artifacts(),
         "store",
         "archive",
     ];
@@ -135,16 +132,13 @@ async fn an_archive_that_is_killed_between_upload_and_commit_changes_nothing() {
     }
     archive.kill().unwrap();
     archive.wait().unwrap();
-    assert_eq!(archived(&cluster), 0);
+    assert_eq!(archived(&cluster).await, 0);
     assert_eq!(client.blocks(0, &conversation).await, before);
     cluster
-        .server
-        .execute(
-            "a",
-            "UPDATE annals.artifact SET touched = touched - 3456000000000",
-        )
+        .execute("UPDATE annals.artifact SET touched = touched - 3456000000000")
         .await;
-    let swept: Value = serde_json::from_str(&cluster.operate(&["store", "gc", "--json"])).unwrap();
+    let swept = cluster.operate(&["store", "gc", "--json"]).await;
+    let swept: Value = serde_json::from_str(&swept).unwrap();
     assert_eq!(swept["removed"], json!(1), "{swept}");
     assert_eq!(client.blocks(0, &conversation).await, before);
 }

@@ -1,15 +1,20 @@
 //! What must hold once all faults are over, whatever happened before.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use annals::core::block::BlobDigest;
+use annals::s3::Bucket;
+use annals::store::ArtifactStore;
 use annals_opensandbox_double::Double;
+use annals_testbed::{S3_KEY_ID, S3_SECRET};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::client::Client;
 use super::nodes::Cluster;
+use super::promises;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -18,10 +23,20 @@ pub(crate) struct Found {
     pub(crate) conversations: usize,
     pub(crate) blocks: usize,
     pub(crate) completed: usize,
+    /// Turns that were given up after five attempts, each of which some fault ended.
+    pub(crate) given_up: usize,
     /// Calls whose process died or lost its lease.
     pub(crate) interrupted: usize,
     pub(crate) effects: usize,
+    /// Calls that may be repeated, each with its one good result.
+    pub(crate) harmless: usize,
+    /// Posts that are on their timelines.
+    pub(crate) taken_in: usize,
     pub(crate) files: usize,
+    /// Files that were removed because nobody named them.
+    pub(crate) collected: usize,
+    /// How often each kind of block occurred.
+    pub(crate) kinds: BTreeMap<String, usize>,
     /// How long the last turns took to end after all faults were over.
     pub(crate) healed_in: Duration,
 }
@@ -35,11 +50,19 @@ pub(crate) async fn after_healing(cluster: &Cluster, client: &Client, slack: Dur
     let began = Instant::now();
     settle(cluster, slack, &mut found).await;
     found.healed_in = began.elapsed();
-    let (acknowledged, shown) = {
+    let (acknowledged, shown, posts) = {
         let mut parts = client.record.parts();
         found.wrong.append(&mut parts.wrong);
-        (parts.acknowledged.clone(), parts.shown.clone())
+        (
+            parts.acknowledged.clone(),
+            parts.shown.clone(),
+            parts.posts.clone(),
+        )
     };
+    let (kept, has_ledger) = (
+        Kept::of(cluster),
+        cluster.nodes.iter().all(|node| node.sandboxes.is_none()),
+    );
     check_growth(cluster, &mut found).await;
     let (effects, mut begun) = (read_ledger(cluster), Vec::new());
     found.effects = effects.values().map(Vec::len).sum();
@@ -57,6 +80,10 @@ pub(crate) async fn after_healing(cluster: &Cluster, client: &Client, slack: Dur
             }
         };
         found.blocks += blocks.len();
+        for block in &blocks {
+            let kind = block["type"].as_str().unwrap_or_default().to_owned();
+            *found.kinds.entry(kind).or_default() += 1;
+        }
         for node in 1..cluster.nodes.len() {
             if client.try_blocks(node, conversation).await.as_ref() != Ok(&blocks) {
                 found
@@ -66,8 +93,13 @@ pub(crate) async fn after_healing(cluster: &Cluster, client: &Client, slack: Dur
         }
         check_shown(conversation, &blocks, &shown, &mut found);
         check_turns(conversation, &blocks, &turns, &mut found);
-        check_effects(&blocks, &effects, &mut found);
-        check_artifacts(cluster.folder.path(), &blocks, &mut found);
+        promises::check_posts(conversation, &blocks, &posts, &mut found);
+        promises::check_harmless(&blocks, &mut found);
+        match has_ledger {
+            true => check_effects(&blocks, &effects, &mut found),
+            false => promises::check_results(&blocks, &mut found),
+        }
+        check_artifacts(&kept, &blocks, &mut found).await;
         begun.extend(starts(conversation, &blocks, &effects));
     }
     check_starts(cluster, &begun, STARTED_WITHIN, &mut found).await;
@@ -150,14 +182,14 @@ const STARTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Whoever began a command might still act then, by what the database said of its node until then.
 pub(crate) async fn check_starts(cluster: &Cluster, begun: &[Start], margin: Duration, found: &mut Found) {
-    cluster.server.execute("a", "TRUNCATE public.begun").await;
+    cluster.execute("TRUNCATE public.begun").await;
     for begun in begun.chunks(500) {
         let rows: Vec<String> = begun
             .iter()
             .map(|(conversation, seq, at)| format!("('{conversation}', {seq}, {at})"))
             .collect();
         let statement = format!("INSERT INTO public.begun VALUES {}", rows.join(", "));
-        cluster.server.execute("a", &statement).await;
+        cluster.execute(&statement).await;
     }
     let late = format!(
         "SELECT count(*) FROM public.begun b JOIN annals.conversation c ON c.id = b.conversation
@@ -248,7 +280,10 @@ fn check_shown(
     }
 }
 
-/// Every acknowledged prompt is there once, and its turn has ended well.
+/// What a turn says that ended because its processes ended again and again.
+const WITHOUT_GETTING_ON: &str = "5 times without getting on";
+
+/// Every acknowledged prompt is there once, and its turn has ended well, or was given up.
 fn check_turns(conversation: &str, blocks: &[Value], turns: &[(&String, u64)], found: &mut Found) {
     let of_turn = |kind: &str, turn: &str| {
         let is_so = |block: &&Value| block["type"] == kind && block["turn_id"] == turn;
@@ -268,6 +303,13 @@ fn check_turns(conversation: &str, blocks: &[Value], turns: &[(&String, u64)], f
                     .is_some_and(|text| text.contains("\"complete\"")) =>
             {
                 found.completed += 1
+            }
+            [end]
+                if end["text"]
+                    .as_str()
+                    .is_some_and(|text| text.contains(WITHOUT_GETTING_ON)) =>
+            {
+                found.given_up += 1;
             }
             [end] => found
                 .wrong
@@ -331,8 +373,40 @@ fn check_effects(blocks: &[Value], effects: &BTreeMap<String, Vec<u128>>, found:
     }
 }
 
+/// Where artifacts are.
+enum Kept {
+    Folder(PathBuf),
+    Bucket(ArtifactStore),
+}
+
+impl Kept {
+    fn of(cluster: &Cluster) -> Self {
+        match cluster.artifacts() {
+            url if url.starts_with("s3:") => {
+                let bucket = Bucket::with_keys(url, S3_KEY_ID, S3_SECRET).expect("the URL of a bucket");
+                Kept::Bucket(bucket.open(None).expect("a bucket that was used"))
+            }
+            _ => Kept::Folder(cluster.folder.path().join("artifacts")),
+        }
+    }
+
+    async fn read(&self, digest: &str) -> Result<Vec<u8>, String> {
+        match self {
+            Kept::Folder(folder) => {
+                let place = folder.join("sha256").join(&digest[..2]).join(&digest[2..]);
+                std::fs::read(place).map_err(|error| error.to_string())
+            }
+            Kept::Bucket(store) => {
+                let digest: BlobDigest = format!("sha256:{digest}").parse().expect("a digest");
+                let bytes = store.get(&digest).await.map_err(|error| error.to_string())?;
+                Ok(bytes.to_vec())
+            }
+        }
+    }
+}
+
 /// Every file that a block names is there, and is what its name says.
-fn check_artifacts(folder: &Path, blocks: &[Value], found: &mut Found) {
+async fn check_artifacts(kept: &Kept, blocks: &[Value], found: &mut Found) {
     for block in blocks {
         let digests = [
             &block["blob"]["digest"],
@@ -341,9 +415,8 @@ fn check_artifacts(folder: &Path, blocks: &[Value], found: &mut Found) {
         ];
         for digest in digests.into_iter().filter_map(Value::as_str) {
             let digest = digest.rsplit(':').next().unwrap_or_default();
-            let place = folder.join("artifacts/sha256");
             found.files += 1;
-            match std::fs::read(place.join(&digest[..2]).join(&digest[2..])) {
+            match kept.read(digest).await {
                 Ok(bytes) if hex(&Sha256::digest(&bytes)) == digest => {}
                 Ok(_) => found.wrong.push(format!("artifact {digest} is something else")),
                 Err(error) => found
@@ -489,6 +562,10 @@ mod tests {
         let mut failed = blocks.clone();
         failed[7]["text"] = json!(r#"{"outcome": "failed"}"#);
         says(&of_turns(&failed, &all), "turn 2 ended as");
+        failed[7]["text"] = json!(format!(
+            "the process that ran this turn ended {WITHOUT_GETTING_ON}"
+        ));
+        assert_eq!(of_turns(&failed, &all), Vec::<String>::new());
     }
 
     #[test]
@@ -524,22 +601,23 @@ mod tests {
         says(&of_effects(&twice, AS_THEY_SHOULD_BE), "call a-0 has 2 results");
     }
 
-    #[test]
-    fn files_that_are_gone_or_changed_are_noticed() {
+    #[tokio::test]
+    async fn files_that_are_gone_or_changed_are_noticed() {
         let (folder, digest) = (tempfile::tempdir().unwrap(), hex(&Sha256::digest(b"words")));
         let blocks = [json!({"blob": {"digest": format!("sha256:{digest}")}})];
-        let place = folder.path().join("artifacts/sha256").join(&digest[..2]);
+        let place = folder.path().join("sha256").join(&digest[..2]);
         std::fs::create_dir_all(&place).unwrap();
-        let wrong = || {
+        let kept = Kept::Folder(folder.path().to_owned());
+        let wrong = async || {
             let mut found = Found::default();
-            check_artifacts(folder.path(), &blocks, &mut found);
+            check_artifacts(&kept, &blocks, &mut found).await;
             found.wrong
         };
-        says(&wrong(), "is not there");
+        says(&wrong().await, "is not there");
         std::fs::write(place.join(&digest[2..]), "words").unwrap();
-        assert_eq!(wrong(), Vec::<String>::new());
+        assert_eq!(wrong().await, Vec::<String>::new());
         std::fs::write(place.join(&digest[2..]), "other").unwrap();
-        says(&wrong(), "is something else");
+        says(&wrong().await, "is something else");
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -555,7 +633,7 @@ mod tests {
             INSERT INTO annals.member (node, epoch, ttl, until, schema) VALUES ('n', 2, 0, 0, 1);
             INSERT INTO annals.head (conversation, scope_key, tail, due, node, epoch, until)
                 VALUES (1, 1, 0, 9e17, 'n', 1, 9e17)";
-        cluster.server.execute("a", left).await;
+        cluster.execute(left).await;
         settle(&cluster, Duration::ZERO, &mut found).await;
         says(&found.wrong, "1 posts wait");
         says(&found.wrong, "1 turns wait");
@@ -572,7 +650,7 @@ mod tests {
                 VALUES (1, 'c', 1, '', 0, 0, 0);
             INSERT INTO public.grown (conversation, tail, token, holder, epoch, by) VALUES (1, 4, 1, 'n1', 2, 'n1');
             INSERT INTO public.lived (node, epoch, until, at) VALUES ('n1', 2, 9000000, 1), ('n1', 3, 99000000, 8000000)";
-        cluster.server.execute("a", noted).await;
+        cluster.execute(noted).await;
         let mut found = Found::default();
         let margin = Duration::from_secs(1);
         check_starts(&cluster, &[("c".to_owned(), 3, 8_999_999)], margin, &mut found).await;
@@ -582,7 +660,7 @@ mod tests {
         says(&found.wrong, "1 commands began after");
         let doomed = "INSERT INTO annals.artifact (digest, size, touched, removing) VALUES ('x', 1, 0, 1);
             INSERT INTO annals.named (digest, conversation) VALUES ('x', 1)";
-        cluster.server.execute("a", doomed).await;
+        cluster.execute(doomed).await;
         check_doomed(&cluster, &mut found).await;
         says(&found.wrong, "1 artifacts are named and given up");
     }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use annals::core::time::Timestamp;
+use annals::runtime::World;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -33,9 +35,37 @@ pub(crate) struct Parts {
     pub(crate) acknowledged: BTreeMap<String, (String, u64)>,
     /// Blocks by conversation and number, as they were first shown.
     pub(crate) shown: BTreeMap<(String, u64), String>,
+    /// What was posted, by words of it that nothing else has.
+    pub(crate) posts: BTreeMap<String, Posted>,
+    /// When a turn was acknowledged, and when somebody first heard of its end.
+    pub(crate) times: BTreeMap<String, (Instant, Option<Instant>)>,
+    /// Blocks that were told while they were new.
+    pub(crate) heard: Vec<Heard>,
+    /// Files that conversations named which are deleted, by their digests.
+    pub(crate) garbage: BTreeSet<String>,
+    /// Turns of conversations that are deleted.
+    pub(crate) deleted: usize,
     pub(crate) wrong: Vec<String>,
     pub(crate) reconnected: usize,
     pub(crate) deltas: usize,
+}
+
+/// Something that was posted to a conversation.
+#[derive(Clone, Debug)]
+pub(crate) struct Posted {
+    pub(crate) conversation: String,
+    pub(crate) kind: &'static str,
+    pub(crate) is_acknowledged: bool,
+}
+
+/// A block that reached a follower, and how long after it had been made.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    pub(crate) conversation: String,
+    pub(crate) seq: u64,
+    /// The node that told it.
+    pub(crate) node: usize,
+    pub(crate) after: Duration,
 }
 
 impl Record {
@@ -45,6 +75,50 @@ impl Record {
 
     pub(crate) fn wrong(&self, what: String) {
         self.parts().wrong.push(what);
+    }
+
+    fn ended(&self, turn: &str) {
+        let now = Instant::now();
+        let mut parts = self.parts();
+        // A follower may hear of it before whoever posted the prompt is told its turn.
+        let (_, end) = parts.times.entry(turn.to_owned()).or_insert((now, None));
+        end.get_or_insert(now);
+    }
+
+    fn posts(&self, words: String, conversation: &str, kind: &'static str) {
+        let post = Posted {
+            conversation: conversation.to_owned(),
+            kind,
+            is_acknowledged: false,
+        };
+        self.parts().posts.insert(words, post);
+    }
+
+    fn acknowledged(&self, words: &str) {
+        if let Some(post) = self.parts().posts.get_mut(words) {
+            post.is_acknowledged = true;
+        }
+    }
+
+    /// A conversation is about to be deleted: nothing of it is asked for any more, and its files are garbage.
+    fn forget(&self, conversation: &str) {
+        let mut parts = self.parts();
+        let own = (conversation.to_owned(), 0)..=(conversation.to_owned(), u64::MAX);
+        let shown: Vec<String> = parts.shown.range(own).map(|(_, block)| block.clone()).collect();
+        for block in shown {
+            let digests = block.match_indices("sha256:").filter_map(|(at, prefix)| {
+                let digest = block.get(at + prefix.len()..at + prefix.len() + 64)?;
+                digest
+                    .bytes()
+                    .all(|byte| byte.is_ascii_hexdigit())
+                    .then_some(digest)
+            });
+            parts.garbage.extend(digests.map(str::to_owned));
+        }
+        let before = parts.acknowledged.len();
+        parts.acknowledged.retain(|_, (of, _)| of != conversation);
+        parts.deleted += before - parts.acknowledged.len();
+        parts.posts.retain(|_, post| post.conversation != conversation);
     }
 
     fn saw(&self, conversation: &str, seq: u64, block: &str) {
@@ -137,15 +211,58 @@ impl Client {
     ) -> Option<String> {
         let path = format!("/v1/conversations/{conversation}/turns");
         let body = json!({"prompt": format!("[[plan {number} {plan}]]")});
+        let words = format!("[[plan {number} ");
+        self.record.posts(words.clone(), conversation, "user.prompt");
         let started = self
             .persist(chance, &path, Some(&body), &format!("go-{number}"))
             .await?;
         let turn = started["turn_id"].as_str()?.to_owned();
-        self.record
-            .parts()
-            .acknowledged
-            .insert(turn.clone(), (conversation.to_owned(), number));
+        self.record.acknowledged(&words);
+        let mut parts = self.record.parts();
+        parts.times.entry(turn.clone()).or_insert((Instant::now(), None));
+        let known = (conversation.to_owned(), number);
+        parts.acknowledged.insert(turn.clone(), known);
         Some(turn)
+    }
+
+    /// Says something to a turn, at one node after the other until one answers. It may have ended, or its node be gone: then
+    /// it is refused.
+    pub(crate) async fn steer(&self, chance: &mut Chance, conversation: &str, turn: &str, number: u64) {
+        let path = format!("/v1/conversations/{conversation}/turns/{turn}/steer");
+        let (words, key) = (format!("(word {number} in between)"), format!("say-{number}"));
+        self.record.posts(words.clone(), conversation, "user.steer");
+        let (body, began) = (json!({"text": words.clone()}), Instant::now());
+        while began.elapsed() < PATIENCE {
+            let node = chance.below(self.bases.len());
+            match self.send(node, &path, Some(&body), &key).await {
+                Some((200..300, _)) => return self.record.acknowledged(&words),
+                Some((409, answer)) if answer["code"] == "turn_ended" => return,
+                Some((400..409 | 410..429, answer)) => {
+                    return self.record.wrong(format!("{path} was answered {answer}"));
+                }
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+        self.record.wrong(format!("{path} was not answered in time"));
+    }
+
+    /// Deletes a conversation with everything that is known of it.
+    pub(crate) async fn delete(&self, chance: &mut Chance, conversation: &str) {
+        self.record.forget(conversation);
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            let base = &self.bases[chance.below(self.bases.len())];
+            let request = self
+                .http
+                .delete(format!("{base}/v1/conversations/{conversation}"));
+            let request = request.bearer_auth(&self.token).timeout(Duration::from_secs(8));
+            match request.send().await.map(|answer| answer.status().as_u16()) {
+                // An earlier request may have done it, and its answer was lost.
+                Ok(200..300 | 404) => return,
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+        self.record.wrong(format!("{conversation} cannot be deleted"));
     }
 
     /// All blocks, as a node tells them; what went wrong if it does not.
@@ -258,7 +375,8 @@ impl Client {
             if let Ok(Ok(response)) = asked
                 && response.status().is_success()
             {
-                self.read_stream(conversation, response, &mut last, &told).await;
+                self.read_stream((conversation, node), response, &mut last, &told)
+                    .await;
             }
             self.record.parts().reconnected += 1;
             tokio::time::sleep(Duration::from_millis(20 + chance.next() % 50)).await;
@@ -267,12 +385,12 @@ impl Client {
 
     async fn read_stream(
         &self,
-        conversation: &str,
+        (conversation, node): (&str, usize),
         mut response: reqwest::Response,
         last: &mut u64,
         told: &watch::Sender<BTreeSet<String>>,
     ) {
-        let mut text = Vec::new();
+        let (mut text, opened) = (Vec::new(), World::default().now());
         while let Ok(Ok(Some(piece))) = tokio::time::timeout(self.silence, response.chunk()).await {
             text.extend_from_slice(&piece);
             while let Some(end) = text.windows(2).position(|pair| pair == b"\n\n") {
@@ -294,8 +412,17 @@ impl Client {
                         *last = seq;
                         self.record.saw(conversation, seq, data);
                         let block: Value = serde_json::from_str(data).expect("a block is JSON");
+                        if let Some(after) = age(&block, opened) {
+                            self.record.parts().heard.push(Heard {
+                                conversation: conversation.to_owned(),
+                                seq,
+                                node,
+                                after,
+                            });
+                        }
                         if block["type"] == "react.completion" {
                             let turn = block["turn_id"].as_str().unwrap_or_default().to_owned();
+                            self.record.ended(&turn);
                             told.send_modify(|ended| {
                                 ended.insert(turn);
                             });
@@ -307,6 +434,12 @@ impl Client {
             }
         }
     }
+}
+
+/// How long ago a block was made, if that was after its stream was opened: what came before is no news.
+fn age(block: &Value, opened: Timestamp) -> Option<Duration> {
+    let made = Timestamp::parse(block["ts"].as_str()?).ok()?;
+    (made > opened).then(|| Duration::from_micros(World::default().now().micros_since(made)))
 }
 
 /// Somebody who follows a conversation; stops when dropped.
@@ -366,7 +499,7 @@ mod tests {
             .send();
         let (told, _ended) = watch::channel(BTreeSet::new());
         client
-            .read_stream("c", response.await.unwrap(), &mut 0, &told)
+            .read_stream(("c", 0), response.await.unwrap(), &mut 0, &told)
             .await;
         served.abort();
         let wrong = std::mem::take(&mut client.record.parts().wrong);

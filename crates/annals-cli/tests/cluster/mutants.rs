@@ -11,7 +11,7 @@ use serde_json::json;
 use super::chance::Chance;
 use super::checks::{self, Found};
 use super::client::Client;
-use super::nodes::{Cluster, Commands, Mutant, PATIENCE};
+use super::nodes::{Beside, Cluster, Mutant, PATIENCE};
 
 const LEASE: Duration = Duration::from_secs(2);
 
@@ -68,11 +68,13 @@ async fn append_that_comes_late(mutant: Option<Mutant>) -> Option<Vec<String>> {
         network.held_and_answered() > 0
     })
     .await;
-    until("somebody has written", async || {
-        cluster.count("SELECT count(*) FROM public.grown").await > 1
+    // Either the late append has taken effect, or the other node comes to the end of the turn.
+    let known = "SELECT (SELECT count(*) FROM public.grown WHERE by IS DISTINCT FROM holder)
+        + (SELECT count(*) FROM annals.block WHERE kind = 'react.completion')";
+    until("it is known whose the conversation was", async || {
+        cluster.count(known).await > 0
     })
     .await;
-    tokio::time::sleep(LEASE).await;
     was_rewritten(&cluster, mutant);
     let mut found = Found::default();
     checks::check_growth(&cluster, &mut found).await;
@@ -262,14 +264,15 @@ async fn sandbox_of_an_owner_that_stands_still(mutant: Option<Mutant>) -> Option
     if let Some((from, to)) = mutant {
         proxy.rewrite(from, to);
     }
-    let url = format!("http://127.0.0.1:{}", proxy.port());
-    let cluster = Cluster::start_with(2, LEASE, None, Commands::Sandboxes(&url)).await?;
+    let beside = Beside {
+        sandboxes: Some(proxy.port()),
+        ..Beside::default()
+    };
+    let cluster = Cluster::start_with(2, LEASE, None, beside).await?;
     let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
     let conversation = client.new_conversation(&mut chance).await.unwrap();
     prompt_first(&client, &conversation, "[[plan 1 effect=60 effect=60]]").await;
-    until("the command has a sandbox", async || double.created() == 1).await;
-    // It begins a moment later.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    until("the command has a sandbox", async || double.live().len() == 1).await;
     cluster.nodes[0].signal(libc::SIGSTOP).await;
     until("the next command has another", async || double.created() == 2).await;
     assert_eq!(

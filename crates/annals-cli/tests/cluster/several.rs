@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use annals_testbed::S3Server;
 use serde_json::json;
 
 use super::chance::Chance;
 use super::checks;
 use super::client::Client;
-use super::nodes::{Cluster, PATIENCE};
+use super::nodes::{Beside, Cluster, PATIENCE};
+use super::promises;
 
 /// Waits until the blocks of a conversation, as a node tells them, have one of this type.
 async fn has_block(client: &Client, node: usize, conversation: &str, kind: &str) {
@@ -33,9 +35,158 @@ async fn command_begins(cluster: &Cluster, name: &str) {
     }
 }
 
+/// Waits until another node than this one holds a conversation; gives how long that took.
+async fn taken_over(cluster: &Cluster, conversation: &str, from: &str) -> Duration {
+    let (began, held) = (
+        std::time::Instant::now(),
+        format!(
+            "SELECT count(*) FROM annals.head h JOIN annals.conversation c ON c.key = h.conversation
+             WHERE c.id = '{conversation}' AND h.node <> '{from}'"
+        ),
+    );
+    while cluster.count(&held).await == 0 {
+        assert!(began.elapsed() < PATIENCE, "nobody goes on with it");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    began.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_reach_followers_of_other_nodes_before_these_would_look_by_themselves() {
+    let Some(cluster) = Cluster::start(3, Duration::from_secs(10), None).await else {
+        return;
+    };
+    let client = Client::of(&cluster);
+    for number in 1..=12 {
+        let mut chance = Chance::new(3, number);
+        let conversation = client.new_conversation(&mut chance).await.unwrap();
+        let follow = |of| client.follow(&conversation, Chance::new(number, of));
+        let mut followers: Vec<_> = (0..6).map(follow).collect();
+        let plan = "write effect pace=20";
+        let turn = client
+            .prompt(&mut chance, &conversation, number, plan)
+            .await
+            .unwrap();
+        for follower in &mut followers {
+            assert!(follower.saw_end_of(&turn).await);
+        }
+    }
+    let heard = client.record.parts().heard.clone();
+    let (median, p95) = promises::delays(&cluster, &heard).await;
+    eprintln!(
+        "{} blocks heard; at other nodes than their own {median:.1?} (median) and {p95:.1?} (95 %) after they were made",
+        heard.len()
+    );
+    assert!(median > Duration::ZERO, "no block was heard at another node");
+    // Nodes look by themselves every half second: without hints, half of the blocks would wait longer than a quarter.
+    assert!(median < Duration::from_millis(200), "{median:?}");
+}
+
+/// What a node says of its readiness, once it is this.
+async fn readiness(client: &Client, status: u16) -> String {
+    let began = std::time::Instant::now();
+    loop {
+        let (said, text) = client.get_text(0, "/readyz", None).await;
+        if said == status {
+            return text;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said}: {text}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_database_takes_no_writes_is_not_ready_until_it_does() {
+    let Some(cluster) = Cluster::start(1, Duration::from_secs(5), None).await else {
+        return;
+    };
+    let client = Client::of(&cluster);
+    readiness(&client, 200).await;
+    cluster
+        .execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        .await;
+    cluster.execute("SELECT pg_reload_conf()").await;
+    readiness(&client, 503).await;
+    cluster
+        .execute("ALTER SYSTEM RESET default_transaction_read_only")
+        .await;
+    cluster.execute("SELECT pg_reload_conf()").await;
+    readiness(&client, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_says_at_its_start_that_its_bucket_ignores_conditional_writes() {
+    for (bucket, is_said) in [(S3Server::moto(), false), (S3Server::rclone(), true)] {
+        let Some(bucket) = bucket else { return };
+        let beside = Beside {
+            bucket: Some(&bucket),
+            ..Beside::default()
+        };
+        let Some(cluster) = Cluster::start_with(1, Duration::from_secs(5), None, beside).await else {
+            return;
+        };
+        let said = cluster.nodes[0].said();
+        assert_eq!(said.contains("ignores conditional writes"), is_said, "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_upgraded_one_after_the_other_under_load_without_a_failed_turn() {
+    let Some(cluster) = Cluster::start(3, Duration::from_secs(5), None).await else {
+        return;
+    };
+    let (client, is_done) = (Client::of(&cluster), tokio_util::sync::CancellationToken::new());
+    let load = (0..4_u64).map(|of| {
+        let (client, is_done) = (client.clone(), is_done.clone());
+        tokio::spawn(async move {
+            let mut chance = Chance::new(4, of);
+            let conversation = client.new_conversation(&mut chance).await?;
+            let mut follower = client.follow(&conversation, Chance::new(5, of));
+            for turn in 1..=200 {
+                let number = of * 1_000 + turn;
+                let turn = client
+                    .prompt(&mut chance, &conversation, number, "effect=0.2 write pace=20")
+                    .await?;
+                assert!(follower.saw_end_of(&turn).await, "turn {number} does not end");
+                if is_done.is_cancelled() {
+                    return Some(number);
+                }
+            }
+            None
+        })
+    });
+    let load: Vec<_> = load.collect();
+    // The schema grows first; then each node is replaced by one that knows it.
+    cluster.execute(super::faults::EXPAND).await;
+    for node in &cluster.nodes {
+        assert_eq!(node.terminate().await, Some(0), "{}", node.said());
+        node.start().await;
+        node.wait_until_ready().await;
+    }
+    is_done.cancel();
+    for ended in futures::future::join_all(load).await {
+        assert!(ended.unwrap().is_some(), "the load ended too early or failed");
+    }
+    let found = checks::after_healing(&cluster, &client, checks::SLACK).await;
+    assert_eq!(found.wrong, Vec::<String>::new(), "{found:?}");
+    assert_eq!(found.interrupted, 0, "every call had the time to end: {found:?}");
+    assert!(found.completed >= 4, "{found:?}");
+
+    // What older programs cannot go on with refuses them, and those that run are found by their row.
+    cluster
+        .execute("UPDATE annals.meta SET schema = schema + 1, oldest = schema + 1")
+        .await;
+    let node = &cluster.nodes[0];
+    assert_eq!(node.terminate().await, Some(0), "{}", node.said());
+    node.start().await;
+    let code = node.ended().await;
+    assert_ne!(code, Some(0), "it serves a schema that it does not know");
+    assert!(node.said().contains("newer"), "{}", node.said());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_of_a_killed_node_goes_on_at_another_and_followers_see_each_block_once() {
-    let Some(cluster) = Cluster::start(3, Duration::from_secs(2), None).await else {
+    let Some(cluster) = Cluster::start(3, Duration::from_secs(3), None).await else {
         return;
     };
     let (client, mut chance) = (Client::of(&cluster), Chance::new(1, 1));
@@ -61,6 +212,11 @@ async fn a_turn_of_a_killed_node_goes_on_at_another_and_followers_see_each_block
     // What the owner is producing reaches followers of every node. Then the owner dies while its command runs.
     command_begins(&cluster, "1-1").await;
     cluster.nodes[0].kill().await;
+    let taken_over_in = taken_over(&cluster, &conversation, "n1").await;
+    assert!(
+        taken_over_in <= cluster.lease * 2,
+        "another node went on after {taken_over_in:?} only"
+    );
     for follower in &mut followers {
         assert!(
             follower.saw_end_of(&turns[0]).await,

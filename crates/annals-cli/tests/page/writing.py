@@ -232,6 +232,41 @@ def a_server_s_question_is_answered(world: World):
     tab.close()
 
 
+# One of many mechanisms, by its first argument.
+STRANGER = BOOKING.with_name("hostile.py")
+
+
+def a_server_says_how_far_it_is_and_wants_a_page_opened(world: World):
+    """What a running call says of itself stands beside it; a page that a server wants opened is a link with its host in
+    sight, which nothing opens by itself, and the call is made again when the person agrees."""
+    home = world.home()
+    (home / "policy.toml").write_text('default = "allow-all"\n')
+    for name, mechanism in (("far", "call-progresses"), ("page", "call-wants-a-page-opened")):
+        add = [world.annals, "--home", str(home), "mcp", "add", name, "--read", str(STRANGER.parent), "--", "python3", str(STRANGER), mechanism]
+        subprocess.run(add, check=True, capture_output=True)
+    server = world.serve(Provider(calls(("far__work", {})), "It is read.", calls(("page__work", {})), "It is open."), home)
+    tab = world.tab(server, axe=world.axe)
+    tab.new()
+    tab.send("Read it.")
+    running = tab.page.locator("article[data-type='react.tool.call'] .running")
+    expect(running).to_have_text("1 of 4 · reads[2J")
+    # The server goes on when somebody has seen it.
+    (home / "mcp/servers/far/order").write_text("heard")
+    tab.done()
+    expect(running).to_have_count(0)
+    tab.send("Open it.")
+    card = tab.page.get_by_role("region", name="Waiting for you").get_by_role("group", name="Question of page.work")
+    link = card.get_by_role("link", name="Open a page of login.example")
+    expect(link).to_have_attribute("href", "https://login.example/x")
+    expect(link).to_have_attribute("target", "_blank")
+    expect(link).to_have_attribute("rel", "noopener noreferrer")
+    tab.axe("a page to open", ".pinned")
+    card.get_by_role("button", name="Agree").click()
+    expect(tab.page.locator("article[data-type='assistant.completion']").last).to_contain_text("It is open.")
+    expect(tab.page.locator("article[data-type='react.tool.result']").last).to_contain_text("opened")
+    tab.close()
+
+
 def a_server_s_resources_and_prompts_are_used(world: World):
     """What MCP servers have for people is a dialog where one writes: a resource becomes an attachment, a prompt with its
     arguments becomes the message, and what fails is said there. Without servers there is no button."""
@@ -294,4 +329,4 @@ def a_server_s_resources_and_prompts_are_used(world: World):
     bare.close()
 
 
-ALL = [a_server_s_resources_and_prompts_are_used, a_server_s_question_is_answered, fork_edit_search_compare_move, rules_ask_deny_and_allow, writes_ask_with_their_difference]
+ALL = [a_server_s_resources_and_prompts_are_used, a_server_says_how_far_it_is_and_wants_a_page_opened, a_server_s_question_is_answered, fork_edit_search_compare_move, rules_ask_deny_and_allow, writes_ask_with_their_difference]

@@ -4,6 +4,7 @@
 //! limits that are small too; with the default limits they grow by nothing but [`Mechanism::make`]'s own constants.
 
 mod archives;
+mod browser;
 mod drawings;
 mod office;
 mod pages;
@@ -14,6 +15,7 @@ mod prose;
 mod trees;
 mod weight;
 
+pub use browser::{A_FILE, ELSEWHERE};
 pub use weight::excess;
 
 /// One way to hurt a reader.
@@ -35,6 +37,8 @@ pub enum Reader {
     Markdown,
     /// A document in HTML, rendered.
     Html,
+    /// The same, by a browser.
+    Browser,
     /// A picture in a rendered document, with this extension.
     Picture(&'static str),
     /// A page of the web, read as markdown.
@@ -75,9 +79,16 @@ pub enum Aim {
     Trust,
     /// Files or addresses outside.
     Reach,
+    /// A result larger than anybody wants.
+    Output,
 }
 
-/// All of them.
+/// Those that are for a browser, which reads a page in a second and not in a millisecond.
+pub fn for_a_browser() -> Vec<Mechanism> {
+    [browser::REACH, browser::COSTLY].concat()
+}
+
+/// All but those for a browser.
 pub fn all() -> Vec<Mechanism> {
     [
         drawings::ALL,

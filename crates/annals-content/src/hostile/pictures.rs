@@ -268,7 +268,7 @@ fn chunk(file: &mut Vec<u8>, name: [u8; 4], data: &[u8]) {
     file.extend(crc.sum().to_be_bytes());
 }
 
-fn png(width: u32, height: u32, colour: u8, data: &[u8]) -> Vec<u8> {
+pub(super) fn png(width: u32, height: u32, colour: u8, data: &[u8]) -> Vec<u8> {
     let mut file = SIGNATURE.to_vec();
     chunk(&mut file, *b"IHDR", &header(width, height, colour));
     chunk(&mut file, *b"IDAT", data);

@@ -1,7 +1,7 @@
 //! What a file asks of a reader that does what it says: measured from its bytes, by none of the readers it is for.
 //!
 //! This is the corpus' control. An honest file stays below every ceiling here; a file of the corpus is above one of them,
-//! or its own reader refuses it.
+//! or its own reader refuses it. Of files that are no text, the text in them is measured: what is packed, unpacked.
 
 use std::io::Read as _;
 
@@ -20,6 +20,13 @@ const SIGNS_MAX: usize = 1_500;
 /// Occurrences of any one byte.
 const ONE_BYTE_MAX: usize = 50_000;
 
+/// Objects of a PDF, parts of an archive.
+const PARTS_MAX: usize = 2_000;
+/// References of a PDF for each of its objects.
+const REFERENCES_PER_OBJECT_MAX: usize = 20;
+/// Occurrences of one sign in a text that a program wrote: markup is full of them.
+const WRITTEN_SIGNS_MAX: usize = 100_000;
+
 /// What only a file that wants out has.
 const OUTSIDE: [&[u8]; 12] = [
     b"file:",
@@ -36,14 +43,30 @@ const OUTSIDE: [&[u8]; 12] = [
     b"onerror",
 ];
 
+/// Of these, what office files have that link to a page or show markup.
+const OF_OFFICE: [&[u8]; 2] = [b"&lt;/", b"TargetMode"];
+
 /// Why a file is not an honest one; none for an honest file.
 pub fn excess(file: &[u8]) -> Option<String> {
-    let over =
-        |what: &str, is: u64, most: u64| (is > most).then(|| format!("{what} {is}, honest up to {most}"));
-    over("nests", depth(file) as u64, DEPTH_MAX as u64)
-        .or_else(|| over("unpacks to", unpacked_bytes(file), UNPACKED_MAX_BYTES))
+    let is_text = !file.starts_with(b"%PDF") && std::str::from_utf8(file).is_ok();
+    over("unpacks to", unpacked_bytes(file), UNPACKED_MAX_BYTES)
         .or_else(|| over("claims pixels of", pixel_bytes(file), PIXELS_MAX_BYTES))
-        .or_else(|| largest_number(file).map(|number| format!("says {number}")))
+        .or_else(|| {
+            if is_text {
+                excess_of_text(file)
+            } else {
+                excess_of_parts(file)
+            }
+        })
+}
+
+fn over(what: &str, is: u64, most: u64) -> Option<String> {
+    (is > most).then(|| format!("{what} {is}, honest up to {most}"))
+}
+
+fn excess_of_text(file: &[u8]) -> Option<String> {
+    over("nests", depth(file) as u64, DEPTH_MAX as u64)
+        .or_else(|| largest_number(file, NUMBER_MAX).map(|number| format!("says {number}")))
         .or_else(|| {
             over(
                 "refers within itself",
@@ -53,15 +76,74 @@ pub fn excess(file: &[u8]) -> Option<String> {
         })
         .or_else(|| over("repeats a sign", signs(file) as u64, SIGNS_MAX as u64))
         .or_else(|| over("repeats a byte", one_byte(file) as u64, ONE_BYTE_MAX as u64))
-        .or_else(|| {
-            let outside = OUTSIDE.iter().find(|mark| holds(file, mark))?;
-            Some(format!("points to `{}`", String::from_utf8_lossy(outside)))
+        .or_else(|| pointing(file))
+}
+
+fn pointing(file: &[u8]) -> Option<String> {
+    let outside = OUTSIDE.iter().find(|mark| holds(file, mark))?;
+    Some(format!("points to `{}`", String::from_utf8_lossy(outside)))
+}
+
+fn excess_of_parts(file: &[u8]) -> Option<String> {
+    let is_pdf = file.starts_with(b"%PDF");
+    let frame = if is_pdf { without_streams(file) } else { Vec::new() };
+    let parts = unpacked_parts(file);
+    let is_written = |part: &&Vec<u8>| std::str::from_utf8(part).is_ok();
+    let texts = || parts.iter().filter(is_written).chain([&frame]);
+    let objects = count(&frame, b" obj");
+    let names = count(file, b"PK\x01\x02");
+    texts()
+        .find_map(|text| {
+            let depth = if text.starts_with(b"<") {
+                depth(text)
+            } else {
+                bracket_depth(text)
+            };
+            over("nests", depth as u64, DEPTH_MAX as u64)
         })
         .or_else(|| {
-            file.windows(4)
-                .any(|word| word == [0xff; 4])
-                .then(|| "says the largest number".to_owned())
+            texts().find_map(|text| over("repeats a sign", signs(text) as u64, WRITTEN_SIGNS_MAX as u64))
         })
+        .or_else(|| {
+            let bare = if is_pdf { &frame } else { file };
+            let marks = || OUTSIDE.iter().filter(|mark| !OF_OFFICE.contains(mark));
+            let points = |text: &[u8]| marks().find(|mark| holds(text, mark));
+            let mark = texts().find_map(|text| points(text)).or_else(|| points(bare))?;
+            Some(format!("points to `{}`", String::from_utf8_lossy(mark)))
+        })
+        .or_else(|| over("has parts", objects.max(names) as u64, PARTS_MAX as u64))
+        .or_else(|| {
+            let most = REFERENCES_MAX.max(objects * REFERENCES_PER_OBJECT_MAX);
+            over("refers within itself", count(&frame, b" 0 R") as u64, most as u64)
+        })
+        .or_else(|| {
+            let most = NUMBER_MAX.max(file.len() as f64);
+            let number = largest_number(&frame, most).filter(|number| !number.starts_with('0'));
+            number.map(|number| format!("says {number}"))
+        })
+        .or_else(|| {
+            let is_archive = |part: &&Vec<u8>| part.starts_with(b"PK") || part.starts_with(&[0x1f, 0x8b]);
+            parts
+                .iter()
+                .find(is_archive)
+                .map(|_| "is an archive in an archive".to_owned())
+        })
+}
+
+/// A PDF without the bytes of its streams.
+fn without_streams(file: &[u8]) -> Vec<u8> {
+    let find = |from: usize, mark: &[u8]| {
+        let at = file[from..].windows(mark.len()).position(|window| window == mark);
+        at.map(|at| from + at)
+    };
+    let (mut frame, mut at) = (Vec::new(), 0);
+    while let Some(begin) = find(at, b"stream") {
+        let begin = begin + b"stream".len();
+        frame.extend_from_slice(&file[at..begin]);
+        at = find(begin, b"endstream").map_or(file.len(), |end| end + b"endstream".len());
+    }
+    frame.extend_from_slice(&file[at..]);
+    frame
 }
 
 fn holds(file: &[u8], mark: &[u8]) -> bool {
@@ -72,18 +154,23 @@ fn count(file: &[u8], mark: &[u8]) -> usize {
     file.windows(mark.len()).filter(|window| *window == mark).count()
 }
 
+/// The deepest nesting of brackets of one kind.
+fn bracket_depth(file: &[u8]) -> usize {
+    let of_kind = |(open, close): (u8, u8)| {
+        deepest(file.iter().map(|byte| match *byte {
+            byte if byte == open => 1,
+            byte if byte == close => -1,
+            _ => 0,
+        }))
+    };
+    let depths = [(b'(', b')'), (b'[', b']'), (b'{', b'}')]
+        .into_iter()
+        .map(of_kind);
+    depths.max().unwrap_or(0)
+}
+
 /// The deepest nesting of elements, of brackets of one kind, or of marks at the start of a line.
 fn depth(file: &[u8]) -> usize {
-    let brackets = [(b'(', b')'), (b'[', b']'), (b'{', b'}')]
-        .into_iter()
-        .map(|(open, close)| {
-            deepest(file.iter().map(|byte| match *byte {
-                byte if byte == open => 1,
-                byte if byte == close => -1,
-                _ => 0,
-            }))
-        })
-        .max();
     let pairs = file.windows(2).map(|pair| match pair {
         [b'<', b'/'] => -1,
         [b'/', b'>'] => -1,
@@ -98,8 +185,7 @@ fn depth(file: &[u8]) -> usize {
             .filter(|byte| **byte != b' ')
             .count()
     });
-    brackets
-        .unwrap_or(0)
+    bracket_depth(file)
         .max(deepest(pairs))
         .max(marks.max().unwrap_or(0))
 }
@@ -120,28 +206,49 @@ fn unpacked_bytes(file: &[u8]) -> u64 {
         if sum > UNPACKED_MAX_BYTES {
             break;
         }
-        let rest = &file[at..];
-        sum += match rest {
-            [0x78, 0x01 | 0x9c | 0xda, ..] => drained(flate2::read::ZlibDecoder::new(rest)),
-            [0x1f, 0x8b, 8, ..] => drained(flate2::read::GzDecoder::new(rest)),
-            [b'P', b'K', 3, 4, ..] => {
-                packed_entry(rest).map_or(0, |data| drained(flate2::read::DeflateDecoder::new(data)))
-            }
+        sum += match &file[at..] {
             // An entry that several places of the directory name is unpacked for each.
-            [b'P', b'K', 1, 2, ..] => claimed_by_entry(rest),
-            _ => 0,
+            [b'P', b'K', 1, 2, ..] => claimed_by_entry(&file[at..]),
+            rest => unpacked(rest).map_or(0, |part| part.len() as u64),
         };
     }
     sum
 }
 
-fn packed_entry(rest: &[u8]) -> Option<&[u8]> {
+/// The packed parts of a file, each as far as a bit beyond the ceiling.
+fn unpacked_parts(file: &[u8]) -> Vec<Vec<u8>> {
+    let starts = 0..file.len().saturating_sub(4);
+    starts.filter_map(|at| unpacked(&file[at..])).collect()
+}
+
+/// What begins here, if that is something packed.
+fn unpacked(rest: &[u8]) -> Option<Vec<u8>> {
+    match rest {
+        [0x78, 0x01 | 0x9c | 0xda, ..] => Some(drained(flate2::read::ZlibDecoder::new(rest))),
+        [0x1f, 0x8b, 8, ..] => Some(drained(flate2::read::GzDecoder::new(rest))),
+        [b'P', b'K', 3, 4, ..] => unpacked_entry(rest),
+        _ => None,
+    }
+}
+
+/// A part of an archive, packed or as it is.
+fn unpacked_entry(rest: &[u8]) -> Option<Vec<u8>> {
+    const AS_IT_IS: usize = 0;
+    const DEFLATED: usize = 8;
     let half = |at: usize| {
         Some(usize::from(u16::from_le_bytes(
             rest.get(at..at + 2)?.try_into().ok()?,
         )))
     };
-    (half(8)? == 8).then(|| rest.get(30 + half(26)? + half(28)?..))?
+    let data = rest.get(30 + half(26)? + half(28)?..)?;
+    match half(8)? {
+        AS_IT_IS => {
+            let bytes = u32::from_le_bytes(rest.get(18..22)?.try_into().ok()?);
+            data.get(..bytes as usize).map(<[u8]>::to_vec)
+        }
+        DEFLATED => Some(drained(flate2::read::DeflateDecoder::new(data))),
+        _ => None,
+    }
 }
 
 fn claimed_by_entry(rest: &[u8]) -> u64 {
@@ -153,18 +260,11 @@ fn claimed_by_entry(rest: &[u8]) -> u64 {
     u64::from(word(24).unwrap_or(0).saturating_sub(word(20).unwrap_or(0)))
 }
 
-fn drained(packed: impl std::io::Read) -> u64 {
-    let mut limited = packed.take(UNPACKED_MAX_BYTES + 1);
+fn drained(packed: impl std::io::Read) -> Vec<u8> {
+    let mut part = Vec::new();
     // What is broken in the middle has come as far as it has.
-    let mut buffer = vec![0; 1 << 16];
-    let mut sum = 0;
-    while let Ok(read) = limited.read(&mut buffer) {
-        if read == 0 {
-            break;
-        }
-        sum += read as u64;
-    }
-    sum
+    let _ = packed.take(UNPACKED_MAX_BYTES + 1).read_to_end(&mut part);
+    part
 }
 
 fn pixel_bytes(file: &[u8]) -> u64 {
@@ -193,14 +293,14 @@ fn pixel_bytes(file: &[u8]) -> u64 {
 }
 
 /// A number in a text that no honest file has.
-fn largest_number(file: &[u8]) -> Option<String> {
+fn largest_number(file: &[u8], most: f64) -> Option<String> {
     let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'-');
     file.split(|byte| !is_part(byte))
         .filter(|word| (5..40).contains(&word.len()) || word.windows(2).any(|pair| pair == b"1e"))
         .filter_map(|word| std::str::from_utf8(word).ok())
         .find(|word| {
             let number = word.parse::<f64>().map(f64::abs);
-            number.is_ok_and(|number| number > NUMBER_MAX || (number > 0.0 && number < 0.01))
+            number.is_ok_and(|number| number > most || (number > 0.0 && number < 0.001))
         })
         .map(str::to_owned)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::payload::{GateNote, TurnUsage};
 use super::{Channel, Meta};
@@ -15,6 +16,7 @@ const GATE: &str = "gate";
 const HIDDEN: &str = "hidden";
 const KIND: &str = "kind";
 const PROMPT: &str = "prompt";
+const SERVER_META: &str = "server_meta";
 const SIGNATURE: &str = "signature";
 const SUMMARY: &str = "summary";
 const USAGE: &str = "usage";
@@ -111,6 +113,16 @@ impl Meta {
         self.with(GATE, super::meta::to_value(note))
     }
 
+    /// On the first result block of a call: what a foreign server said of its result beside it (`_meta` of MCP).
+    pub fn server_meta(&self) -> Option<Value> {
+        self.field(SERVER_META)
+    }
+
+    /// With what a foreign server said of its result beside it.
+    pub fn with_server_meta(self, meta: &Value) -> Self {
+        self.with(SERVER_META, meta.clone())
+    }
+
     /// Where the text of a note appears.
     pub fn channel(&self) -> Option<Channel> {
         self.field(CHANNEL)
@@ -143,6 +155,6 @@ impl Meta {
 
     /// A further field of this type; one of another type is kept, and read as absent.
     fn field<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        serde_json::from_value(self.get(name)?).ok()
+        self.extra.get(name)
     }
 }

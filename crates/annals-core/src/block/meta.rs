@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{MapAccess, Visitor};
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -157,14 +157,12 @@ impl Meta {
 
     /// One of the further fields, by name.
     pub fn get(&self, name: &str) -> Option<Value> {
-        self.extra.map().shift_remove(name)
+        self.extra.get(name)
     }
 
     /// With a further field.
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        let mut fields = self.extra.map();
-        fields.insert(name.to_owned(), value.into());
-        self.extra = Extra::of(fields);
+        self.extra = self.extra.with(name, value.into());
         self
     }
 
@@ -345,6 +343,37 @@ impl Serialize for Meta {
 impl Extra {
     fn of(fields: Map<String, Value>) -> Self {
         Extra((!fields.is_empty()).then(|| Value::Object(fields).to_string().into()))
+    }
+
+    /// Whether there may be a field of this name, by its text alone. Metadata is asked far more often than it has an answer.
+    fn may_have(&self, name: &str) -> bool {
+        let is_plain = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let text = self.0.as_deref().unwrap_or_default();
+        !is_plain || text.contains(&format!("\"{name}\""))
+    }
+
+    /// A field, read from the text without reading the others.
+    pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let text = self.0.as_deref().filter(|_| self.may_have(name))?;
+        let Fields(fields) = serde_json::from_str(text).ok()?;
+        let (_, value) = fields.iter().find(|(known, _)| known == name)?;
+        serde_json::from_str(value.get()).ok()
+    }
+
+    fn with(&self, name: &str, value: Value) -> Self {
+        match self.0.as_deref() {
+            Some(text) if !self.may_have(name) => {
+                let others = text.strip_suffix('}').unwrap_or(text);
+                Extra(Some(format!("{others},\"{name}\":{value}}}").into()))
+            }
+            _ => {
+                let mut fields = self.map();
+                fields.insert(name.to_owned(), value);
+                Extra::of(fields)
+            }
+        }
     }
 
     fn map(&self) -> Map<String, Value> {

@@ -117,14 +117,18 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 static MARKERS: LazyLock<Vec<Arc<str>>> =
     LazyLock::new(|| SHAPES.iter().map(|shape| marker(shape.name).into()).collect());
 
-/// The bytes that a key may begin with.
-pub(super) fn first_bytes() -> [bool; 256] {
-    let mut is_first = [false; 256];
-    let prefixes = SHAPES.iter().map(|shape| shape.prefix).chain([PEM_BEGIN, "://"]);
-    prefixes
-        .filter_map(|prefix| prefix.bytes().next())
-        .for_each(|byte| is_first[usize::from(byte)] = true);
-    is_first
+/// The shapes that begin with each byte, as places in [`SHAPES`], in its order.
+static BY_FIRST_BYTE: LazyLock<[Vec<u8>; 256]> = LazyLock::new(|| {
+    let places = |byte: usize| {
+        let begins = |at: &u8| usize::from(SHAPES[usize::from(*at)].prefix.as_bytes()[0]) == byte;
+        (0..SHAPES.len() as u8).filter(begins).collect()
+    };
+    std::array::from_fn(places)
+});
+
+/// What keys begin with.
+pub(super) fn beginnings<'t>() -> impl Iterator<Item = &'t str> {
+    SHAPES.iter().map(|shape| shape.prefix).chain([PEM_BEGIN, "://"])
 }
 
 /// Whether a key begins here.
@@ -140,7 +144,8 @@ pub(super) fn look(text: &str, at: usize, previous: Option<u8>, end: End) -> Sec
         return SecretAt::Nothing;
     }
     let rest = &bytes[at..];
-    for (shape, marker) in SHAPES.iter().zip(MARKERS.iter()) {
+    for at_shape in &BY_FIRST_BYTE[usize::from(rest[0])] {
+        let shape = &SHAPES[usize::from(*at_shape)];
         let prefix = shape.prefix.as_bytes();
         if end == End::Open && rest.len() < prefix.len() && prefix.starts_with(rest) {
             return SecretAt::NeedsMore;
@@ -152,7 +157,7 @@ pub(super) fn look(text: &str, at: usize, previous: Option<u8>, end: End) -> Sec
             Body::Key(length) => {
                 return SecretAt::Secret {
                     range: at..at + prefix.len() + length,
-                    marker: marker.clone(),
+                    marker: MARKERS[usize::from(*at_shape)].clone(),
                 };
             }
             Body::NeedsMore => return SecretAt::NeedsMore,

@@ -31,6 +31,8 @@ pub enum SourceType {
     Attachment,
     /// Given by hand, or by a skill.
     Manual,
+    /// Something that a foreign server has and gives out itself; its address begins with `mcp:`.
+    Resource,
 }
 
 /// One row of the sources pool. Texts are shared, so a clone is cheap.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::Value;
 
 pub use crate::block::payload::{GateNote, GateRule, HideItem, Notice};
 use crate::block::{Blob, FileMeta, NewBlock, SafeDigest, ShownError, WorkspaceChange};
@@ -27,6 +28,8 @@ pub struct Outcome {
     pub error: Option<ShownError>,
     /// The rules that decided about the call; nothing that a model reads.
     pub gate: Option<Box<GateNote>>,
+    /// What a foreign server said of its result beside it; nothing that a model reads.
+    pub server_meta: Option<Box<Value>>,
     /// Paths to hide from here on.
     pub hides: Vec<HideItem>,
     /// Further blocks: `react.note`, `react.plan`, `stage.clarification`; written after the results.
@@ -88,7 +91,7 @@ impl Payload {
             #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
             place: Option<&'a str>,
             #[serde(skip_serializing_if = "Option::is_none")]
-            detail: Option<&'a serde_json::Value>,
+            detail: Option<&'a Value>,
         }
         Payload::json(&Failure {
             ok: false,

@@ -220,7 +220,8 @@ pub fn outcome_blocks(timeline: &Timeline, turn: &TurnId, call: &CallId, outcome
         .into_iter()
         .for_each(|artifact| writer.artifact(artifact));
     outcome.closing.iter().for_each(|payload| writer.payload(payload));
-    blocks.extend(writer.finish(outcome.error, &outcome.workspace, outcome.gate.as_deref()));
+    let beside = (outcome.gate.as_deref(), outcome.server_meta.as_deref());
+    blocks.extend(writer.finish(outcome.error, &outcome.workspace, beside));
     blocks.extend(hide_block(timeline, turn, HideReason::Hide, outcome.hides));
     blocks.extend(outcome.beside);
     blocks
@@ -392,7 +393,7 @@ impl Results<'_> {
         mut self,
         error: Option<ShownError>,
         workspace: &[WorkspaceChange],
-        gate: Option<&GateNote>,
+        (gate, server_meta): (Option<&GateNote>, Option<&Value>),
     ) -> Vec<NewBlock> {
         let count = self.blocks.len() as u32;
         if let Some(first) = self.blocks.first_mut() {
@@ -402,6 +403,9 @@ impl Results<'_> {
             first.meta = std::mem::take(&mut first.meta).with_workspace(workspace);
             if let Some(gate) = gate {
                 first.meta = std::mem::take(&mut first.meta).with_gate(gate);
+            }
+            if let Some(server_meta) = server_meta {
+                first.meta = std::mem::take(&mut first.meta).with_server_meta(server_meta);
             }
         }
         self.blocks

@@ -9,7 +9,7 @@ use crate::settings::CacheSettings;
 use crate::time::{Timestamp, Zone};
 use crate::tokens::MediaRule;
 use crate::view::prompt::{Message, Piece, Prompt};
-use crate::view::{Announce, Layout, Renderer, Tail, View};
+use crate::view::{Announce, Layout, Tail, View, ViewRenderer};
 
 /// What a request was made from beside the blocks before it. Kept with the first block that answers it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,10 +37,10 @@ pub struct SentPrompt {
 }
 
 impl SentPrompt {
-    /// What the prompt of this call was made from.
-    pub fn of(prompt: &Prompt, view: &View, layout: Layout, announce: &Announce, offer: Offer) -> Self {
+    /// What the prompt of this call, which has this digest, was made from.
+    pub fn of(digest: BlobDigest, view: &View, layout: Layout, announce: &Announce, offer: Offer) -> Self {
         SentPrompt {
-            digest: prompt.digest(),
+            digest,
             layout,
             media_rule: view.media_rule(),
             asked_at: announce.now,
@@ -76,7 +76,7 @@ impl SentPrompt {
         let view = view.counted_by(self.media_rule);
         let tail = Tail::of(&view, &announce);
         let (system, tools) = (offering.system().clone(), offering.tools().clone());
-        let prompt = Renderer::new(self.layout).prompt(&view, cache, system, tools, Some(&tail));
+        let prompt = ViewRenderer::new(self.layout).prompt(&view, cache, system, tools, Some(&tail));
         offered(prompt, offer)
     }
 }

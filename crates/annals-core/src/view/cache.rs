@@ -1,4 +1,4 @@
-//! Cache points: up to where a prompt is worth caching, and what may still be hidden behind them.
+//! Prompt caching: the cache points, up to which a prompt is worth caching, and what may still be hidden behind them.
 
 use super::fold::View;
 use super::prompt::CachePoint;

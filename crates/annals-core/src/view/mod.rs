@@ -39,5 +39,5 @@ pub use messages::Messages;
 pub use outline::Outline;
 pub use part::{Part, PartBody, Place};
 pub use prompt::{CachePoint, Message, Piece, PieceBody, Prompt, ToolSchema};
-pub use render::{Layout, Renderer};
+pub use render::{Layout, ViewRenderer};
 pub use tail::{Announce, Tail};

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::cache::CachePoints;
+use super::digest::PrefixHash;
 use super::fold::View;
 use super::messages::Messages;
 use super::part::{Part, PartBody, Place};
@@ -12,7 +13,7 @@ use super::prompt::{
 };
 use super::tail::Tail;
 use super::{part, template};
-use crate::block::Blob;
+use crate::block::{Blob, BlobDigest};
 use crate::ids::CallId;
 use crate::settings::CacheSettings;
 use crate::timeline::{Ix, NONE};
@@ -38,7 +39,7 @@ struct Position {
 
 /// Renders a timeline that grows.
 #[derive(Clone, Debug)]
-pub struct Renderer {
+pub struct ViewRenderer {
     layout: Layout,
     epoch: usize,
     messages: Messages,
@@ -46,17 +47,19 @@ pub struct Renderer {
     ends: Vec<Option<Position>>,
     /// Pictures and documents that are shown, each with the slot that shows it.
     media: Vec<(usize, Blob)>,
+    hashed: PrefixHash,
 }
 
-impl Renderer {
+impl ViewRenderer {
     /// A renderer that has rendered nothing yet.
     pub fn new(layout: Layout) -> Self {
-        Renderer {
+        ViewRenderer {
             layout,
             epoch: 0,
             messages: Messages::default(),
             ends: Vec::new(),
             media: Vec::new(),
+            hashed: PrefixHash::default(),
         }
     }
 
@@ -84,11 +87,6 @@ impl Renderer {
             }
             self.ends.push(end);
         }
-    }
-
-    /// The messages rendered so far, without cache points and tail.
-    pub fn messages(&self) -> &Messages {
-        &self.messages
     }
 
     /// The pictures and documents among them, whose bytes go with a prompt.
@@ -124,6 +122,13 @@ impl Renderer {
             tools,
             messages,
         }
+    }
+
+    /// [`Prompt::digest`] of the prompt that was made last. Costs what is new since the one before.
+    pub fn digest(&mut self, prompt: &Prompt) -> BlobDigest {
+        // The last message may still grow, and the tail may stand in it.
+        let fixed = self.messages.len().saturating_sub(1);
+        self.hashed.digest(prompt, fixed)
     }
 
     /// Files a part of the block at `ix`; `None` when there is nothing in it to show.
@@ -289,9 +294,11 @@ impl Renderer {
         self.media
             .truncate(self.media.partition_point(|(slot, _)| *slot < slots));
         let Some(end) = self.ends.last().copied().flatten() else {
+            self.hashed.go_back_to(0);
             self.messages.truncate(0);
             return;
         };
+        self.hashed.go_back_to(end.message as usize);
         self.messages.truncate(end.message as usize + 1);
         match self.messages.last_mut() {
             Some(Message::User(list)) => list.truncate(end.outer as usize + 1),

@@ -21,7 +21,7 @@ use annals_core::turn::round::{self, CutTo, NewAnswer, NewCall};
 use annals_core::turn::{TurnEnd, TurnReport, TurnUsage};
 use annals_core::view::View;
 use annals_core::view::prompt::{AssistantPiece, Message, Piece, PieceBody, Prompt};
-use annals_core::view::{CachePoint, Layout, Messages, Renderer};
+use annals_core::view::{CachePoint, Layout, Messages, ViewRenderer};
 use serde_json::{Map, Value};
 
 /// 2026-02-09T02:14:32.676425Z, when the examples of the format were written.
@@ -327,7 +327,7 @@ pub fn first_words(text: &str) -> String {
 }
 
 pub fn prompt(timeline: &View, layout: Layout) -> Prompt {
-    Renderer::new(layout).prompt(timeline, &CacheSettings::default(), "".into(), [].into(), None)
+    ViewRenderer::new(layout).prompt(timeline, &CacheSettings::default(), "".into(), [].into(), None)
 }
 
 /// One line a piece: role, kind, first words, and the cache point it closes.

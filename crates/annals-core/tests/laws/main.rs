@@ -16,7 +16,7 @@ use annals_core::turn::{Budget, next};
 use annals_core::view::View;
 use annals_core::view::prompt::Prompt;
 use annals_core::view::why::{BreakCause, PrefixBreak, Requested};
-use annals_core::view::{CachePoint, CachePoints, Layout, Renderer, why};
+use annals_core::view::{CachePoint, CachePoints, Layout, ViewRenderer, why};
 use events::{events, play};
 use proptest::prelude::*;
 use sent::{Bytes, calls_and_replies, check_exchanges, marks};
@@ -27,7 +27,7 @@ fn changes_the_prefix(block: &Block) -> bool {
 }
 
 fn render(timeline: &View, layout: Layout) -> Prompt {
-    Renderer::new(layout).prompt(timeline, &CacheSettings::default(), "".into(), [].into(), None)
+    ViewRenderer::new(layout).prompt(timeline, &CacheSettings::default(), "".into(), [].into(), None)
 }
 
 /// Few cases, because each is a whole conversation looked at after every block; `PROPTEST_CASES` asks for more.
@@ -49,7 +49,7 @@ proptest! {
     #[test]
     fn what_is_rendered_up_to_the_tail_stays_a_prefix(events in events()) {
         for layout in [Layout::Chat, Layout::Timeline] {
-            let mut renderer = Renderer::new(layout);
+            let mut renderer = ViewRenderer::new(layout);
             let mut before: Vec<u8> = Vec::new();
             play(&events, &mut |timeline| {
                 let prompt = renderer.prompt(timeline, &CacheSettings::default(), "".into(), [].into(), None);
@@ -110,10 +110,11 @@ proptest! {
     #[test]
     fn a_renderer_that_follows_equals_one_that_begins_now(events in events(), every in 1..5_usize) {
         for layout in [Layout::Chat, Layout::Timeline] {
-            let mut follows = Renderer::new(layout);
+            let mut follows = ViewRenderer::new(layout);
             play(&events, &mut |timeline| {
                 if timeline.blocks().len().is_multiple_of(every) {
                     let prompt = follows.prompt(timeline, &CacheSettings::default(), "".into(), [].into(), None);
+                    prop_assert_eq!(follows.digest(&prompt), prompt.digest());
                     prop_assert_eq!(prompt, render(timeline, layout));
                 }
                 Ok(())

@@ -13,7 +13,7 @@ use annals_core::turn::outcome::{
     Content, HideItem, Notice, Outcome, Output, Payload, SourcesForm, SourcesOutput,
 };
 use annals_core::turn::round;
-use annals_core::view::{Announce, Layout, Renderer, Tail};
+use annals_core::view::{Announce, Layout, Tail, ViewRenderer};
 use common::{Scene, artifact, attachment, call, hosted, json_call, lines, new_call, path, payload, turn};
 use insta::assert_snapshot;
 
@@ -485,7 +485,7 @@ fn the_tail_comes_last_and_is_never_cached() {
     budget: BUDGET of 128000 tokens
     time: 2026-11-15T21:54:38.000000Z (Sunday 2026-11-15 22:54:38 +01:00 Europe/Berlin)
     ");
-    let prompt = Renderer::new(Layout::Chat).prompt(
+    let prompt = ViewRenderer::new(Layout::Chat).prompt(
         &scene.timeline,
         &Default::default(),
         "be kind".into(),

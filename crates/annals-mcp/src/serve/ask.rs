@@ -148,6 +148,9 @@ impl AnnalsServer {
                     timeline
                         .waiting()
                         .for_each(|request| self.asked.keep(id, &request.id));
+                    if let Some(decided) = &self.decided {
+                        decided.watch(&self.agent, id, turn);
+                    }
                 }
                 if state == State::Ended {
                     let files = look::files(&timeline, id, turn);

@@ -319,8 +319,35 @@ async fn the_everything_server_gets_a_form_with_what_was_left_out() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_a_server_refused_until_a_page_is_opened_is_made_again_once_it_was() {
+    for (action, code, says) in [
+        (InputAction::Accept, None, "opened"),
+        (InputAction::Decline, Some("mcp_error"), "not yet"),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/hostile.py");
+        let server = server(
+            home.path(),
+            &stage::python(&script, &["call-wants-a-page-opened"]),
+        );
+        let pins = accepted(&server).await;
+        let process = Process::start(home.path(), &server, &pins, works()).await;
+        process.prompt("Work.").await;
+        let asked = process.question().await;
+        assert_eq!(asked.url.as_deref(), Some("https://login.example/x"));
+        assert!(asked.message.contains("login.example"), "{}", asked.message);
+        process.answer(&asked, action, None).await;
+        let (found, read) = process.result().await;
+        assert!(
+            found.as_deref() == code && read.contains(says),
+            "{found:?} {read}"
+        );
+    }
+}
+
 /// The owner's rules.
-struct Rules(&'static str);
+pub(crate) struct Rules(pub(crate) &'static str);
 
 #[async_trait::async_trait]
 impl PolicySource for Rules {

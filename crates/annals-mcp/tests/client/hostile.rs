@@ -188,6 +188,10 @@ const MECHANISMS: &[(&str, Ends)] = &[
         "call-structured-poisoned",
         Answers("characters that nobody can see were removed"),
     ),
+    (
+        "call-meta-is-huge",
+        Answers("larger than 16384 bytes and was not kept"),
+    ),
     ("call-output-schema-invalid", Answers("\"n\":7")),
     ("call-asks-for-sampling", Answers("sampling: error")),
     ("call-asks-for-roots", Answers("roots: 0")),

@@ -220,6 +220,34 @@ async fn every_kind_of_content_becomes_a_file_or_a_source() {
     assert_eq!(read[0].bytes, b"hello");
 }
 
+#[tokio::test]
+async fn a_server_starts_in_the_folder_that_it_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("order"), "change").unwrap();
+    let mut entry = hostile("follows-orders");
+    entry["write"] = json!([folder.path()]);
+    let mut given = entry.clone();
+    given["cwd"] = json!(folder.path());
+    for (entry, description) in [(entry, "Works."), (given, "Works otherwise.")] {
+        let (_, offer) = Stage::new().server(&entry).offer().await.unwrap();
+        assert_eq!(offer.tools[0].description.as_deref(), Some(description));
+    }
+}
+
+#[tokio::test]
+async fn an_output_schema_that_cannot_be_used_is_told_of() {
+    let home = tempfile::tempdir().unwrap();
+    let set = set(home.path(), &hostile("call-output-schema-invalid"));
+    assert!(set.accept_new().await.iter().all(Result::is_ok));
+    let (tools, complaints) = set.tools();
+    assert_eq!(tools.len(), 1, "it is offered all the same");
+    let about = "the output schema of `srv.work` cannot be used, so its structured answers are not checked: ";
+    assert!(
+        complaints.len() == 1 && complaints[0].starts_with(about),
+        "{complaints:?}"
+    );
+}
+
 /// The time that a call costs beside the server's own, over pipes and through the sandbox.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "the figure is what people run it for")]

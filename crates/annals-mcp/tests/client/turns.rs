@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use super::stage;
 
 /// A script that remembers what it was sent.
-struct Recorded {
-    script: ScriptModel,
-    sent: Arc<Mutex<Vec<Request>>>,
+pub(crate) struct Recorded {
+    pub(crate) script: ScriptModel,
+    pub(crate) sent: Arc<Mutex<Vec<Request>>>,
 }
 
 #[async_trait::async_trait]
@@ -38,7 +38,7 @@ impl Model for Recorded {
     }
 }
 
-fn set(home: &Path, mechanism: &str) -> ServerSet {
+pub(crate) fn set(home: &Path, mechanism: &str) -> ServerSet {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/hostile.py");
     let list = json!({"mcpServers": {"srv": stage::python(&script, &[mechanism])}}).to_string();
     ServerSet::new(&Servers::from_json(&list).unwrap(), home, &Secrets::new())

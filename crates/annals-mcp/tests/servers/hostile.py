@@ -145,6 +145,8 @@ def initialize(request):
         raw(b"starting up...\n\n{\"log\": 1}\n")
     if MECHANISM == "start-answers-twice":
         answer(request, result)
+    if MECHANISM == "call-links-to-its-own":
+        result["capabilities"]["resources"] = {}
     if MECHANISM == "start-name-is-poisoned":
         result["serverInfo"]["name"] = "x\x1b[2J" + TAGS + "\u202e" + "y" * 5000
     answer(request, result)
@@ -472,6 +474,13 @@ def call(request):
             {"type": "resource", "resource": {"uri": "file:///r/report.bin", "mimeType": "application/octet-stream", "blob": "AAEC\nAwQF"}},
             {"type": "resource_link", "uri": "https://example.org/paper", "name": "paper", "title": "A paper", "description": "Of note."},
         ]})
+    if name == "call-links-to-its-own":
+        return answer(request, {"_meta": {"vendor/trace": "t" + TAGS + "1", "io.modelcontextprotocol/serverInfo": {"name": "x"}}, "content": [
+            {"type": "resource_link", "uri": "x://greeting", "name": "greeting", "title": "A greeting", "description": "Said first."},
+            {"type": "resource_link", "uri": "x://hidden" + TAGS, "name": "hidden"},
+        ]})
+    if name == "call-meta-is-huge":
+        return answer(request, text("done", _meta={"vendor/x": "x" * 100000}))
     if name == "call-elicits-nonsense":
         return answer(request, text("elicited: " + elicited({"message": 7})))
     if name == "call-wants-a-model":
@@ -540,7 +549,10 @@ def main():
         elif method == "tools/call":
             call(message)
             OWN_NS = time.perf_counter_ns() - began
+        elif method == "resources/list":
+            answer(message, {"resources": [{"uri": "x://listed", "name": "listed", "description": "On the list." + TAGS}]})
         elif method == "resources/read":
+            effect("read " + message["params"]["uri"])
             answer(message, {"contents": [{"uri": message["params"]["uri"], "blob": "aGVs\r\nbG8=\n"}]})
         elif method == "ping":
             answer(message, {})

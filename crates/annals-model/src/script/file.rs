@@ -18,7 +18,7 @@ use crate::usage::{Price, Usage};
 #[serde(deny_unknown_fields)]
 pub struct Script {
     /// What the model says, call by call.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
     /// Summaries for compactions, in order. When present, even empty, compactions take no step; one too many fails.
     #[serde(default)]
     pub summaries: Option<Vec<String>>,
@@ -39,7 +39,7 @@ pub struct Script {
 /// What the model does at one call.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Step {
+pub struct ScriptStep {
     /// Reasoning.
     pub thinking: Option<String>,
     /// The proof that comes with the reasoning.
@@ -62,7 +62,7 @@ pub struct Step {
     pub stop: Option<ScriptStop>,
 }
 
-impl Step {
+impl ScriptStep {
     /// The step of a model that cannot call tools: its calls stand in its text.
     pub(super) fn in_words(mut self) -> Self {
         for call in std::mem::take(&mut self.tool_calls) {
@@ -169,7 +169,15 @@ pub enum ScriptError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The file is not the JSON of a script.
+    /// What is in the file is no script.
+    #[error("`{}`: {problem}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        problem: Box<ScriptError>,
+    },
+    /// It is not the JSON of a script.
     #[error("the script is not valid: {0}")]
     Json(#[from] serde_json::Error),
     /// A call without a tool, or with two kinds of arguments.
@@ -189,7 +197,10 @@ impl Script {
             path: path.to_owned(),
             source,
         })?;
-        Self::parse(&text)
+        Self::parse(&text).map_err(|problem| ScriptError::File {
+            path: path.to_owned(),
+            problem: Box::new(problem),
+        })
     }
 
     /// Reads a script from JSON text.
@@ -216,7 +227,7 @@ impl Script {
     }
 
     /// A script of these steps.
-    pub fn of(steps: impl IntoIterator<Item = Step>) -> Self {
+    pub fn of(steps: impl IntoIterator<Item = ScriptStep>) -> Self {
         Script {
             steps: steps.into_iter().collect(),
             ..Script::default()
@@ -224,18 +235,18 @@ impl Script {
     }
 }
 
-impl Step {
+impl ScriptStep {
     /// The model says this and stops.
     pub fn text(text: impl Into<String>) -> Self {
-        Step {
+        ScriptStep {
             text: Some(text.into()),
-            ..Step::default()
+            ..ScriptStep::default()
         }
     }
 
     /// The model calls one tool.
     pub fn call(id: &str, tool: &str, params: serde_json::Value) -> Self {
-        Step::default().and_call(id, tool, params)
+        ScriptStep::default().and_call(id, tool, params)
     }
 
     /// And calls another one.
@@ -257,9 +268,9 @@ impl Step {
             message: None,
             retry_after_ms: None,
         };
-        Step {
+        ScriptStep {
             error: Some(error),
-            ..Step::default()
+            ..ScriptStep::default()
         }
     }
 

@@ -22,7 +22,7 @@ use crate::error::ModelError;
 use crate::model::{EventStream, Model, Purpose, Request, Window};
 use crate::usage::{Price, Usage};
 
-pub use file::{Script, ScriptCall, ScriptError, ScriptFailure, ScriptFailureKind, Step};
+pub use file::{Script, ScriptCall, ScriptError, ScriptFailure, ScriptFailureKind, ScriptStep};
 
 /// A model that answers from a [`Script`].
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl ScriptModel {
             .min(self.script.steps.len())
     }
 
-    fn take_step(&self) -> Result<(usize, &Step), ModelError> {
+    fn take_step(&self) -> Result<(usize, &ScriptStep), ModelError> {
         let at = self.next_step.fetch_add(1, Ordering::Relaxed);
         let steps = self.script.steps.len();
         let step = self
@@ -73,17 +73,17 @@ impl ScriptModel {
         Ok((at + 1, step))
     }
 
-    fn take_summary(&self) -> Option<Result<Step, ModelError>> {
+    fn take_summary(&self) -> Option<Result<ScriptStep, ModelError>> {
         let summaries = self.script.summaries.as_ref()?;
         let at = self.next_summary.fetch_add(1, Ordering::Relaxed);
         let exhausted = ModelError::ScriptExhausted {
             call: at + 1,
             steps: summaries.len(),
         };
-        Some(summaries.get(at).map(Step::text).ok_or(exhausted))
+        Some(summaries.get(at).map(ScriptStep::text).ok_or(exhausted))
     }
 
-    fn usage(&self, step: &Step, prompt: &Prompt) -> Usage {
+    fn usage(&self, step: &ScriptStep, prompt: &Prompt) -> Usage {
         if let Some(usage) = step.usage {
             return usage;
         }
@@ -102,7 +102,7 @@ impl ScriptModel {
 
     async fn play(
         &self,
-        step: &Step,
+        step: &ScriptStep,
         request: &Request,
         cancel: &CancellationToken,
     ) -> Result<EventStream, ModelError> {

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use futures::stream;
 use tokio_util::sync::CancellationToken;
 
-use super::file::{ScriptStop, Step};
+use super::file::{ScriptStep, ScriptStop};
 use crate::error::ModelError;
 use crate::event::{Event, StopReason};
 use crate::model::EventStream;
@@ -16,7 +16,12 @@ use crate::usage::Usage;
 const ARGUMENTS_CHUNK_CHARS: usize = 24;
 
 /// Plays the step, with a pause before each event.
-pub(super) fn stream(step: &Step, usage: Usage, pause: Duration, cancel: CancellationToken) -> EventStream {
+pub(super) fn stream(
+    step: &ScriptStep,
+    usage: Usage,
+    pause: Duration,
+    cancel: CancellationToken,
+) -> EventStream {
     let queue: VecDeque<_> = events(step, usage).into();
     stream::unfold((queue, cancel), move |(mut queue, cancel)| async move {
         let next = queue.pop_front()?;
@@ -36,7 +41,7 @@ pub(super) fn stream(step: &Step, usage: Usage, pause: Duration, cancel: Cancell
     .boxed()
 }
 
-fn events(step: &Step, usage: Usage) -> Vec<Result<Event, ModelError>> {
+fn events(step: &ScriptStep, usage: Usage) -> Vec<Result<Event, ModelError>> {
     let mut events = Vec::new();
     if let Some(thinking) = &step.thinking {
         events.extend(words(thinking).map(|word| Event::Thinking(word.to_owned())));
@@ -68,7 +73,7 @@ fn events(step: &Step, usage: Usage) -> Vec<Result<Event, ModelError>> {
     events
 }
 
-fn stop(step: &Step) -> StopReason {
+fn stop(step: &ScriptStep) -> StopReason {
     match step.stop {
         Some(ScriptStop::MaxTokens) => StopReason::MaxTokens,
         Some(ScriptStop::Refusal) => StopReason::Refusal,

@@ -171,7 +171,14 @@ function call(block) {
   return h("div.call-line", { "data-running": () => (runs() ? "true" : null) },
     h("span.tool", null, said.tool_id ?? "call"),
     h("span.gist", null, gist(said.params)),
-    () => (runs() ? h("span.running", { role: "status" }, "running") : null));
+    () => (runs() ? h("span.running", { role: "status" }, () => howFar(state.progress.value.get(block.call_id ?? ""))) : null));
+}
+
+/** What a running call says of itself. @param {import("./types.js").Progress | undefined} said */
+function howFar(said) {
+  if (!said) return "running";
+  const far = said.total ? `${count(said.progress)} of ${count(said.total)}` : count(said.progress);
+  return said.message ? `${far} · ${firstLine(said.message, SUMMARY_CHARS)}` : far;
 }
 
 /** @param {Block} block @param {string} conversation */

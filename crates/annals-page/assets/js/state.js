@@ -11,6 +11,7 @@ import { batch, derived, signal } from "./view.js";
 /** @typedef {import("./types.js").Block} Block */
 /** @typedef {import("./types.js").Delta} Delta */
 /** @typedef {import("./types.js").Drawn} Drawn */
+/** @typedef {import("./types.js").Progress} Progress */
 /**
  * What is arriving. `trees` are its parts as the server drew them; null until the first have come.
  * @typedef {{ key: string, channel: string, path: string, text: import("./view.js").Signal<string>, trees: import("./view.js").Signal<any[] | null>, step: number }} Provisional
@@ -35,6 +36,8 @@ export const trouble = signal("");
 export const arriving = signal(/** @type {Provisional[]} */ ([]));
 /** Calls whose tool runs. @type {import("./view.js").Signal<Set<string>>} */
 export const runningCalls = signal(/** @type {Set<string>} */ (new Set()));
+/** How far the running calls have come, as far as their tools say. @type {import("./view.js").Signal<Map<string, Progress>>} */
+export const progress = signal(/** @type {Map<string, Progress>} */ (new Map()));
 /** @type {import("./view.js").Signal<any[]>} */
 export const approvals = signal(/** @type {any[]} */ ([]));
 /** @type {import("./view.js").Signal<any[]>} */
@@ -116,6 +119,7 @@ export async function open(id, at) {
     approvals.value = [];
     questions.value = [];
     runningCalls.value = new Set();
+    progress.value = new Map();
     turn.value = { running: false, turn: null, waiting: false };
     openFile.value = null;
     trouble.value = "";
@@ -137,7 +141,7 @@ async function begin(id) {
       loading.value = false;
     });
     screen.opened();
-    stream = new Stream(id, tail.peek(), { block: arrived, delta: heard, tree: drawn, state: stated, gap: missed, connected: linked });
+    stream = new Stream(id, tail.peek(), { block: arrived, delta: heard, tree: drawn, progress: progressed, state: stated, gap: missed, lost, connected: linked });
     void readWaiting();
   } catch (error) {
     if (current.peek() !== id) return;
@@ -168,6 +172,7 @@ function arrived(block) {
       turn.value = turnOf(null);
       arriving.value = [];
       runningCalls.value = new Set();
+      progress.value = new Map();
     }
     if (/^(approval|input)\./.test(block.type)) void readWaiting();
     if (block.type === "stage.gate") refreshTitle();
@@ -194,6 +199,9 @@ function settle(block) {
     const rest = new Set(runningCalls.peek());
     rest.delete(block.call_id);
     runningCalls.value = rest;
+    const others = new Map(progress.peek());
+    others.delete(block.call_id);
+    progress.value = others;
   }
 }
 
@@ -222,6 +230,14 @@ function heard(delta) {
   screen.appended();
 }
 
+/** A call that says how far it has come runs, also for a reader that came after it began. @param {Progress} said */
+function progressed(said) {
+  batch(() => {
+    if (!runningCalls.peek().has(said.call_id)) runningCalls.value = new Set([...runningCalls.peek(), said.call_id]);
+    progress.value = new Map([...progress.peek(), [said.call_id, said]]);
+  });
+}
+
 /** @param {{ state: string, turn_id?: string, call_id?: string }} said */
 function stated(said) {
   batch(() => {
@@ -248,6 +264,23 @@ function turnOf(said) {
 /** Deltas were dropped: what is shown of the answer would have a hole. */
 function missed() {
   arriving.value = [];
+}
+
+/** The store has lost blocks that are shown: the conversation is read again, as it is now. */
+function lost() {
+  const id = current.peek();
+  if (!id) return;
+  stream?.close();
+  blocks?.close();
+  [stream, blocks] = [null, null];
+  batch(() => {
+    position.value = null;
+    tail.value = 0;
+    arriving.value = [];
+    runningCalls.value = new Set();
+    loading.value = true;
+  });
+  void begin(id);
 }
 
 async function refreshTitle() {

@@ -16,8 +16,10 @@ const RETRY_MAX_MS = 8000;
  * @property {(block: import("./types.js").Block) => void} block
  * @property {(delta: import("./types.js").Delta) => void} delta
  * @property {(drawn: import("./types.js").Drawn) => void} tree
+ * @property {(said: import("./types.js").Progress) => void} progress
  * @property {(state: any) => void} state
  * @property {() => void} gap
+ * @property {() => void} lost
  * @property {(connected: boolean) => void} connected
  */
 export class Stream {
@@ -56,8 +58,10 @@ export class Stream {
     });
     this.on(source, "delta", (delta) => this.listener.delta(delta));
     this.on(source, "tree", (drawn) => this.listener.tree(drawn));
+    this.on(source, "progress", (said) => this.listener.progress(said));
     this.on(source, "state", (state) => this.listener.state(state));
     this.on(source, "gap", () => this.listener.gap());
+    this.on(source, "lost", () => this.listener.lost());
   }
 
   /** @param {EventSource} source @param {string} name @param {(data: any) => void} work */

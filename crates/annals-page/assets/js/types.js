@@ -38,6 +38,12 @@
  * @property {string} [path]
  * @property {number} [from]
  *
+ * @typedef {object} Progress how far the tool of a call has come
+ * @property {string} call_id
+ * @property {number} progress
+ * @property {number} [total]
+ * @property {string} [message]
+ *
  * @typedef {any[] | string | Record<string, any>} Tree
  *
  * @typedef {object} Drawn prose that is arriving, as trees

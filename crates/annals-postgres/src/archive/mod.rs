@@ -7,6 +7,7 @@
 mod moves;
 mod segment;
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,8 +83,8 @@ impl Archives {
         let Some(leaving) = self.leaving(number).await? else {
             return Ok(());
         };
-        let bytes = match self.fetch(&leaving).await {
-            Ok(bytes) => bytes,
+        let segment = match self.fetch(&leaving).await {
+            Ok(segment) => segment,
             // Another node has brought it back, and what nobody needs any more was removed.
             Err(_) if self.leaving(number).await?.as_ref() != Some(&leaving) => return Ok(()),
             Err(error) => return Err(error),
@@ -93,7 +94,7 @@ impl Archives {
             client,
             now,
             &leaving,
-            bytes.clone()
+            Arc::clone(&segment)
         ))
     }
 
@@ -102,14 +103,13 @@ impl Archives {
         attempt!(self.pool, |client, attempts| moves::find(client, number))
     }
 
-    async fn fetch(&self, leaving: &Leaving) -> Result<Bytes, LogError> {
+    /// The object in a file: it may be larger than memory likes.
+    async fn fetch(&self, leaving: &Leaving) -> Result<Arc<File>, LogError> {
         let Some(objects) = &self.objects else {
             return Err(leaving.unusable("this program was started without an artifact store"));
         };
-        objects
-            .get(&leaving.object)
-            .await
-            .map_err(|error| leaving.unusable(error))
+        let file = objects.get_file(&leaving.object).await;
+        file.map(Arc::new).map_err(|error| leaving.unusable(error))
     }
 
     pub(crate) async fn idle(

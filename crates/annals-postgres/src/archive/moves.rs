@@ -1,12 +1,13 @@
 //! The statements by which blocks leave the table and come back.
 
+use std::fs::File;
+use std::sync::Arc;
 use std::time::Duration;
 
 use annals_core::block::{Blob, BlobDigest};
 use annals_core::ids::ConversationKey;
 use annals_store::log::{Idle, IdlePage};
 use annals_store::{Cursor, LogError};
-use bytes::Bytes;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Transaction};
 
@@ -353,7 +354,7 @@ pub(super) async fn bring_back(
     client: &mut Client,
     now: Option<i64>,
     leaving: &Leaving,
-    bytes: Bytes,
+    segment: Arc<File>,
 ) -> Result<(), Fault> {
     let number = leaving.header.number;
     let tx = client.transaction().await?;
@@ -375,7 +376,7 @@ pub(super) async fn bring_back(
     if taken.is_none() {
         return Ok(());
     }
-    let mut reader = Reader::new(bytes, &leaving.header).map_err(|why| leaving.unusable(why))?;
+    let mut reader = Reader::new(segment, &leaving.header).map_err(|why| leaving.unusable(why))?;
     loop {
         let unpacked = tokio::task::spawn_blocking(move || (reader.next(PAGE_BLOCKS), reader));
         let (page, rest) = unpacked.await.map_err(|_| LogError::Closed)?;

@@ -2,8 +2,12 @@
 //!
 //! A line is a row of the table as it is, with its checksum, so that what comes back is the same row whatever program wrote it.
 
-use std::io::{self, BufRead as _, BufReader, Cursor, Read, Write as _};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
+use annals_core::limits;
 use annals_store::columns;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,6 +17,9 @@ use crate::fault::Fault;
 
 /// The newest format this program writes and reads.
 const FORMAT: u32 = 1;
+
+/// Blocks that are inserted together have about this many bytes.
+const PAGE_BYTES: u64 = 8_000_000;
 
 /// What zstd does by default: a quarter of the size of what people and models say, at some hundred megabytes a second.
 const LEVEL: i32 = 3;
@@ -204,20 +211,60 @@ impl Writer {
     }
 }
 
+/// A file from its beginning, whoever else reads it.
+struct FromStart {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for FromStart {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(into, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// What reading a segment may cost in memory. A few packed bytes unpack to a line of any length.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    line_bytes: u64,
+    /// A page that has this many is not added to.
+    page_bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds {
+            line_bytes: limits::COPY_LINE_MAX_BYTES,
+            page_bytes: PAGE_BYTES,
+        }
+    }
+}
+
 /// Reads a segment, page by page.
 pub(crate) struct Reader {
     lines: BufReader<Box<dyn Read + Send>>,
+    bounds: Bounds,
     header: Header,
     blocks: i64,
     sum: i64,
+    /// Bytes of all lines so far.
+    bytes: u64,
 }
 
 impl Reader {
     /// Begins to read; the first line must be this one.
-    pub(crate) fn new(bytes: Bytes, expected: &Header) -> Result<Self, String> {
-        let frame = zstd::Decoder::new(Cursor::new(bytes)).map_err(|error| error.to_string())?;
+    pub(crate) fn new(file: Arc<File>, expected: &Header) -> Result<Self, String> {
+        Self::bounded(file, expected, Bounds::default())
+    }
+
+    fn bounded(file: Arc<File>, expected: &Header, bounds: Bounds) -> Result<Self, String> {
+        let frame = zstd::Decoder::new(FromStart { file, at: 0 }).map_err(|error| error.to_string())?;
         let mut reader = Reader {
             lines: BufReader::new(Box::new(frame)),
+            bounds,
+            bytes: 0,
             header: expected.clone(),
             blocks: 0,
             sum: 0,
@@ -246,9 +293,18 @@ impl Reader {
 
     fn line<T: for<'de> Deserialize<'de>>(&mut self) -> Result<T, String> {
         let mut line = Vec::new();
-        self.lines
+        let most = self.bounds.line_bytes;
+        let mut limited = (&mut self.lines).take(most);
+        limited
             .read_until(b'\n', &mut line)
             .map_err(|error| error.to_string())?;
+        self.bytes += line.len() as u64;
+        if line.len() as u64 == most && line.last() != Some(&b'\n') {
+            return Err(format!(
+                "the line after block {} has more than {most} bytes",
+                self.last()
+            ));
+        }
         serde_json::from_slice(&line)
             .map_err(|_| format!("the line after block {} is malformed", self.last()))
     }
@@ -257,10 +313,11 @@ impl Reader {
         self.header.first - 1 + self.blocks
     }
 
-    /// The next blocks, at most `limit`; none at the end, which is checked.
+    /// The next blocks, at most `limit`, fewer where they are long; none at the end, which is checked.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Vec<StoredBlock>, String> {
         let mut page = Vec::new();
-        while page.len() < limit && self.blocks < self.header.blocks {
+        let until = self.bytes.saturating_add(self.bounds.page_bytes);
+        while page.len() < limit && self.bytes < until && self.blocks < self.header.blocks {
             let block: StoredBlock = self.line()?;
             if block.seq != self.last() + 1 || !block.is_sound(self.header.number) {
                 return Err(format!("block {} in it is damaged", self.last() + 1));
@@ -277,5 +334,81 @@ impl Reader {
             }
         }
         Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBER: i64 = 7;
+
+    fn block(seq: i64, body: &str) -> StoredBlock {
+        let mut block = StoredBlock {
+            seq,
+            ts: 1,
+            tokens: 2,
+            step: None,
+            sum: 0,
+            kind: "user.prompt".to_owned(),
+            author: "user".to_owned(),
+            turn: "turn_1".to_owned(),
+            mime: "text/plain".to_owned(),
+            path: None,
+            call: None,
+            meta: None,
+            body: Some(body.to_owned()),
+            blob: None,
+        };
+        block.sum = columns::checksum(&[NUMBER, seq, 1, 2, -1], &block.texts());
+        block
+    }
+
+    /// A segment of blocks with bodies of this length, as a file.
+    fn segment(blocks: i64, body_bytes: usize) -> (Arc<File>, Header) {
+        let header = Header::new("a/b/c/d".to_owned(), NUMBER, 1, blocks);
+        let mut writer = Writer::new(header.clone()).unwrap();
+        let blocks: Vec<StoredBlock> = (1..=blocks)
+            .map(|seq| block(seq, &"x".repeat(body_bytes)))
+            .collect();
+        writer.add(&blocks).unwrap();
+        let (bytes, _) = writer.finish().unwrap().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        (Arc::new(file), header)
+    }
+
+    #[test]
+    fn a_line_that_unpacks_to_more_than_it_may_is_refused_before_it_is_held() {
+        let (file, header) = segment(2, 50_000);
+        let bounds = Bounds {
+            line_bytes: 10_000,
+            ..Bounds::default()
+        };
+        let mut reader = Reader::bounded(Arc::clone(&file), &header, bounds).unwrap();
+        assert_eq!(
+            reader.next(9),
+            Err("the line after block 0 has more than 10000 bytes".to_owned())
+        );
+        assert_eq!(Reader::new(file, &header).unwrap().next(9).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_page_of_long_blocks_has_fewer_and_every_block_comes() {
+        let (file, header) = segment(9, 4_000);
+        let bounds = Bounds {
+            page_bytes: 10_000,
+            ..Bounds::default()
+        };
+        let mut reader = Reader::bounded(file, &header, bounds).unwrap();
+        let mut pages = Vec::new();
+        loop {
+            let page = reader.next(200).unwrap();
+            if page.is_empty() {
+                break;
+            }
+            pages.push(page.len());
+        }
+        assert_eq!(pages, [3, 3, 3]);
     }
 }

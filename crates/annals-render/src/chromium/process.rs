@@ -60,6 +60,17 @@ fn find_program() -> Option<PathBuf> {
     }
 }
 
+/// What each process that this one starts may take, if that is bounded.
+pub(super) fn memory_bound_bytes() -> Option<u64> {
+    let mut bound = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: plain system call on a structure of the right type.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_DATA, &mut bound) } == 0;
+    (is_known && bound.rlim_cur != libc::RLIM_INFINITY).then_some(bound.rlim_cur)
+}
+
 /// A running browser.
 pub(super) struct Browser {
     pub(super) pipe: Pipe,

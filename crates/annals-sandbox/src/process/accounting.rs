@@ -1,14 +1,16 @@
 //! What a sandbox uses, counted while its commands run, for the bounds that the kernel does not keep by itself.
 //!
-//! - **Memory** where no cgroup bounds it: what all processes hold, what lies in the private `/tmp` and `/dev/shm`, and a
-//!   flat charge for every socket, whose buffers belong to no process. The seccomp filter refuses the other kinds of
-//!   memory without an owner (see [`super::seccomp`]).
+//! - **Memory** where no cgroup bounds it: what all processes hold, with their page tables and the kernel's records of their
+//!   mappings, what lies in the private `/tmp` and `/dev/shm`, and a charge for every socket, whose buffers belong to no
+//!   process. The seccomp filter refuses the other kinds of memory without an owner (see [`super::seccomp`]).
 //! - **The workspace**: bytes and files, always. Between two walks the file system's own free space tells whether
 //!   another one is due, so a program cannot outrun the interval by writing fast.
 //!
-//! Counting is bounded by time: the next look is due when the last one is at most a twentieth of the time passed.
+//! Counting is bounded by time: the next look is due when the last one is at most a twentieth of the time passed. But a
+//! program can make looks at memory slow, so for those the pause is bounded as well.
 
 use std::collections::HashSet;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,17 +20,34 @@ use annals_files::{Root, Walk};
 use super::wire::Exceeded;
 use crate::limits::Limits;
 
-/// Buffers of one socket, both ways, at the kernel's default sizes.
+/// Buffers of one socket, both ways, at the kernel's default sizes (for TCP see [`TCP_BUFFERS`]).
 const SOCKET_BYTES: u64 = 512 << 10;
 
-const SOCKET_TABLES: [&str; 7] = ["unix", "tcp", "tcp6", "udp", "udp6", "raw", "netlink"];
+/// What the kernel keeps of a closed TCP connection for a minute.
+const CLOSED_BYTES: u64 = 1 << 10;
+
+const SOCKET_TABLES: [&str; 5] = ["unix", "udp", "udp6", "raw", "netlink"];
+const TCP_TABLES: [&str; 2] = ["tcp", "tcp6"];
+
+/// Where the network namespace bounds the queues of a TCP socket, and to what: smallest, first and largest size. Without that
+/// they grow by themselves, up to 10 MB a socket.
+pub(super) const TCP_BUFFERS: [(&str, &str); 2] = [
+    ("sys/net/ipv4/tcp_rmem", "4096 131072 131072"),
+    ("sys/net/ipv4/tcp_wmem", "4096 16384 131072"),
+];
+
+/// What the kernel keeps of one mapping: its record, its place in the tree of them, and who shares its pages.
+const MAPPING_BYTES: u64 = 512;
+
+const PAGE_BYTES: u64 = 4096;
 
 /// Shortest time between two looks at memory, and at the workspace.
 const MEMORY_EVERY: Duration = Duration::from_millis(20);
 const WORKSPACE_EVERY: Duration = Duration::from_millis(200);
 
-/// How much longer than a look the pause after it is.
+/// How much longer than a look the pause after it is, and for memory how long at most.
 const PAUSE_FACTOR: u32 = 20;
+const MEMORY_PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// Free space that may vanish before the workspace is looked at again at once.
 const UNEXPLAINED_BYTES: u64 = 32 << 20;
@@ -109,7 +128,7 @@ impl Accounts {
     pub(super) fn check(&mut self) -> Option<Exceeded> {
         if self.counts_memory && now() >= self.memory_due {
             let (used, took) = timed(|| memory_beyond(self.limits.memory_bytes));
-            self.memory_due = now() + (took * PAUSE_FACTOR).max(MEMORY_EVERY);
+            self.memory_due = now() + (took * PAUSE_FACTOR).clamp(MEMORY_EVERY, MEMORY_PAUSE_MAX);
             if used {
                 return Some(Exceeded::Memory);
             }
@@ -219,60 +238,159 @@ fn processes() -> impl Iterator<Item = u32> {
 }
 
 /// Whether everything inside holds more memory than this. Pages that processes share are counted once for each at
-/// first, which is quick; only when that is too much are they divided among those who share them.
+/// first, and mappings by how many there can be at most, which is quick; only when that is too much are pages divided among
+/// those who share them, and mappings counted.
 fn memory_beyond(limit_bytes: u64) -> bool {
-    let kernel = sockets() * SOCKET_BYTES;
+    let sockets = sockets() + tcp_sockets();
     let scratch = tmpfs_used("/tmp") + tmpfs_used("/dev/shm");
-    let sum = |(private, shared): (u64, u64)| {
+    let is_beyond = |held: &Held| {
         // A mapped file of /dev/shm is the same memory as that file.
-        kernel + private + shared.max(scratch)
+        sockets + held.private + held.tables + held.mappings * MAPPING_BYTES + held.shared.max(scratch)
+            > limit_bytes
     };
-    sum(totals(resident)) > limit_bytes
-        && sum(totals(|pid| proportional(pid).or_else(|| resident(pid)))) > limit_bytes
+    let mappings_max = mappings_max();
+    let mut quickly = Held::default();
+    processes().for_each(|pid| quickly.add(&Held::at_most(pid, mappings_max)));
+    if !is_beyond(&quickly) {
+        return false;
+    }
+    let mut exactly = Held::default();
+    processes().any(|pid| {
+        exactly.add(&Held::exactly(pid, limit_bytes / MAPPING_BYTES));
+        is_beyond(&exactly)
+    })
 }
 
-/// Sums over all processes of what `of` says of each.
-fn totals(of: impl Fn(u32) -> Option<(u64, u64)>) -> (u64, u64) {
-    let each = processes().filter_map(of);
-    each.fold((0, 0), |sums, one| (sums.0 + one.0, sums.1 + one.1))
+/// What one process, or all of them, hold.
+#[derive(Default)]
+struct Held {
+    /// Memory of its own, bytes.
+    private: u64,
+    /// Memory that it shares, bytes.
+    shared: u64,
+    /// Page tables, bytes.
+    tables: u64,
+    mappings: u64,
 }
 
-/// What a process holds: memory of its own, and shared memory.
-fn resident(pid: u32) -> Option<(u64, u64)> {
-    fields(pid, "status", &["RssAnon:", "VmSwap:"], "RssShmem:")
-}
+impl Held {
+    fn add(&mut self, other: &Held) {
+        self.private += other.private;
+        self.shared += other.shared;
+        self.tables += other.tables;
+        self.mappings += other.mappings;
+    }
 
-/// Its part of the same, where others hold it too.
-fn proportional(pid: u32) -> Option<(u64, u64)> {
-    fields(pid, "smaps_rollup", &["Pss_Anon:", "SwapPss:"], "Pss_Shmem:")
-}
-
-fn fields(pid: u32, file: &str, private: &[&str], shared: &str) -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(file)).ok()?;
-    let mut sums = (0, 0);
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        let Some(name) = words.next() else { continue };
-        let mut bytes = || words.next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10;
-        if private.contains(&name) {
-            sums.0 += bytes();
-        } else if name == shared {
-            sums.1 += bytes();
+    /// By its status alone. A mapping has at least one page.
+    fn at_most(pid: u32, mappings_max: u64) -> Self {
+        let status = read(pid, "status");
+        Held {
+            private: bytes_of(&status, &["RssAnon:", "VmSwap:"]),
+            shared: bytes_of(&status, &["RssShmem:"]),
+            tables: bytes_of(&status, &["VmPTE:"]),
+            mappings: (bytes_of(&status, &["VmSize:"]) / PAGE_BYTES).min(mappings_max),
         }
     }
-    Some(sums)
+
+    /// Its part of what others hold too, and its mappings, of which no more than this many are counted.
+    fn exactly(pid: u32, mappings_max: u64) -> Self {
+        let mut held = Held::at_most(pid, 0);
+        let parts = read(pid, "smaps_rollup");
+        if !parts.is_empty() {
+            held.private = bytes_of(&parts, &["Pss_Anon:", "SwapPss:"]);
+            held.shared = bytes_of(&parts, &["Pss_Shmem:"]);
+        }
+        held.mappings = mappings(pid, mappings_max);
+        held
+    }
 }
 
+fn read(pid: u32, file: &str) -> String {
+    let path = Path::new("/proc").join(pid.to_string()).join(file);
+    // A process that is gone holds nothing.
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The sum of these lines, which are in KiB.
+fn bytes_of(text: &str, names: &[&str]) -> u64 {
+    let kib = |line: &str| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?;
+        names.contains(&name).then(|| words.next()?.parse::<u64>().ok())?
+    };
+    text.lines().filter_map(kib).sum::<u64>() << 10
+}
+
+/// How many mappings a process may have on this machine.
+fn mappings_max() -> u64 {
+    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    most.trim().parse().unwrap_or(u64::MAX)
+}
+
+/// The mappings of a process, read piece by piece and not beyond `most`: a program can have very many of them.
+fn mappings(pid: u32, most: u64) -> u64 {
+    let Ok(mut file) = std::fs::File::open(Path::new("/proc").join(pid.to_string()).join("maps")) else {
+        return 0;
+    };
+    let (mut buffer, mut lines) = (vec![0; 1 << 16], 0);
+    while let Ok(read @ 1..) = file.read(&mut buffer) {
+        lines += buffer[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
+        if lines > most {
+            break;
+        }
+    }
+    lines
+}
+
+/// What all sockets but those of TCP are charged with.
 fn sockets() -> u64 {
     let count = |table: &&str| {
         let text = std::fs::read(Path::new("/proc/self/net").join(table)).unwrap_or_default();
         (text.iter().filter(|byte| **byte == b'\n').count() as u64).saturating_sub(1)
     };
-    SOCKET_TABLES.iter().map(count).sum()
+    SOCKET_TABLES.iter().map(count).sum::<u64>() * SOCKET_BYTES
+}
+
+/// What those of TCP are charged with. Where the network namespace could not be told to bound their queues, a long queue is
+/// charged with twice its bytes.
+fn tcp_sockets() -> u64 {
+    let of_table = |table: &&str| {
+        let text = std::fs::read_to_string(Path::new("/proc/self/net").join(table)).unwrap_or_default();
+        text.lines().skip(1).map(tcp_bytes).sum::<u64>()
+    };
+    TCP_TABLES.iter().map(of_table).sum()
+}
+
+fn tcp_bytes(line: &str) -> u64 {
+    const CLOSED: &str = "06";
+    let mut words = line.split_whitespace().skip(3);
+    if words.next() == Some(CLOSED) {
+        return CLOSED_BYTES;
+    }
+    let queues = words.next().unwrap_or_default().split(':');
+    let queued: u64 = queues
+        .filter_map(|queue| u64::from_str_radix(queue, 16).ok())
+        .sum();
+    SOCKET_BYTES.max(queued * 2)
 }
 
 fn tmpfs_used(at: &str) -> u64 {
     rustix::fs::statvfs(at).map_or(0, |stat| {
         (stat.f_blocks - stat.f_bfree.min(stat.f_blocks)).saturating_mul(stat.f_frsize)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tcp_socket_is_charged_by_its_state_and_its_queues() {
+        let line = |state: &str, queues: &str| {
+            format!("  78: 0100007F:97FF 0100007F:E5E0 {state} {queues} 04:0000000F 00000000 0 0 524831 2")
+        };
+        assert_eq!(tcp_bytes(&line("01", "00000000:0001BA00")), SOCKET_BYTES);
+        assert_eq!(tcp_bytes(&line("01", "00400000:00100000")), 10 << 20);
+        assert_eq!(tcp_bytes(&line("06", "00000000:00000000")), CLOSED_BYTES);
+    }
 }

@@ -171,6 +171,8 @@ impl Group {
                     let directory = group.add(parent.join(&name))?;
                     fs::write(directory.join("memory.limit_in_bytes"), &memory)?;
                     let _ = fs::write(directory.join("memory.memsw.limit_in_bytes"), &memory);
+                    // Queues of TCP are an account of their own there, which is kept once it has a bound.
+                    let _ = fs::write(directory.join("memory.kmem.tcp.limit_in_bytes"), &memory);
                 }
                 if let Some(parent) = pids {
                     let directory = group.add(parent.join(&name))?;

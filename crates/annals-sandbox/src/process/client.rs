@@ -18,7 +18,7 @@ use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use super::wire::Report;
-use super::wire::{self, Exceeded, OpenRequest, Opened, Refusal, RunRequest, Step, ToLauncher};
+use super::wire::{self, Exceeded, LaunchStep, OpenRequest, Opened, Refusal, RunRequest, ToLauncher};
 use crate::capture::Capture;
 use crate::facts::LayerFact;
 use crate::failure::{Failure, FailureKind};
@@ -324,7 +324,7 @@ enum Ended {
 struct Outcome {
     stdout: Capture,
     stderr: Capture,
-    failed: Option<(Step, i32)>,
+    failed: Option<(LaunchStep, i32)>,
     status: Option<i32>,
     exceeded: Option<Exceeded>,
 }
@@ -494,25 +494,30 @@ pub(crate) async fn read_reports(control: &UnixStream) -> Vec<Report> {
 }
 
 /// What a failed step means to the one who asked.
-pub(crate) fn explain(step: Step, errno: i32, request: &RunRequest) -> Failure {
+pub(crate) fn explain(step: LaunchStep, errno: i32, request: &RunRequest) -> Failure {
     let error = io::Error::from_raw_os_error(errno);
     let program = request.argv.first().map_or("", String::as_str);
     match (step, errno) {
-        (Step::Cwd, libc::ENOENT) => Failure::new(
+        (LaunchStep::Cwd, libc::ENOENT) => Failure::new(
             FailureKind::FileNotFound,
             format!("there is no directory `{}`", request.cwd.display()),
         ),
-        (Step::Cwd, _) => Failure::os(format_args!("start in `{}`", request.cwd.display()), error),
-        (Step::Exec, libc::ENOENT) => Failure::new(
+        (LaunchStep::Cwd, _) => Failure::os(format_args!("start in `{}`", request.cwd.display()), error),
+        (LaunchStep::Exec, libc::ENOENT) => Failure::new(
             FailureKind::FileNotFound,
             format!("there is no program `{program}` in the sandbox"),
         ),
-        (Step::Exec, libc::E2BIG) => {
+        (LaunchStep::Exec, libc::E2BIG) => {
             Failure::new(FailureKind::Unsupported, "the arguments are too long; use a file")
         }
-        (Step::Exec, _) => Failure::os(format_args!("execute `{program}`"), error),
-        (Step::Fork, libc::EAGAIN) => Failure::os("start a process", "the sandbox has as many as it may"),
-        (Step::Source, libc::ENOSPC) => Failure::os("put the code into a file", "the private /tmp is full"),
+        (LaunchStep::Exec, _) => Failure::os(format_args!("execute `{program}`"), error),
+        (LaunchStep::Fork, libc::EAGAIN) => {
+            Failure::os("start a process", "the sandbox has as many as it may")
+        }
+        (LaunchStep::Late, _) => Failure::late(),
+        (LaunchStep::Source, libc::ENOSPC) => {
+            Failure::os("put the code into a file", "the private /tmp is full")
+        }
         (step, _) => Failure::os("start the command", error).detail(format!("step {step:?}")),
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::supervisor::Supervisor;
-use super::wire::{OpenRequest, Report, RunRequest, Step};
+use super::wire::{LaunchStep, Moment, OpenRequest, Report, RunRequest};
 use super::{identity, rootfs, syscalls, tree};
 use crate::limits::Limits;
 use crate::spec::Layer;
@@ -39,7 +39,7 @@ pub(super) fn run(supervisor: &mut Supervisor, run: RunRequest, stdio: [OwnedFd;
 }
 
 /// Tells Annals that a step failed; if nobody listens, nobody needs to know.
-pub(super) fn report_failure(control: &OwnedFd, step: Step, error: &io::Error) {
+pub(super) fn report_failure(control: &OwnedFd, step: LaunchStep, error: &io::Error) {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
     send(control, Report::Failed { step, errno });
 }
@@ -53,27 +53,27 @@ fn start(
     run: RunRequest,
     stdio: [OwnedFd; 3],
     control: &OwnedFd,
-) -> Result<(libc::pid_t, OwnedFd), (Step, io::Error)> {
+) -> Result<(libc::pid_t, OwnedFd), (LaunchStep, io::Error)> {
     let failed = |step| move |error| (step, error);
     if supervisor.request.has(Layer::Pid) {
         if supervisor.request.has(Layer::Mount) {
-            rootfs::mount_proc(Path::new("/proc")).map_err(failed(Step::Proc))?;
+            rootfs::mount_proc(Path::new("/proc")).map_err(failed(LaunchStep::Proc))?;
         }
     } else {
         // Orphans come to init instead of escaping it.
-        syscalls::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).map_err(failed(Step::Fork))?;
+        syscalls::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).map_err(failed(LaunchStep::Fork))?;
     }
     if !supervisor.request.layers.is_empty() && !supervisor.drops_late {
-        syscalls::drop_capabilities().map_err(failed(Step::Identity))?;
+        syscalls::drop_capabilities().map_err(failed(LaunchStep::Identity))?;
     }
-    let children = syscalls::child_signal().map_err(failed(Step::Fork))?;
+    let children = syscalls::child_signal().map_err(failed(LaunchStep::Fork))?;
     let pid = syscalls::spawn_borrowing(&mut || {
         let (step, error) = become_program(supervisor, &run, &stdio);
         report_failure(control, step, &error);
     });
     // What the child has of the pipes is its own; ours would keep them open.
     drop(stdio);
-    Ok((pid.map_err(failed(Step::Fork))?, children))
+    Ok((pid.map_err(failed(LaunchStep::Fork))?, children))
 }
 
 /// Until the command ends, with its status, or Annals lets go.
@@ -103,9 +103,16 @@ fn watch(command: libc::pid_t, children: &OwnedFd, control: &OwnedFd) -> Option<
 }
 
 /// Applies the last isolation layers to this process and becomes the program; returns only what failed.
-fn become_program(supervisor: &mut Supervisor, run: &RunRequest, stdio: &[OwnedFd; 3]) -> (Step, io::Error) {
+fn become_program(
+    supervisor: &mut Supervisor,
+    run: &RunRequest,
+    stdio: &[OwnedFd; 3],
+) -> (LaunchStep, io::Error) {
     match prepare(supervisor, run, stdio) {
-        Ok(()) => (Step::Exec, exec(supervisor, run)),
+        Ok(()) if run.not_after.is_some_and(Moment::has_passed) => {
+            (LaunchStep::Late, io::ErrorKind::TimedOut.into())
+        }
+        Ok(()) => (LaunchStep::Exec, exec(supervisor, run)),
         Err(failed) => failed,
     }
 }
@@ -114,29 +121,29 @@ fn prepare(
     supervisor: &mut Supervisor,
     run: &RunRequest,
     stdio: &[OwnedFd; 3],
-) -> Result<(), (Step, io::Error)> {
+) -> Result<(), (LaunchStep, io::Error)> {
     let failed = |step| move |error| (step, error);
-    rustix::process::setsid().map_err(|errno| (Step::Identity, errno.into()))?;
+    rustix::process::setsid().map_err(|errno| (LaunchStep::Identity, errno.into()))?;
     let [stdin, stdout, stderr] = stdio;
     rustix::stdio::dup2_stdin(stdin)
         .and_then(|()| rustix::stdio::dup2_stdout(stdout))
         .and_then(|()| rustix::stdio::dup2_stderr(stderr))
-        .map_err(|errno| (Step::Fork, errno.into()))?;
+        .map_err(|errno| (LaunchStep::Fork, errno.into()))?;
     if let Some(limits) = &supervisor.request.limits {
-        limit(limits, &supervisor.request, supervisor.is_full()).map_err(failed(Step::Limits))?;
+        limit(limits, &supervisor.request, supervisor.is_full()).map_err(failed(LaunchStep::Limits))?;
     }
     if supervisor.drops_late {
-        syscalls::become_user(identity::NOBODY, identity::NOBODY).map_err(failed(Step::Identity))?;
+        syscalls::become_user(identity::NOBODY, identity::NOBODY).map_err(failed(LaunchStep::Identity))?;
         let _ = syscalls::drop_capabilities();
     }
     if !supervisor.request.layers.is_empty() {
-        syscalls::prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(failed(Step::Identity))?;
+        syscalls::prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(failed(LaunchStep::Identity))?;
     }
-    rustix::process::chdir(&run.cwd).map_err(|errno| (Step::Cwd, errno.into()))?;
+    rustix::process::chdir(&run.cwd).map_err(|errno| (LaunchStep::Cwd, errno.into()))?;
     if let Some(landlock) = supervisor.landlock.take() {
-        landlock.restrict_self().map_err(failed(Step::Landlock))?;
+        landlock.restrict_self().map_err(failed(LaunchStep::Landlock))?;
     }
-    syscalls::close_on_exec_from(3).map_err(failed(Step::Fork))?;
+    syscalls::close_on_exec_from(3).map_err(failed(LaunchStep::Fork))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     syscalls::reset_signals();
     Ok(())

@@ -1,4 +1,4 @@
-//! The Landlock rules of a sandbox: what may be read, and what may be changed. A second opinion beside the mounts.
+//! The Landlock ruleset of a sandbox: what may be read, and what may be changed. A second opinion beside the mounts.
 
 use std::io;
 use std::path::{Path, PathBuf};

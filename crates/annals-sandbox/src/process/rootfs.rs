@@ -46,13 +46,12 @@ const ETC: [&str; 6] = [
     "/etc/fonts",
 ];
 
-const DEVICES: [&str; 5] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-];
+const DEVICES: [&str; 4] = ["/dev/null", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// A shared mapping of this device is memory without a file, which cannot be counted. So where memory is counted, a sparse
+/// file stands in its place: it reads the same, and is part of the root, which is small and read-only.
+const ZERO: &str = "/dev/zero";
+const ZERO_BYTES: u64 = i64::MAX as u64;
 
 const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
@@ -98,7 +97,10 @@ fn system_pieces(request: &OpenRequest) -> Result<Vec<Piece>, Refusal> {
     if request.helper.is_some() {
         pieces.push(own_program()?);
     }
-    for path in DEVICES.map(Path::new) {
+    let devices = DEVICES
+        .into_iter()
+        .chain(request.cgroup_bounds_memory.then_some(ZERO));
+    for path in devices.map(Path::new) {
         pieces.push(piece(path, path, NOSUID | NOEXEC, None)?);
     }
     Ok(pieces)
@@ -237,6 +239,13 @@ fn build(pieces: Vec<Piece>, request: &OpenRequest, limits: &Limits) -> io::Resu
     for (path, bytes) in etc {
         drop(point(root.as_fd(), &path, FileType::RegularFile)?);
         std::fs::write(Path::new(base).join(below_root(&path)), bytes)?;
+    }
+    if !request.cgroup_bounds_memory {
+        drop(point(root.as_fd(), Path::new(ZERO), FileType::RegularFile)?);
+        let zero = std::fs::OpenOptions::new()
+            .write(true)
+            .open(Path::new(base).join(below_root(Path::new(ZERO))))?;
+        zero.set_len(ZERO_BYTES)?;
     }
     // Before the pieces, some of which may be asked for below these.
     for (path, mode) in [(SCRATCH, 0o1777), ("/dev/shm", 0o1777)] {

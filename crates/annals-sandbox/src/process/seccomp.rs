@@ -28,6 +28,9 @@ impl SeccompFilters {
         let mut denied = denied_calls().map_err(refused)?;
         if !cgroup_bounds_memory {
             denied.insert(libc::SYS_setsockopt, socket_buffers().map_err(refused)?);
+            denied.insert(libc::SYS_mmap, vec![shared_memory().map_err(refused)?]);
+            let uncounted = uncounted_protocols().map_err(refused)?;
+            denied.entry(libc::SYS_socket).or_default().extend(uncounted);
         }
         let denied = program(denied, libc::EPERM).map_err(refused)?;
         // The C library asks for these first and has another way when the kernel seems not to know them.
@@ -144,6 +147,51 @@ fn socket_buffers() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
         SeccompRule::new(vec![equal(1, libc::SOL_SOCKET)?, equal(2, option)?])
     };
     options.into_iter().map(rule).collect()
+}
+
+/// Shared memory without a file: it stays whole while one page of it is mapped, and is counted by the pages that are.
+fn shared_memory() -> Condition {
+    const MAP_TYPE: libc::c_int = 0x0f;
+    let mask = (MAP_TYPE | libc::MAP_ANONYMOUS) as u64;
+    let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64;
+    SeccompRule::new(vec![SeccompCondition::new(
+        3,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::MaskedEq(mask),
+        shared,
+    )?])
+}
+
+/// Internet sockets that stand in none of the tables that are counted: any protocol but TCP, UDP and ICMP.
+fn uncounted_protocols() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    const SOCK_TYPE: u64 = 0x0f;
+    const SOCK_DCCP: libc::c_int = 6;
+    let counted = [
+        0,
+        libc::IPPROTO_TCP,
+        libc::IPPROTO_UDP,
+        libc::IPPROTO_ICMP,
+        libc::IPPROTO_ICMPV6,
+    ];
+    let compare = |argument, operator, value: libc::c_int| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
+    };
+    let mut rules = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let mut other = vec![compare(0, SeccompCmpOp::Eq, family)?];
+        for protocol in counted {
+            other.push(compare(2, SeccompCmpOp::Ne, protocol)?);
+        }
+        rules.push(SeccompRule::new(other)?);
+        for kind in [libc::SOCK_SEQPACKET, SOCK_DCCP] {
+            let is_kind = compare(1, SeccompCmpOp::MaskedEq(SOCK_TYPE), kind)?;
+            rules.push(SeccompRule::new(vec![
+                compare(0, SeccompCmpOp::Eq, family)?,
+                is_kind,
+            ])?);
+        }
+    }
+    Ok(rules)
 }
 
 /// Typing into, or scrolling, somebody's terminal.

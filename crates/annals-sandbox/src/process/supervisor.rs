@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::accounting::Accounts;
+use super::accounting::{self, Accounts};
 use super::context::{self, ContextSocket};
 use super::identity::{self, HostProc};
 use super::landlock::LandlockRuleset;
 use super::seccomp::SeccompFilters;
-use super::wire::{self, OpenRequest, Opened, Refusal, Report, RunRequest, Source, Step};
+use super::wire::{self, LaunchStep, OpenRequest, Opened, Refusal, Report, RunRequest, Source};
 use super::{init, rootfs, syscalls, tree};
 use crate::spec::Layer;
 
@@ -128,7 +128,7 @@ impl Supervisor {
         if staged {
             identity::become_nobody(&request, &proc)?;
         }
-        let listener = enter_network(&request)?;
+        let listener = enter_network(&request, &proc)?;
         if request.has(Layer::Uts) {
             let _ = rustix::system::sethostname(b"sandbox");
         }
@@ -217,7 +217,7 @@ impl Supervisor {
             .transpose()
         {
             Ok(source) => source,
-            Err(error) => return init::report_failure(&control, Step::Source, &error),
+            Err(error) => return init::report_failure(&control, LaunchStep::Source, &error),
         };
         run.argv
             .extend(source.as_ref().map(|path| path.to_string_lossy().into_owned()));
@@ -231,7 +231,7 @@ impl Supervisor {
                 }
                 self.running.push(RunningInit { pid, source, control });
             }
-            Err(error) => init::report_failure(&control, Step::Fork, &error),
+            Err(error) => init::report_failure(&control, LaunchStep::Fork, &error),
         }
     }
 
@@ -326,10 +326,16 @@ fn enter_root(
 
 /// Makes the sandbox's own network usable, and listens there if that was asked for. Sockets stay in the namespace that they were
 /// made in, so Annals can accept there what nobody else can reach.
-fn enter_network(request: &OpenRequest) -> Result<Option<TcpListener>, Refusal> {
+fn enter_network(request: &OpenRequest, proc: &HostProc) -> Result<Option<TcpListener>, Refusal> {
     if request.has(Layer::Net) {
         // Programs may talk to themselves; a namespace without it would only break them.
         let _ = syscalls::loopback_up();
+        if !request.cgroup_bounds_memory {
+            for (setting, value) in accounting::TCP_BUFFERS {
+                // Fails where a container's /proc is read-only: then the queues are counted.
+                let _ = proc.write(setting, value);
+            }
+        }
     }
     let Some(port) = request.listens_on else {
         return Ok(None);

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -143,6 +144,28 @@ pub(crate) struct RunRequest {
     pub(crate) cwd: PathBuf,
     /// Source to put into a private file, whose path becomes the last argument.
     pub(crate) source: Option<Source>,
+    /// Not to begin after this.
+    pub(crate) not_after: Option<Moment>,
+}
+
+/// A moment by the clock that all processes of this machine share, in nanoseconds.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    fn now() -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+    }
+
+    pub(crate) fn of(instant: Instant) -> Self {
+        let left = instant.saturating_duration_since(Instant::now()).as_nanos();
+        Moment(Self::now().saturating_add(u64::try_from(left).unwrap_or(u64::MAX)))
+    }
+
+    pub(crate) fn has_passed(self) -> bool {
+        Self::now() >= self.0
+    }
 }
 
 /// Code on its way to an interpreter.
@@ -156,7 +179,7 @@ pub(crate) struct Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     /// A step before the program could start failed.
-    Failed { step: Step, errno: i32 },
+    Failed { step: LaunchStep, errno: i32 },
     /// The command ended with this wait status.
     Ended { status: i32 },
     /// The sandbox is beyond a bound, and the command is being ended for it.
@@ -179,7 +202,7 @@ impl Exceeded {
 /// The steps between a request and a running program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-pub(crate) enum Step {
+pub(crate) enum LaunchStep {
     Fork = 1,
     Proc,
     Identity,
@@ -189,10 +212,12 @@ pub(crate) enum Step {
     Filter,
     Exec,
     Source,
+    /// It came too late.
+    Late,
 }
 
-impl Step {
-    const ALL: [Self; 9] = [
+impl LaunchStep {
+    const ALL: [Self; 10] = [
         Self::Fork,
         Self::Proc,
         Self::Identity,
@@ -202,6 +227,7 @@ impl Step {
         Self::Filter,
         Self::Exec,
         Self::Source,
+        Self::Late,
     ];
 }
 
@@ -225,7 +251,7 @@ impl Report {
         let word = |at: usize| Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         match (word(0)?, word(4)?, word(8)?) {
             (1, step, errno) => {
-                let step = Step::ALL.into_iter().find(|known| *known as i32 == step)?;
+                let step = LaunchStep::ALL.into_iter().find(|known| *known as i32 == step)?;
                 Some(Self::Failed { step, errno })
             }
             (2, status, _) => Some(Self::Ended { status }),
@@ -324,11 +350,11 @@ mod tests {
             Report::Ended { status: 256 },
             Report::Exceeded(Exceeded::WorkspaceFiles),
             Report::Failed {
-                step: Step::Exec,
+                step: LaunchStep::Exec,
                 errno: libc::ENOENT,
             },
             Report::Failed {
-                step: Step::Source,
+                step: LaunchStep::Source,
                 errno: 1,
             },
         ] {
@@ -347,6 +373,7 @@ mod tests {
             env: vec![("A".into(), "b".into())],
             cwd: "/".into(),
             source: None,
+            not_after: None,
         };
         let sender = std::thread::spawn(move || send(&here, &request, &[null.as_fd()]));
         let (received, fds) = receive::<RunRequest>(&there).unwrap().unwrap();

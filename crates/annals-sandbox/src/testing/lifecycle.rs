@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Fixture, cases, expect_kind};
 use crate::failure::FailureKind;
+use crate::lazy_sandbox::LazySandbox;
 use crate::ops::{CommandRun, FilesExists, Op};
 use crate::sandbox::{Backend, OpenError, Opening, Sandbox};
-use crate::target::Target;
 
 cases![
     after_close_every_operation_says_so,
@@ -75,7 +75,7 @@ async fn a_target_opens_once_for_all_who_need_it_at_once(backend: &dyn Backend) 
         opened: AtomicUsize::new(0),
     };
     let opener = Arc::new(opener);
-    let target = Target::new(Arc::clone(&opener) as Arc<dyn Backend>, fixture.spec.clone());
+    let target = LazySandbox::new(Arc::clone(&opener) as Arc<dyn Backend>, fixture.spec.clone());
     assert!(target.opened().is_none());
     let opened = futures::future::join_all((0..10).map(|_| target.sandbox())).await;
     assert!(opened.iter().all(Result::is_ok));

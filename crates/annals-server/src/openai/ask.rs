@@ -16,7 +16,7 @@ use super::follow::{Follow, Seen};
 use super::lineage::{ClientKey, Index, Place};
 use super::part::Part;
 use super::pieces::{Link, Piece};
-use super::target::Target;
+use super::target::PromptTarget;
 use super::transcript::{File, Held, Transcript};
 use crate::app::App;
 use crate::artifacts::signed_url;
@@ -107,15 +107,15 @@ impl Face {
         }
         let target = self.target(&ask, &key).await?;
         let transcript = &ask.transcript;
-        let makes = matches!(target, Target::New(None) | Target::Fork(_));
+        let makes = matches!(target, PromptTarget::New(None) | PromptTarget::Fork(_));
         let (conversation, mut prompt) = match target {
-            Target::Continue(id) => (id, new_prompt(transcript)),
-            Target::Fork(place) => (self.forked(place, &ask.once).await?, new_prompt(transcript)),
-            Target::New(id) => (
+            PromptTarget::Continue(id) => (id, new_prompt(transcript)),
+            PromptTarget::Fork(place) => (self.forked(place, &ask.once).await?, new_prompt(transcript)),
+            PromptTarget::New(id) => (
                 self.create(id, transcript, &ask.once).await?,
                 whole_prompt(transcript),
             ),
-            Target::StandAlone => return self.stand_alone(ask).await,
+            PromptTarget::StandAlone => return self.stand_alone(ask).await,
         };
         prompt.terms = ask.terms.clone();
         let posted = self.checked_and_posted(&self.agent, &conversation, prompt, &ask.once);

@@ -15,6 +15,7 @@ use super::part::Part;
 use super::pieces::{Piece, Pieces};
 use super::sse::{stopped, stopped_for_good};
 use super::transcript::Transcript;
+use crate::problem::{Code, Problem};
 use crate::relay;
 use crate::secrets::seconds;
 
@@ -122,6 +123,11 @@ impl Follow {
                     return Ok(());
                 }
             };
+            if let Update::Lost { .. } = update {
+                let detail =
+                    "the store has lost blocks of this conversation: read it again, and see what is missing";
+                return Err(Problem::new(Code::Lost, detail).into());
+            }
             let Update::Block(block) = &update else {
                 self.send(sender, pieces.push(&update));
                 continue;

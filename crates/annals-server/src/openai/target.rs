@@ -18,7 +18,7 @@ const AFTER_TURN_BLOCKS: usize = 64;
 
 /// Where a prompt goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum PromptTarget {
     Continue(ConversationId),
     Fork(Place),
     /// A new conversation, of this id if one was named. What was said before, elsewhere, comes with the prompt.
@@ -29,18 +29,18 @@ pub(crate) enum Target {
 
 impl Face {
     /// Where the prompt goes.
-    pub(crate) async fn target(&self, ask: &Ask, key: &ClientKey) -> Result<Target, ApiError> {
+    pub(crate) async fn target(&self, ask: &Ask, key: &ClientKey) -> Result<PromptTarget, ApiError> {
         let (names, transcript) = (&ask.names, &ask.transcript);
         if let Some(id) = &names.conversation {
             self.agent.log().get(&self.agent.key(id)).await?;
-            return Ok(Target::Continue(id.clone()));
+            return Ok(PromptTarget::Continue(id.clone()));
         }
         if let Some(part) = &names.after {
             let place = self.end_of(part).await?;
             return self.at(place).await;
         }
         if transcript.is_side_request() {
-            return Ok(Target::StandAlone);
+            return Ok(PromptTarget::StandAlone);
         }
         if transcript.history.is_empty() {
             return self.first(names).await;
@@ -51,22 +51,22 @@ impl Face {
         }
         match found {
             Some(place) => self.at(place).await,
-            None if self.is_known(names).await? => Ok(Target::StandAlone),
-            None => Ok(Target::New(names.named.clone())),
+            None if self.is_known(names).await? => Ok(PromptTarget::StandAlone),
+            None => Ok(PromptTarget::New(names.named.clone())),
         }
     }
 
     /// The first prompt of a chat. In a conversation that has turns, it is another beginning.
-    async fn first(&self, names: &Names) -> Result<Target, ApiError> {
+    async fn first(&self, names: &Names) -> Result<PromptTarget, ApiError> {
         let Some(named) = &names.named else {
-            return Ok(Target::New(None));
+            return Ok(PromptTarget::New(None));
         };
         match self.agent.log().get(&self.agent.key(named)).await {
             Ok(info) if info.tail.is_none() && self.waiting(named).await? == 0 => {
-                Ok(Target::Continue(named.clone()))
+                Ok(PromptTarget::Continue(named.clone()))
             }
-            Ok(_) => Ok(Target::New(None)),
-            Err(LogError::NotFound { .. }) => Ok(Target::New(Some(named.clone()))),
+            Ok(_) => Ok(PromptTarget::New(None)),
+            Err(LogError::NotFound { .. }) => Ok(PromptTarget::New(Some(named.clone()))),
             Err(error) => Err(error.into()),
         }
     }
@@ -90,7 +90,7 @@ impl Face {
     }
 
     /// After a turn: on with its conversation if nothing followed it, else with a fork.
-    async fn at(&self, place: Place) -> Result<Target, ApiError> {
+    async fn at(&self, place: Place) -> Result<PromptTarget, ApiError> {
         let key = self.agent.key(&place.conversation);
         let after = self
             .agent
@@ -99,8 +99,8 @@ impl Face {
             .await?;
         let is_head = !after.iter().any(|block| block.kind == BlockKind::TurnHeader);
         Ok(match is_head && self.waiting(&place.conversation).await? == 0 {
-            true => Target::Continue(place.conversation),
-            false => Target::Fork(place),
+            true => PromptTarget::Continue(place.conversation),
+            false => PromptTarget::Fork(place),
         })
     }
 

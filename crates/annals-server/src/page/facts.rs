@@ -5,10 +5,12 @@ use annals_core::code::Code;
 use annals_core::ids::Seq;
 use annals_sandbox::Bound;
 use annals_sandbox::facts::Facts;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use super::views::Looked;
+use crate::schemas::BoundSchema;
 
 /// Codes that say that somebody or something did not let a call do what it wanted.
 const REFUSALS: &[Code] = &[
@@ -25,15 +27,19 @@ const REFUSALS: &[Code] = &[
 ];
 
 /// The sandbox at a moment.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub(super) struct SandboxFacts {
     backend: String,
     layers: Vec<LayerFact>,
+    #[schemars(with = "Vec<BoundSchema>")]
     limits: Vec<Bound>,
     refused: Vec<Refusal>,
 }
 
-#[derive(Clone, Serialize)]
+/// One layer of the sandbox, and why it is missing if it is.
+#[derive(Clone, Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct LayerFact {
     name: &'static str,
     in_force: bool,
@@ -41,8 +47,11 @@ struct LayerFact {
     missing: Option<String>,
 }
 
-#[derive(Serialize)]
+/// A call that was not let do what it wanted.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct Refusal {
+    #[schemars(with = "u64")]
     seq: Seq,
     code: String,
     message: String,

@@ -17,11 +17,11 @@ mod views;
 
 pub(crate) use arriving::{Arriving, TreeEvent};
 pub(crate) use assets::file;
-pub(crate) use model_view::model_view;
-pub(crate) use moment::moment;
+pub(crate) use model_view::{ModelView, model_view};
+pub(crate) use moment::{Moment, moment};
 pub(crate) use pdf_pages::pdf_page;
-pub(crate) use proposal::proposal;
-pub(crate) use steps::steps;
-pub(crate) use trees::{Trees, trees};
-pub(crate) use versions::{difference, preview};
+pub(crate) use proposal::{Proposed, proposal};
+pub(crate) use steps::{Steps, steps};
+pub(crate) use trees::{Trees, TreesOf, trees};
+pub(crate) use versions::{Preview, difference, preview};
 pub(crate) use views::Views;

@@ -12,6 +12,7 @@ use annals_core::view::why::{self, PrefixReport, Requested};
 use annals_core::view::{Layout, View};
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::steps::{self, Step};
@@ -20,17 +21,21 @@ use crate::app::App;
 use crate::door::Caller;
 use crate::problem::Problem;
 use crate::request::{Params, Place};
+use crate::schemas::{CachePointSchema, PrefixSchema};
 
 /// The last parts are those that a person looks at.
 const PARTS_SHOWN: usize = 500;
 
 /// The view at one moment.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub(crate) struct ModelView {
+    #[schemars(with = "u64")]
     at: Seq,
     /// Parts before those that are here; the numbers of cache points count them.
     left_out: usize,
     parts: Vec<ShownPart>,
+    #[schemars(with = "Vec<CachePointSchema>")]
     cache_points: Vec<OutlineMark>,
     /// Tokens of all parts but the tail.
     tokens: u64,
@@ -44,17 +49,19 @@ pub(crate) struct ModelView {
 }
 
 /// A part, and what a request made at this moment has to do with the cache for it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct ShownPart {
     /// As it is rendered; media as a line that tells type and size.
     text: Arc<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     block_seq: Option<Seq>,
     tokens: u32,
     cache: Caching,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Caching {
     Read,
@@ -63,11 +70,12 @@ enum Caching {
 }
 
 /// A model call, and how its view followed from that of the call before.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ShownStep {
     #[serde(flatten)]
     step: Step,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<PrefixSchema>")]
     prefix: Option<PrefixReport>,
 }
 

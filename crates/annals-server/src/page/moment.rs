@@ -10,6 +10,7 @@ use annals_core::time::Timestamp;
 use annals_core::view::View;
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -19,13 +20,16 @@ use crate::app::App;
 use crate::door::Caller;
 use crate::problem::Problem;
 use crate::request::{Params, Place};
+use crate::schemas::{BlockSchema, SourceSchema};
 
 /// A parameter that the call's block shows cut is put back unless it is longer.
 const ARGUMENT_MAX_BYTES: u64 = 256 * 1024;
 
 /// One moment.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub(crate) struct Moment {
+    #[schemars(with = "u64")]
     at: Seq,
     call: Option<Call>,
     files: Vec<File>,
@@ -35,37 +39,47 @@ pub(crate) struct Moment {
 }
 
 /// The call that the block belongs to, with everything that came of it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct Call {
     call_id: String,
     tool: String,
     arguments: Value,
+    #[schemars(with = "Vec<BlockSchema>")]
     blocks: Vec<BlockJson>,
 }
 
 /// A file, oldest version first.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct File {
     path: String,
     mime: String,
     versions: Vec<Version>,
 }
 
-#[derive(Serialize)]
+/// A version of a file.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FileVersion", extend("additionalProperties" = false))]
 struct Version {
+    #[schemars(with = "u64")]
     seq: Seq,
+    #[schemars(with = "Option<String>")]
     digest: Option<BlobDigest>,
     mime: String,
     size_bytes: u64,
     turn_id: String,
+    #[schemars(with = "String")]
     ts: Timestamp,
 }
 
 /// A source, and the blocks that cite it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Source {
     #[serde(flatten)]
+    #[schemars(with = "SourceSchema")]
     row: SourceRow,
+    #[schemars(with = "Vec<u64>")]
     cited: Vec<Seq>,
 }
 

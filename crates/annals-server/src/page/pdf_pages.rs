@@ -5,6 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::TryStreamExt as _;
 use http::{HeaderName, HeaderValue, header};
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use super::trees::unreadable;
 use super::versions;
@@ -15,6 +16,8 @@ use crate::request::{Params, Place};
 
 /// A larger file is downloaded.
 const PDF_MAX_BYTES: u64 = 64 << 20;
+/// Files that are held at once: a helper takes a whole one, and a page that scrolls asks for many.
+static HELD: Semaphore = Semaphore::const_new(2);
 const WIDTH_PX: u32 = 900;
 const WIDTH_MAX_PX: u32 = 2_400;
 /// How many pages the file has.
@@ -44,6 +47,7 @@ pub(crate) async fn pdf_page(
         );
         return Err(Problem::new(Code::Unprocessable, detail));
     }
+    let _held = HELD.acquire().await.map_err(Problem::internal)?;
     let mut pdf = Vec::new();
     let mut body = opened.body;
     while let Some(piece) = body.try_next().await.map_err(Problem::internal)? {

@@ -8,6 +8,7 @@ use annals_core::ids::CallId;
 use annals_tools::{BodyParam, FacetParam, Proposal, Tool, ToolCx};
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,7 @@ use crate::app::App;
 use crate::door::Caller;
 use crate::problem::Problem;
 use crate::request::{Params, Place};
+use crate::schemas::Tree;
 
 #[derive(Deserialize)]
 pub(crate) struct OfCall {
@@ -25,11 +27,13 @@ pub(crate) struct OfCall {
 }
 
 /// A call, as a person decides about it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub(crate) struct Proposed {
     arguments: Value,
     /// The command or the code, as a tree.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Tree>")]
     code: Option<Arc<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<Change>,
@@ -39,11 +43,13 @@ pub(crate) struct Proposed {
 }
 
 /// What would become of a file, against how it is now.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct Change {
     path: String,
     /// Whether there is no such text now.
     is_new: bool,
+    #[schemars(with = "Tree")]
     difference: Arc<Value>,
 }
 

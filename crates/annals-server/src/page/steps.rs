@@ -9,6 +9,7 @@ use annals_core::view::View;
 use annals_model::Price;
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::views::Looked;
@@ -16,6 +17,7 @@ use crate::app::App;
 use crate::door::Caller;
 use crate::problem::Problem;
 use crate::request::{Params, Place};
+use crate::schemas::UsageSchema;
 
 #[derive(Deserialize)]
 pub(crate) struct After {
@@ -23,28 +25,35 @@ pub(crate) struct After {
 }
 
 /// Model calls, oldest first.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub(crate) struct Steps {
     items: Vec<Step>,
     /// What a token costs, in billionths of a dollar, by turn; turns without a known price are not there.
+    #[schemars(with = "BTreeMap<String, TokenPrice>")]
     prices: BTreeMap<TurnId, TokenPrice>,
 }
 
 /// One model call.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Step {
+    #[schemars(with = "String")]
     pub(super) turn_id: TurnId,
     pub(super) step: u32,
     /// The last block before the request.
+    #[schemars(with = "u64")]
     pub(super) at: Seq,
     /// The first block of the answer.
+    #[schemars(with = "u64")]
     pub(super) seq: Seq,
+    #[schemars(with = "Option<UsageSchema>")]
     pub(super) usage: Option<TurnUsage>,
     /// What changed the view since the call before.
     marks: Vec<Mark>,
     /// Tokens that the call before had left in the provider's cache and that this one did not read again: the cache
     /// broke. A hide in what was never cached breaks nothing, and an expired cache breaks without any mark.
     #[serde(skip_serializing_if = "is_none")]
+    #[schemars(default)]
     lost_tokens: u64,
 }
 
@@ -53,14 +62,17 @@ fn is_none(tokens: &u64) -> bool {
 }
 
 /// Something that changed what comes before.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct Mark {
+    /// `compaction`, `instructions`, `hide` or `prune`.
     kind: &'static str,
+    #[schemars(with = "u64")]
     seq: Seq,
 }
 
 /// Prices by bucket.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(super) struct TokenPrice {
     #[serde(flatten)]
     rates: Rates,
@@ -69,7 +81,7 @@ pub(super) struct TokenPrice {
     long: Option<LongRates>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Rates {
     input: u64,
     cache_read: u64,
@@ -77,7 +89,7 @@ struct Rates {
     output: u64,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct LongRates {
     over_tokens: u64,
     #[serde(flatten)]

@@ -9,6 +9,7 @@ use annals_core::ids::Seq;
 use annals_store::BlockLogExt as _;
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,6 +18,7 @@ use crate::conversations::seq;
 use crate::door::Caller;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Place};
+use crate::schemas::Tree;
 
 const LIMIT_MAX: usize = 200;
 /// Trees that are kept; a screen shows some tens.
@@ -108,14 +110,19 @@ pub(crate) struct Range {
 }
 
 /// Trees of the blocks of a range that have one.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Trees", extend("additionalProperties" = false))]
 pub(crate) struct TreesOf {
     items: Vec<TreeOf>,
 }
 
-#[derive(Serialize)]
+/// The tree of a block.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct TreeOf {
+    #[schemars(with = "u64")]
     seq: Seq,
+    #[schemars(with = "Tree")]
     tree: Arc<Value>,
 }
 

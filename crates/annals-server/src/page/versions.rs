@@ -8,6 +8,7 @@ use annals_tools::content::{self, ContentError, Opened};
 use axum::Json;
 use axum::extract::State;
 use futures::TryStreamExt as _;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,6 +17,7 @@ use crate::conversations::seq;
 use crate::door::Caller;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Place};
+use crate::schemas::Tree;
 
 /// What is read of a file; a tree shows less.
 const READ_MAX_BYTES: usize = 2 * 1024 * 1024;
@@ -28,14 +30,18 @@ pub(crate) struct Version {
 }
 
 /// A file to look at.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub(crate) struct Preview {
+    /// `markdown`, `code`, `table` or `binary`.
     kind: &'static str,
     mime: String,
     size_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Tree>")]
     tree: Option<Arc<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Tree>")]
     table: Option<Arc<Value>>,
     /// What is not shown.
     truncated_bytes: u64,

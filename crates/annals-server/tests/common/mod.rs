@@ -272,7 +272,7 @@ impl Events {
 }
 
 /// An event, unless the text is a comment.
-fn parse(text: &str) -> Option<Event> {
+pub(crate) fn parse(text: &str) -> Option<Event> {
     let mut event = Event::default();
     let mut data = String::new();
     for line in text.lines() {

@@ -74,8 +74,9 @@ impl ArtifactDraft {
         let shown = self.store.place.shown();
         let file = self.file.try_clone();
         let file = file.map_err(|error| ArtifactError::local(Path::new(&shown), error))?;
-        self.store.keeping(blob).await?;
-        self.store.place.keep(file, self.temp, blob).await?;
+        if !self.store.keeping(blob).await? {
+            self.store.place.keep(file, self.temp, blob).await?;
+        }
         Ok(self.store.stored(blob))
     }
 }

@@ -18,7 +18,7 @@ use tempfile::TempPath;
 
 use super::place::Kept;
 use super::{ArtifactError, ROOT, digest_of_key, key};
-use crate::disk::{self, Step};
+use crate::disk::{self, DiskStep};
 use crate::failpoint::failpoint;
 
 const PIECE_BYTES: usize = 256 * 1024;
@@ -136,13 +136,13 @@ impl Files {
             .prefix("put-")
             .tempfile_in(&self.tmp)?
             .into_parts();
-        disk::trace(|| Step::Created(path.to_path_buf()));
+        disk::trace(|| DiskStep::Created(path.to_path_buf()));
         failpoint("artifact.created");
         Ok((file, path))
     }
 
     fn publish(&self, file: &File, temp: TempPath, blob: Blob) -> io::Result<()> {
-        disk::trace(|| Step::Wrote(temp.to_path_buf()));
+        disk::trace(|| DiskStep::Wrote(temp.to_path_buf()));
         failpoint("artifact.written");
         disk::sync_file(file, &temp)?;
         failpoint("artifact.synced");

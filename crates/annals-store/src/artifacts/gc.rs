@@ -1,4 +1,4 @@
-//! Garbage collection: removes bytes that no block names.
+//! Mark-and-sweep garbage collection: removes bytes that no block names.
 //!
 //! Between a `put` and the append that names it the bytes have no name yet. They are safe because they are new:
 //! only what is older than the caller's limit goes, a `put` of present bytes makes them new again, and the age is

@@ -28,7 +28,7 @@ const MARKS_MAX: usize = 100;
 pub trait ArtifactLedger: Send + Sync + std::fmt::Debug {
     /// Bytes are about to be written. When this returns nobody removes them until they are older than any collection
     /// allows, or else a block names them; what was removed before is for the caller to write again.
-    async fn keeping(&self, blob: Blob) -> Result<(), LogError>;
+    async fn keeping(&self, blob: Blob) -> Result<Keeping, LogError>;
 
     /// Marks some artifacts after a digest that no block names and nobody has kept for this long, in the order of their
     /// digests, at most `limit`. For [`MARK`] they belong to the caller.
@@ -44,6 +44,15 @@ pub trait ArtifactLedger: Send + Sync + std::fmt::Debug {
 
     /// How many artifacts there are, and how many of them, with how many bytes, would be marked.
     async fn garbage(&self, older_than: Duration) -> Result<Swept, LogError>;
+}
+
+/// What a ledger knew of bytes before somebody kept them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// Nothing, or that they were removed: they are to be written.
+    New,
+    /// Somebody has kept them before, and may have died before they were written.
+    Known,
 }
 
 /// An artifact that is about to be removed.
@@ -75,15 +84,23 @@ impl ArtifactStore {
         self
     }
 
-    /// Tells the ledger, if there is one, that bytes are about to be written.
-    pub(super) async fn keeping(&self, blob: Blob) -> Result<(), ArtifactError> {
+    /// Tells the ledger, if there is one, that bytes are about to be written. True if they need not be: they are there, and
+    /// since the ledger knows that they are kept nobody removes them. Without one, writing them again is what keeps them.
+    pub(super) async fn keeping(&self, blob: Blob) -> Result<bool, ArtifactError> {
         let Some(ledger) = &self.ledger else {
-            return Ok(());
+            return Ok(false);
         };
         let kept = ledger.keeping(blob).await;
-        kept.map_err(|error| ArtifactError::Storage {
+        let kept = kept.map_err(|error| ArtifactError::Storage {
             place: blob.digest.to_string(),
             detail: error.to_string(),
+        })?;
+        Ok(match kept {
+            Keeping::New => false,
+            // Who cannot tell writes.
+            Keeping::Known => {
+                matches!(self.place.size_bytes(blob.digest).await, Ok(Some(size)) if size == blob.size_bytes)
+            }
         })
     }
 

@@ -21,10 +21,10 @@ pub use draft::ArtifactDraft;
 pub use error::ArtifactError;
 pub use files::hash;
 pub use gc::Swept;
-pub use ledger::{ArtifactLedger, CollectError, MARK, Marked};
+pub use ledger::{ArtifactLedger, CollectError, Keeping, MARK, Marked};
 pub use name::resource_name;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -127,8 +127,9 @@ impl ArtifactStore {
     pub async fn put(&self, bytes: impl Into<Bytes>) -> Result<Stored, ArtifactError> {
         let bytes = bytes.into();
         let blob = blob_of(&bytes).await;
-        self.keeping(blob).await?;
-        self.place.put(blob, bytes).await?;
+        if !self.keeping(blob).await? {
+            self.place.put(blob, bytes).await?;
+        }
         Ok(self.stored(blob))
     }
 
@@ -143,19 +144,16 @@ impl ArtifactStore {
 
     /// Keeps the content of an open file from its beginning, without holding it in memory.
     pub async fn put_open_file(&self, file: std::fs::File) -> Result<Stored, ArtifactError> {
-        let (announced, file) = self.announce(file).await?;
-        let blob = self.place.put_file(file, announced).await?;
-        Ok(self.stored(blob))
-    }
-
-    /// Tells the ledger, if there is one, what a file has in it; the file is read once more for that.
-    async fn announce(&self, file: std::fs::File) -> Result<(Option<Blob>, std::fs::File), ArtifactError> {
         if self.ledger.is_none() {
-            return Ok((None, file));
+            let blob = self.place.put_file(file, None).await?;
+            return Ok(self.stored(blob));
         }
+        // A ledger is told first what the file has in it, which is read once more for that.
         let (blob, file) = hashed(file).await?;
-        self.keeping(blob).await?;
-        Ok((Some(blob), file))
+        if !self.keeping(blob).await? {
+            self.place.put_file(file, Some(blob)).await?;
+        }
+        Ok(self.stored(blob))
     }
 
     /// The bytes of a digest, verified.
@@ -193,6 +191,18 @@ impl ArtifactStore {
             futures::future::ready(item)
         });
         Ok(verified.boxed())
+    }
+
+    /// The bytes of a digest in a file that goes away with its handle, verified, without holding them in memory.
+    pub async fn get_file(&self, digest: &BlobDigest) -> Result<std::fs::File, ArtifactError> {
+        let local = |error| ArtifactError::local(Path::new("the temporary folder"), error);
+        let mut file = blocking(move || tempfile::tempfile().map_err(local)).await?;
+        let mut pieces = self.stream(digest).await?;
+        while let Some(piece) = pieces.next().await {
+            let piece = piece?;
+            file = blocking(move || file.write_all(&piece).map(|()| file).map_err(local)).await?;
+        }
+        Ok(file)
     }
 
     /// Some of the bytes. A part cannot be verified by itself.

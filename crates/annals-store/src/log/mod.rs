@@ -118,6 +118,12 @@ pub trait BlockLog: Send + Sync {
     /// at most `limit` of them, fewer only at the end: what garbage collection must keep.
     async fn named_blobs(&self, after: Option<BlobDigest>, limit: usize)
     -> Result<Vec<BlobDigest>, LogError>;
+
+    /// Whether appends can be taken at this moment: commits something that changes nothing, as durably as an append, and
+    /// fails at once for the reason that an append would fail or wait for. A log that nothing can keep from writing says yes.
+    async fn check_writes(&self) -> Result<(), LogError> {
+        Ok(())
+    }
 }
 
 /// A backend with all of its ports.

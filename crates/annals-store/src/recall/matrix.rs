@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annals_embed::{Vector, vector};
 
-use super::Target;
+use super::RecallTarget;
 use super::search::Strand;
 
 /// All matrices together take at most this many bytes between searches.
@@ -45,8 +45,8 @@ pub(super) struct Row {
 
 impl Row {
     /// Whose words.
-    pub(super) fn target(self) -> Option<Target> {
-        Target::ALL.get(usize::from(self.target)).copied()
+    pub(super) fn target(self) -> Option<RecallTarget> {
+        RecallTarget::ALL.get(usize::from(self.target)).copied()
     }
 }
 

@@ -28,7 +28,7 @@ use rank::SearchMode;
 
 /// Whose words a passage has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Target {
+pub enum RecallTarget {
     /// Prompts.
     User,
     /// Answers, notes and written files.
@@ -37,16 +37,20 @@ pub enum Target {
     Attachment,
 }
 
-impl Target {
+impl RecallTarget {
     /// All of them.
-    pub const ALL: [Target; 3] = [Target::User, Target::Assistant, Target::Attachment];
+    pub const ALL: [RecallTarget; 3] = [
+        RecallTarget::User,
+        RecallTarget::Assistant,
+        RecallTarget::Attachment,
+    ];
 
     /// The word that stands for it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Target::User => "user",
-            Target::Assistant => "assistant",
-            Target::Attachment => "attachment",
+            RecallTarget::User => "user",
+            RecallTarget::Assistant => "assistant",
+            RecallTarget::Attachment => "attachment",
         }
     }
 
@@ -75,7 +79,7 @@ pub struct Query {
     /// The words, in any language, spelt right or nearly so.
     pub text: String,
     /// Whose words; all if empty.
-    pub targets: Vec<Target>,
+    pub targets: Vec<RecallTarget>,
     /// At most this many hits.
     pub limit: usize,
     /// Nothing older.
@@ -125,7 +129,7 @@ pub struct Hit {
     /// What names it.
     pub path: Option<LogicalPath>,
     /// Whose words.
-    pub target: Target,
+    pub target: RecallTarget,
     /// The passage.
     pub text: String,
     /// How good it is, from 0 to 1; comparable within one answer only.

@@ -9,13 +9,13 @@ use std::ops::Range;
 use annals_core::block::{BlobDigest, Block, BlockKind};
 use annals_core::path::PathKind;
 
-use super::{Target, passage, terms};
+use super::{RecallTarget, passage, terms};
 
 /// A text to remember.
 #[derive(Clone, Copy, Debug)]
 pub struct Remembered<'b> {
     /// Whose words.
-    pub target: Target,
+    pub target: RecallTarget,
     /// The block's whole text.
     pub text: &'b str,
     /// What else it is known by: a file's name.
@@ -116,15 +116,15 @@ pub fn remembered(block: &Block) -> Option<Remembered<'_>> {
         })
     };
     match &block.kind {
-        BlockKind::UserPrompt => said(Target::User),
+        BlockKind::UserPrompt => said(RecallTarget::User),
         BlockKind::AssistantCompletion
         | BlockKind::Notes
         | BlockKind::Note
-        | BlockKind::StageClarification => said(Target::Assistant),
-        BlockKind::UserAttachment => file(Target::Attachment),
-        BlockKind::UserAttachmentText => said(Target::Attachment),
+        | BlockKind::StageClarification => said(RecallTarget::Assistant),
+        BlockKind::UserAttachment => file(RecallTarget::Attachment),
+        BlockKind::UserAttachmentText => said(RecallTarget::Attachment),
         BlockKind::ToolResult if !block.meta().is_digest => match block.path.as_ref()?.kind() {
-            PathKind::File { .. } => file(Target::Assistant),
+            PathKind::File { .. } => file(RecallTarget::Assistant),
             _ => None,
         },
         _ => None,

@@ -15,7 +15,7 @@ use super::lexical::Lookups;
 use super::matrix::{Loaded, Row};
 use super::rank::{self, Candidate, Doc};
 use super::source::Source;
-use super::{Hit, Query, Target};
+use super::{Hit, Query, RecallTarget};
 
 /// Number of best hits of each ranking that are fused.
 const JOINED: usize = 100;
@@ -97,14 +97,15 @@ fn doc_of(strand: &Strand, row: Row) -> Doc {
 
 /// What the query asks of a passage apart from its content.
 struct Filter {
-    targets: [bool; Target::ALL.len()],
+    targets: [bool; RecallTarget::ALL.len()],
     since_seconds: i64,
 }
 
 impl Filter {
     fn of(query: &Query) -> Self {
         Filter {
-            targets: Target::ALL.map(|target| query.targets.is_empty() || query.targets.contains(&target)),
+            targets: RecallTarget::ALL
+                .map(|target| query.targets.is_empty() || query.targets.contains(&target)),
             since_seconds: query.since.map_or(i64::MIN, |since| since.unix_millis() / 1_000),
         }
     }
@@ -290,7 +291,7 @@ pub struct PassageText {
     /// Which bytes of the block's text.
     pub range: Range<usize>,
     /// Whose words.
-    pub target: Target,
+    pub target: RecallTarget,
 }
 
 impl PassageText {
@@ -299,7 +300,7 @@ impl PassageText {
         let (start, length) = (usize::try_from(start).ok()?, usize::try_from(length).ok()?);
         Some(PassageText {
             range: start..start.checked_add(length)?,
-            target: *Target::ALL.get(usize::try_from(target).ok()?)?,
+            target: *RecallTarget::ALL.get(usize::try_from(target).ok()?)?,
         })
     }
 }

@@ -374,6 +374,19 @@ impl BlockLog for SqliteLog {
             .read(move |_, tx| reader::named(tx, after, limit))
             .await
     }
+
+    async fn check_writes(&self) -> Result<(), LogError> {
+        // A row that is set to what it is would not be written; the header of the file is.
+        self.writer
+            .write(|work| {
+                let version: i64 = work
+                    .tx
+                    .pragma_query_value(None, "user_version", |row| row.get(0))?;
+                work.tx.pragma_update(None, "user_version", version)?;
+                Ok(())
+            })
+            .await
+    }
 }
 
 /// Makes a conversation and keeps the answer that says so.

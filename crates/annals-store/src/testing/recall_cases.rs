@@ -9,7 +9,7 @@ use super::sample::at;
 use super::saying::{Remembering, answer, attachment, file, key, prompt, query};
 use crate::log::{LogError, NewConversation, Operator};
 use crate::recall::rank::SearchMode;
-use crate::recall::{Query, RecallHits, Target};
+use crate::recall::{Query, RecallHits, RecallTarget};
 
 /// A rule of memory search, tried on an empty store.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ cases! {
         let found = on.search("c", "bills of acme").await;
         assert_eq!(texts(&found)[0], "Please move the invoices of Acme to the archive");
         let hit = &found.hits[0];
-        assert_eq!((hit.target, hit.seq.get(), hit.turn.as_str()), (Target::User, 1, "turn_1"));
+        assert_eq!((hit.target, hit.seq.get(), hit.turn.as_str()), (RecallTarget::User, 1, "turn_1"));
         assert_eq!(hit.path.as_ref().map(|path| path.as_str()), Some("ar:turn_1.user.prompt"));
         let warm = on.search("c", "climate in portugal").await;
         assert_eq!(texts(&warm)[0], "What is the weather in Lisbon?");
@@ -103,8 +103,8 @@ cases! {
         .await;
         let heron = || query(&key("t/p/u", "c"), "heron");
         let only = |target| Query { targets: vec![target], ..heron() };
-        assert_eq!(texts(&on.find(only(Target::Attachment)).await), ["heron heron"]);
-        assert_eq!(texts(&on.find(only(Target::User)).await), ["the heron report"]);
+        assert_eq!(texts(&on.find(only(RecallTarget::Attachment)).await), ["heron heron"]);
+        assert_eq!(texts(&on.find(only(RecallTarget::User)).await), ["the heron report"]);
         let before = Some((key("t/p/u", "c").id, Seq::try_new(2).expect("from 1")));
         assert_eq!(texts(&on.find(Query { before, ..heron() }).await), ["the heron report"]);
         let later = Query { now: at(86_400 * 10), ..heron() };

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use annals_core::block::{Blob, BlobDigest, Block, BlockJson};
 use annals_core::ids::{ConversationId, ConversationKey, Scope, Seq};
+use annals_core::limits;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use super::ImportError;
-use super::lines::{About, BLOCKS_MAX_BYTES, End, FORMAT, Header, LINE_MAX_BYTES, Piece, Totals};
+use super::lines::{About, End, FORMAT, Header, Piece, Totals};
 use crate::artifacts::ArtifactStore;
 use crate::log::{
     Ancestor, Append, BatchId, BlockLog, LogError, Named, NewConversation, Operator, Owner, StoredAnswer,
@@ -129,8 +130,8 @@ struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Bounds {
-            line_bytes: LINE_MAX_BYTES,
-            blocks_bytes: BLOCKS_MAX_BYTES,
+            line_bytes: limits::COPY_LINE_MAX_BYTES,
+            blocks_bytes: limits::IMPORT_BLOCKS_MAX_BYTES,
         }
     }
 }

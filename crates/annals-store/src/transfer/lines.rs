@@ -13,12 +13,6 @@ pub(super) const FORMAT: u32 = 1;
 /// Binary content up to this size stands in its block; larger content comes before it in pieces of this size.
 pub(super) const PIECE_BYTES: usize = 1024 * 1024;
 
-/// No line that this program writes is longer: a piece in base64, or the longest answer of a model as a block.
-pub(super) const LINE_MAX_BYTES: u64 = 128 * 1024 * 1024;
-
-/// All blocks of a file together: they are held in memory until the last line has been checked.
-pub(super) const BLOCKS_MAX_BYTES: u64 = 1024 * 1024 * 1024;
-
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) annals_export: u32,

@@ -7,7 +7,7 @@ use annals_core::path::PhysicalPath;
 use annals_core::turn::outcome::Notice;
 use serde_json::Value;
 
-use crate::react::target::Target;
+use crate::react::target::WriteTarget;
 
 /// The files that the code is to produce, in the order given, each once.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,7 +87,7 @@ impl Contract {
                 kind(other)
             )));
         }
-        let target = Target::parse(name, current).map_err(|error| {
+        let target = WriteTarget::parse(name, current).map_err(|error| {
             ContractInvalid::new(format!("`filename` of item {index}: {}", error.message))
         })?;
         self.notices.extend(target.notice);

@@ -7,7 +7,7 @@ use annals_core::block::ShownError;
 use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::turn::outcome::Notice;
-use annals_sandbox::{Captured, CodeRun, Failure, FailureKind, Language, Op, OpResult, Target};
+use annals_sandbox::{Captured, CodeRun, Failure, FailureKind, Language, LazySandbox, Op, OpResult};
 
 use super::context::Conversation;
 use crate::cx::ToolCx;
@@ -62,7 +62,7 @@ pub(super) async fn run(cx: &ToolCx, language: Language, code: &str, timeout: Du
 
 async fn inside(
     cx: &ToolCx,
-    target: &Target,
+    target: &LazySandbox,
     language: Language,
     code: &str,
     timeout: Duration,

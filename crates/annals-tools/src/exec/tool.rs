@@ -67,11 +67,6 @@ impl ExecuteCode {
         ExecuteCode { spec, language }
     }
 
-    /// The language it runs.
-    pub fn language(&self) -> Language {
-        self.language
-    }
-
     async fn execute(&self, cx: &ToolCx, args: Args, contract: Contract) -> Outcome {
         let before: Vec<Option<Stamp>> = contract
             .files

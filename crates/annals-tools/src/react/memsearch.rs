@@ -5,7 +5,7 @@ use annals_core::code::Code;
 use annals_core::limits;
 use annals_core::turn::outcome::{Notice, Outcome, Output, Payload};
 use annals_store::LogError;
-use annals_store::recall::{Hit, Query, RecallHits, Target, Within};
+use annals_store::recall::{Hit, Query, RecallHits, RecallTarget, Within};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ impl MemSearch {
                     },
                     "targets": {
                         "type": "array",
-                        "items": {"type": "string", "enum": Target::ALL.map(Target::as_str)},
+                        "items": {"type": "string", "enum": RecallTarget::ALL.map(RecallTarget::as_str)},
                         "description": "SECOND FIELD. Whose words: prompts (user), answers, notes and written files \
                                         (assistant), attached files (attachment). Default: all."
                     },
@@ -163,7 +163,7 @@ fn query(cx: &ToolCx, args: Args) -> Query {
         targets: args
             .targets
             .iter()
-            .filter_map(|word| Target::from_word(word))
+            .filter_map(|word| RecallTarget::from_word(word))
             .collect(),
         limit: top_k.clamp(1, limits::MEMSEARCH_MAX_HITS),
         before: running,

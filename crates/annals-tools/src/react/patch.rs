@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::target::Target;
+use super::target::WriteTarget;
 use crate::access::Uses;
 use crate::content::{self, ContentError, Whole};
 use crate::cx::ToolCx;
@@ -36,7 +36,7 @@ struct Args {
 
 /// A file before and after.
 struct Edited {
-    target: Target,
+    target: WriteTarget,
     notices: Vec<Notice>,
     /// None when it is no text.
     before: Option<String>,
@@ -130,7 +130,7 @@ impl Tool for Patch {
 
 /// Finds the file and makes its new text; writes nothing.
 async fn edit(cx: &ToolCx, args: &Args) -> Result<Edited, (Vec<Notice>, ShownError)> {
-    let mut target = Target::parse(&args.path, cx.turn()).map_err(|error| (Vec::new(), error))?;
+    let mut target = WriteTarget::parse(&args.path, cx.turn()).map_err(|error| (Vec::new(), error))?;
     let (source, old) = match source(cx, &args.path, &target).await {
         Ok(found) => found,
         Err(error) => return Err((target.notice.into_iter().collect(), error)),
@@ -170,7 +170,7 @@ async fn edit(cx: &ToolCx, args: &Args) -> Result<Edited, (Vec<Notice>, ShownErr
 
 /// The file to start from: this turn's, if it has one of that name (perhaps a copy made by an earlier patch); else
 /// the earlier turn's file that was named in full.
-async fn source(cx: &ToolCx, given: &str, target: &Target) -> Result<(LogicalPath, Whole), ShownError> {
+async fn source(cx: &ToolCx, given: &str, target: &WriteTarget) -> Result<(LogicalPath, Whole), ShownError> {
     let here = target.logical();
     let error = match content::whole(cx.shared(), &here, Some(cx.turn())).await {
         Ok(whole) => return Ok((here, whole)),
@@ -189,7 +189,7 @@ async fn source(cx: &ToolCx, given: &str, target: &Target) -> Result<(LogicalPat
 }
 
 /// The latest earlier turn's file of the same name, which may be the one that was meant.
-fn earlier(cx: &ToolCx, target: &Target) -> Option<LogicalPath> {
+fn earlier(cx: &ToolCx, target: &WriteTarget) -> Option<LogicalPath> {
     let rel = target.path.rel();
     cx.timeline(|timeline| {
         let mut turns = timeline.turns().iter().rev();

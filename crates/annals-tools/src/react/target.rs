@@ -7,12 +7,12 @@ use annals_core::path::{LogicalPath, PhysicalPath, rewrite};
 use annals_core::turn::outcome::Notice;
 
 /// Where to write, and what the model must be told about it.
-pub(crate) struct Target {
+pub(crate) struct WriteTarget {
     pub(crate) path: PhysicalPath,
     pub(crate) notice: Option<Notice>,
 }
 
-impl Target {
+impl WriteTarget {
     /// Reads a path. Another turn's file is rewritten into the current turn, with a notice.
     pub(crate) fn parse(given: &str, turn: &TurnId) -> Result<Self, ShownError> {
         let target =
@@ -25,7 +25,7 @@ impl Target {
                 .with("from", from.as_str())
                 .with("to", logical.as_str())
         });
-        Ok(Target {
+        Ok(WriteTarget {
             path: PhysicalPath::file(turn, &target.rel),
             notice,
         })

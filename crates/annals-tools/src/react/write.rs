@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::target::Target;
+use super::target::WriteTarget;
 use crate::access::Uses;
 use crate::cx::ToolCx;
 use crate::file::{Produced, TextShown};
@@ -135,14 +135,14 @@ impl Tool for Write {
     }
 
     fn body_path(&self, turn: &TurnId, _call: &CallId, args: &Value) -> Option<LogicalPath> {
-        Target::parse(args.get("path")?.as_str()?, turn)
+        WriteTarget::parse(args.get("path")?.as_str()?, turn)
             .ok()
             .map(|target| target.logical())
     }
 
     async fn proposes(&self, cx: &ToolCx, args: &Value) -> Option<Proposal> {
         let args: Args = serde_json::from_value(args.clone()).ok()?;
-        let path = match Target::parse(&args.path, cx.turn()) {
+        let path = match WriteTarget::parse(&args.path, cx.turn()) {
             Ok(target) => target.logical(),
             Err(error) => return Some(Proposal::Fails(error)),
         };
@@ -160,7 +160,7 @@ impl Tool for Write {
                 return serialise::refused(ShownError::new(Code::InvalidToolArguments, error.to_string()));
             }
         };
-        let target = match Target::parse(&args.path, cx.turn()) {
+        let target = match WriteTarget::parse(&args.path, cx.turn()) {
             Ok(target) => target,
             Err(error) => return serialise::refused(error),
         };

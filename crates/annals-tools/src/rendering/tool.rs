@@ -20,7 +20,7 @@ use crate::disk;
 use crate::failure::ToolFailure;
 use crate::file::{self, Produced, TextShown};
 use crate::mentioned::{self, Brought};
-use crate::react::target::Target;
+use crate::react::target::WriteTarget;
 use crate::serialise;
 use crate::spec::{Effect, Family, Produces, ToolSpec};
 use crate::tool::Tool;
@@ -192,7 +192,7 @@ impl WriteDocument {
         WriteDocument { spec, form, content }
     }
 
-    async fn write(&self, cx: &ToolCx, args: Args, target: Target) -> Outcome {
+    async fn write(&self, cx: &ToolCx, args: Args, target: WriteTarget) -> Outcome {
         // Started while the files that the content mentions are brought.
         self.content.start_ahead();
         let brought = mentioned::bring(cx, &args.content).await;
@@ -366,7 +366,7 @@ impl Tool for WriteDocument {
             let message = "the content is empty: give the text of the document";
             return self.refused(&ToolFailure::new(Code::EmptyContent, message));
         }
-        match Target::parse(&args.path, cx.turn()) {
+        match WriteTarget::parse(&args.path, cx.turn()) {
             Ok(target) => self.write(cx, args, target).await,
             Err(error) => self.refused(&ToolFailure::new(error.code, error.message)),
         }

@@ -167,14 +167,14 @@ impl Node {
 
     /// Whether a value fits.
     pub(super) fn fits(&self, value: &Value) -> bool {
-        let mut found = Found::new(0, true);
+        let mut found = MisfitCollector::new(0, true);
         self.check(value, &Place::ROOT, &mut found);
         found.count == 0
     }
 
     /// Where a value does not fit.
     pub(super) fn misfits(&self, value: &Value, shown_max: usize) -> Misfits {
-        let mut found = Found::new(shown_max, false);
+        let mut found = MisfitCollector::new(shown_max, false);
         self.check(value, &Place::ROOT, &mut found);
         Misfits {
             more: found.count - found.shown.len(),
@@ -346,7 +346,7 @@ impl Place<'_> {
 }
 
 /// What does not fit, so far.
-struct Found {
+struct MisfitCollector {
     shown: Vec<Misfit>,
     shown_max: usize,
     count: usize,
@@ -354,9 +354,9 @@ struct Found {
     stops: bool,
 }
 
-impl Found {
+impl MisfitCollector {
     fn new(shown_max: usize, stops: bool) -> Self {
-        Found {
+        MisfitCollector {
             shown: Vec::new(),
             shown_max,
             count: 0,

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use annals_core::ids::{ConversationId, Seq, TurnId};
 use annals_core::path::LogicalPath;
 use annals_core::time::Timestamp;
-use annals_store::recall::{Hit, Query, RecallHits, Shortfall, Target, Within};
+use annals_store::recall::{Hit, Query, RecallHits, RecallTarget, Shortfall, Within};
 use annals_store::{LogError, Recall};
 use async_trait::async_trait;
 use serde_json::json;
@@ -34,7 +34,7 @@ impl Recall for Remembering {
             seq: Seq::FIRST,
             path: Some(LogicalPath::user_prompt(&turn)),
             turn,
-            target: Target::User,
+            target: RecallTarget::User,
             text: "the heron is blue".to_owned(),
             score: 0.812_345,
             ts: Timestamp::from_unix_millis(1_770_603_271_112),
@@ -72,7 +72,7 @@ async fn a_hit_is_shown_with_its_path_and_asks_within_bounds() {
     let query = &asked[0];
     assert_eq!(
         (query.limit, query.targets.as_slice()),
-        (50, &[Target::User, Target::Attachment][..])
+        (50, &[RecallTarget::User, RecallTarget::Attachment][..])
     );
     assert_eq!(query.within, Within::Conversation(stage.cx.conversation.clone()));
     assert_eq!(query.now.seconds_since(query.since.unwrap()), 7 * 86_400);

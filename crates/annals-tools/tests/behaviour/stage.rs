@@ -8,7 +8,7 @@ use annals_core::path::{LogicalPath, PhysicalPath};
 use annals_core::time::Timestamp;
 use annals_core::turn::outcome::{Outcome, Output};
 use annals_core::turn::round::{self, NewAnswer, NewCall};
-use annals_sandbox::{Backend, LocalTree, SandboxName, SandboxSpec, Target};
+use annals_sandbox::{Backend, LazySandbox, LocalTree, SandboxName, SandboxSpec};
 use annals_store::{ArtifactStore, Workspace};
 use annals_tools::{
     ConversationCx, SharedTimeline, Tool, ToolCx, ToolTable, execute, reference, tool, validate,
@@ -26,9 +26,9 @@ pub(crate) struct Stage {
 }
 
 /// A sandbox of this backend on the files of this conversation.
-pub(crate) fn target(backend: Arc<dyn Backend>, workspace: &Workspace) -> Target {
+pub(crate) fn target(backend: Arc<dyn Backend>, workspace: &Workspace) -> LazySandbox {
     let name = SandboxName::new(workspace.root().display().to_string(), 1);
-    Target::new(backend, SandboxSpec::new(name)).local(LocalTree::at(workspace.root()))
+    LazySandbox::new(backend, SandboxSpec::new(name)).local(LocalTree::at(workspace.root()))
 }
 
 impl Stage {

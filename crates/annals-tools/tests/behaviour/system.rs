@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 use annals_sandbox::TrustedHost;
+use annals_tools::cx::Guard;
 use annals_tools::execute;
 use serde_json::json;
 
@@ -16,6 +18,10 @@ fn on_host() -> Stage {
         },
         vec![],
     )
+}
+
+fn in_an_hour() -> Instant {
+    Instant::now() + Duration::from_secs(3_600)
 }
 
 #[tokio::test]
@@ -53,7 +59,7 @@ async fn a_command_does_not_start_once_another_process_may_have_taken_over() {
     let tool = stage.table.get("run_shell_command").unwrap().clone();
     for asked_before in 0..2 {
         let left = AtomicI32::new(asked_before);
-        let guard = Arc::new(move || left.fetch_sub(1, Ordering::Relaxed) > 0);
+        let guard = Arc::new(move || (left.fetch_sub(1, Ordering::Relaxed) > 0).then(in_an_hour));
         let cx = stage.tool_cx("c1").guarded(guard);
         let outcome = execute::perform(&tool, &cx, json!({"command": "touch ran"})).await;
         assert_eq!(error_code(&outcome), Some("cancelled"), "{asked_before}");
@@ -61,6 +67,35 @@ async fn a_command_does_not_start_once_another_process_may_have_taken_over() {
     let mut stage = stage;
     let seen = answer(&stage.call("run_shell_command", json!({"command": "ls"})).await);
     assert_eq!(seen["stdout"], "");
+}
+
+/// The process stands still between its last look at its lease and the start of the command: who starts it looks again.
+#[tokio::test]
+async fn a_command_whose_time_passed_on_its_way_does_not_begin_unless_there_is_more_time() {
+    let stage = on_host();
+    let tool = stage.table.get("run_shell_command").unwrap().clone();
+    let run = async |name: &str, guard: Guard| {
+        let cx = stage.tool_cx("c1").guarded(guard);
+        let line = format!("touch {name}; echo ran");
+        execute::perform(&tool, &cx, json!({"command": line})).await
+    };
+    // Nothing is left at the first look, and nothing more is given.
+    let (asked, renewed) = (AtomicI32::new(0), AtomicI32::new(0));
+    let over = Arc::new(move || match asked.fetch_add(1, Ordering::Relaxed) {
+        0 => Some(in_an_hour()),
+        1 => Some(Instant::now()),
+        _ => None,
+    });
+    assert_eq!(error_code(&run("late", over).await), Some("cancelled"));
+    // The lease was renewed meanwhile.
+    let prolonged = Arc::new(move || match renewed.fetch_add(1, Ordering::Relaxed) {
+        1 => Some(Instant::now()),
+        _ => Some(in_an_hour()),
+    });
+    assert_eq!(answer(&run("in_time", prolonged).await)["stdout"], "ran\n");
+    let mut stage = stage;
+    let seen = answer(&stage.call("run_shell_command", json!({"command": "ls"})).await);
+    assert_eq!(seen["stdout"], "in_time\n");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What the demo's model says. Its figures are those that the code computes; the script expects to see them.
 
-use annals::model::{Script, Step};
+use annals::model::{Script, ScriptStep};
 use serde_json::json;
 
 const FIGURES_PY: &str = include_str!("../../../assets/demo/figures.py");
@@ -55,14 +55,14 @@ pub(super) fn script(code: &Code, pace: Pace) -> Script {
     }
 }
 
-fn said(text: &str, step: Step) -> Step {
-    Step {
+fn said(text: &str, step: ScriptStep) -> ScriptStep {
+    ScriptStep {
         text: Some(text.to_owned()),
         ..step
     }
 }
 
-fn plan() -> Step {
+fn plan() -> ScriptStep {
     let steps = [
         "Compute the figures and draw a chart",
         "Write the report",
@@ -70,18 +70,18 @@ fn plan() -> Step {
     ];
     said(
         "A table with 36 rows is attached. I plan three steps.",
-        Step::call("tc_plan", "react.plan", json!({"mode": "new", "steps": steps})),
+        ScriptStep::call("tc_plan", "react.plan", json!({"mode": "new", "steps": steps})),
     )
 }
 
-fn compute() -> Step {
+fn compute() -> ScriptStep {
     let contract = json!([
         {"filename": "figures.csv", "description": "revenue by region, and in all"},
         {"filename": "chart.svg", "description": "revenue by month"},
     ]);
     let params = json!({"code": FIGURES_PY, "contract": contract, "prog_name": "figures"});
-    let step = Step::call("tc_figures", "exec_tools.execute_code_python", params);
-    Step {
+    let step = ScriptStep::call("tc_figures", "exec_tools.execute_code_python", params);
+    ScriptStep {
         expect: vec!["sales.csv".to_owned()],
         ..said(
             "→ [1] Computing in the sandbox: no network, nothing writable but this turn's files.",
@@ -90,11 +90,11 @@ fn compute() -> Step {
     }
 }
 
-fn write(has_figures: bool) -> Step {
+fn write(has_figures: bool) -> ScriptStep {
     let params = json!({"path": "report.md", "channel": "canvas", "content": REPORT_MD, "kind": "file"});
-    let step = Step::call("tc_report", "react.write", params);
+    let step = ScriptStep::call("tc_report", "react.write", params);
     match has_figures {
-        true => Step {
+        true => ScriptStep {
             expect: vec!["total,305893.50".to_owned()],
             ..said("✓ [1] The figures are there. → [2]", step)
         },
@@ -105,15 +105,15 @@ fn write(has_figures: bool) -> Step {
     }
 }
 
-fn correct() -> Step {
+fn correct() -> ScriptStep {
     let params = json!({"path": "report.md", "channel": "canvas", "patch": REPORT_PATCH, "kind": "file"});
     said(
         "✓ [2] One line names the wrong month. → [3]",
-        Step::call("tc_fix", "react.patch", params),
+        ScriptStep::call("tc_fix", "react.patch", params),
     )
 }
 
-fn lay_out(has_chart: bool) -> Step {
+fn lay_out(has_chart: bool) -> ScriptStep {
     let report = REPORT_MD.replace("November", "December");
     let (title, body) = report.split_once('\n').unwrap_or(("", &report));
     let chart = if has_chart {
@@ -129,59 +129,59 @@ fn lay_out(has_chart: bool) -> Step {
     });
     said(
         "Laying it out, with the table, the chart and the source.",
-        Step::call("tc_pdf", "rendering_tools.write_pdf", params),
+        ScriptStep::call("tc_pdf", "rendering_tools.write_pdf", params),
     )
 }
 
-fn hide() -> Step {
+fn hide() -> ScriptStep {
     let params = json!({"path": "fi:turn_demo_1.files/report.pdf", "replacement": "the report as a one-page PDF, checked"});
     said(
         "✓ [3] I have seen the page; hiding it keeps the context small, and its path stays valid.",
-        Step::call("tc_hide", "react.hide", params),
+        ScriptStep::call("tc_hide", "react.hide", params),
     )
 }
 
-fn answer() -> Step {
-    Step::text(
+fn answer() -> ScriptStep {
+    ScriptStep::text(
         "You sold for **305,893.50** in 2025 [[S:1]]. North leads with 41 % of it, the second half brought 21 % more than \
          the first, and December was the best month.\n\nThe report to send around is `report.pdf`; its text is \
          `report.md`.",
     )
 }
 
-fn remember() -> Step {
+fn remember() -> ScriptStep {
     let params = json!({"query": "which month sold best", "top_k": 3});
     said(
         "Asking the memory of earlier turns, by meaning.",
-        Step::call("tc_remember", "react.memsearch", params),
+        ScriptStep::call("tc_remember", "react.memsearch", params),
     )
 }
 
-fn search() -> Step {
+fn search() -> ScriptStep {
     let params = json!({"name_regex": "report\\.", "content_regex": "best month"});
-    let step = Step::call("tc_search", "react.search_files", params);
-    Step {
+    let step = ScriptStep::call("tc_search", "react.search_files", params);
+    ScriptStep {
         expect: vec!["December was the best month".to_owned()],
         ..said("Looking for the file that says so.", step)
     }
 }
 
-fn read_again() -> Step {
+fn read_again() -> ScriptStep {
     let params =
         json!({"paths": ["fi:turn_demo_1.files/report.md#L11-12", "fi:turn_demo_1.files/report.pdf"]});
-    let step = Step::call("tc_read", "react.read", params);
-    Step {
+    let step = ScriptStep::call("tc_read", "react.read", params);
+    ScriptStep {
         expect: vec!["fi:turn_demo_1.files/report.md".to_owned()],
         ..said("Found by its path; reading it again, the hidden PDF too.", step)
     }
 }
 
-fn recall() -> Step {
+fn recall() -> ScriptStep {
     let text =
         "December, with **34,101.50** [[S:1]]. The report is still at `fi:turn_demo_1.files/report.pdf`.";
-    Step {
+    ScriptStep {
         expect: vec!["The best month was December".to_owned()],
-        ..Step::text(text)
+        ..ScriptStep::text(text)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `annals memory search`: passages with their paths, the best first.
 
 use annals::core::limits::MEMSEARCH_MAX_HITS;
-use annals::store::recall::{Hit, Query, Target, Within};
+use annals::store::recall::{Hit, Query, RecallTarget, Within};
 use serde_json::{Value, json};
 
 use crate::args::{SearchArgs, TargetArg};
@@ -47,11 +47,11 @@ pub(crate) async fn run(args: SearchArgs, setup: &Setup) -> Result<Ended, Failur
     Ok(Ended::Well)
 }
 
-fn target(arg: TargetArg) -> Target {
+fn target(arg: TargetArg) -> RecallTarget {
     match arg {
-        TargetArg::User => Target::User,
-        TargetArg::Assistant => Target::Assistant,
-        TargetArg::Attachment => Target::Attachment,
+        TargetArg::User => RecallTarget::User,
+        TargetArg::Assistant => RecallTarget::Assistant,
+        TargetArg::Attachment => RecallTarget::Attachment,
     }
 }
 

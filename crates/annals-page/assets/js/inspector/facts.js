@@ -19,7 +19,7 @@ export function sourcesPanel(moment) {
     h("li", { value: source.sid }, h("div.source", null,
       h("span.sid", null, String(source.sid)),
       h("div", null,
-        source.url ? h("a", { href: source.url, target: "_blank", rel: "noopener noreferrer" }, source.title || source.url) : source.artifact_path ? fileLink(source.artifact_path, source.title) : h("span", null, source.title),
+        /^https?:/i.test(source.url ?? "") ? h("a", { href: source.url, target: "_blank", rel: "noopener noreferrer" }, source.title || source.url) : source.artifact_path ? fileLink(source.artifact_path, source.title) : h("span", null, source.title),
         h("p.faint", null, [source.source_type, source.url, source.size_bytes ? size(source.size_bytes) : null].filter(Boolean).join(" · ")),
         source.text ? h("p.snippet", null, firstLine(source.text, SNIPPET_CHARS)) : null,
         source.cited.length > 0 ? h("p.faint", null, "Cited in ", source.cited.map((/** @type {number} */ seq, /** @type {number} */ at) => [at > 0 ? ", " : "", h("button.link", { type: "button", onClick: () => state.goTo(seq) }, `block ${count(seq)}`)])) : h("p.faint", null, "Not cited so far."))))));

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Bound, Found, Kind, Node, Part, Place, Rules, Size, number};
+use super::{Bound, Kind, MisfitCollector, Node, Part, Place, Rules, Size, number};
 
 /// Maximum number of choices that a message names.
 const NAMED_CHOICES_MAX: usize = 3;
 
 impl Node {
-    pub(super) fn check(&self, value: &Value, place: &Place<'_>, found: &mut Found) {
+    pub(super) fn check(&self, value: &Value, place: &Place<'_>, found: &mut MisfitCollector) {
         if found.is_done() {
             return;
         }
@@ -28,7 +28,7 @@ impl Node {
 }
 
 impl Rules {
-    fn check(&self, value: &Value, place: &Place<'_>, found: &mut Found) {
+    fn check(&self, value: &Value, place: &Place<'_>, found: &mut MisfitCollector) {
         self.check_itself(value, place, found);
         self.check_sizes(value, place, found);
         self.check_members(value, place, found);
@@ -36,7 +36,7 @@ impl Rules {
         self.check_combined(value, place, found);
     }
 
-    fn check_itself(&self, value: &Value, place: &Place<'_>, found: &mut Found) {
+    fn check_itself(&self, value: &Value, place: &Place<'_>, found: &mut MisfitCollector) {
         if !self.types.is_empty() && !self.types.iter().any(|kind| is_of(*kind, value)) {
             found.add(place, value, |shown| not_of(shown, &self.types));
         }
@@ -67,7 +67,7 @@ impl Rules {
         }
     }
 
-    fn check_sizes(&self, value: &Value, place: &Place<'_>, found: &mut Found) {
+    fn check_sizes(&self, value: &Value, place: &Place<'_>, found: &mut MisfitCollector) {
         for (size, limit) in &self.sizes {
             let (size, limit) = (*size, *limit);
             let count = match (value, size) {
@@ -95,7 +95,7 @@ impl Rules {
         }
     }
 
-    fn check_members(&self, value: &Value, place: &Place<'_>, found: &mut Found) {
+    fn check_members(&self, value: &Value, place: &Place<'_>, found: &mut MisfitCollector) {
         let Value::Object(fields) = value else { return };
         for name in self.required.iter().filter(|name| !fields.contains_key(*name)) {
             let name = Value::from(name.as_str());
@@ -128,7 +128,7 @@ impl Rules {
     }
 
     /// Where no member has a name, all are additional; that none is allowed is then said of the first.
-    fn check_all_members(&self, value: &Value, place: &Place<'_>, found: &mut Found) {
+    fn check_all_members(&self, value: &Value, place: &Place<'_>, found: &mut MisfitCollector) {
         let Some(node) = &self.additional else { return };
         for (name, field) in value.as_object().into_iter().flatten() {
             match node {
@@ -141,7 +141,7 @@ impl Rules {
         }
     }
 
-    fn check_items(&self, value: &Value, place: &Place<'_>, found: &mut Found) {
+    fn check_items(&self, value: &Value, place: &Place<'_>, found: &mut MisfitCollector) {
         let Value::Array(items) = value else { return };
         if self.has_unique_items && has_equals(items) {
             found.add(place, value, |shown| format!("{shown} has non-unique elements"));
@@ -156,7 +156,7 @@ impl Rules {
         }
     }
 
-    fn check_combined(&self, value: &Value, place: &Place<'_>, found: &mut Found) {
+    fn check_combined(&self, value: &Value, place: &Place<'_>, found: &mut MisfitCollector) {
         for node in &self.all_of {
             node.check(value, place, found);
         }

@@ -10,14 +10,14 @@ use crate::spec::SandboxSpec;
 /// A backend, a spec and a workspace; the sandbox opens when somebody first needs it.
 ///
 /// Concurrent first needs share one opening. An opening that fails is tried again at the next need.
-pub struct Target {
+pub struct LazySandbox {
     backend: Arc<dyn Backend>,
     spec: SandboxSpec,
     local: Option<LocalTree>,
     opened: OnceCell<Arc<dyn Sandbox>>,
 }
 
-impl Target {
+impl LazySandbox {
     /// Nothing is opened yet.
     pub fn new(backend: Arc<dyn Backend>, spec: SandboxSpec) -> Self {
         Self {
