@@ -1,12 +1,14 @@
 //! The rows of artifacts: who keeps them, who removes them.
 //!
-//! Times are the database's. A row says when somebody last kept the bytes; a mark, until when a collector may remove them.
-//! Nobody but a put takes a marked row back, and it writes the bytes afterwards.
+//! Times are the database's. A row says when somebody last kept the bytes (`touched`), until when a collector may remove
+//! them (`removing`) and when they were removed (`gone`). Nobody but a put takes a marked row back, and it writes the bytes
+//! afterwards. A row that is gone stays gone until they are there again; `touched` at or after `gone` says that somebody
+//! is writing them, so that they are collected if they never come into use.
 
 use std::time::Duration;
 
 use annals_core::block::{Blob, BlobDigest, Block};
-use annals_store::artifacts::{Keeping, MARK, Marked};
+use annals_store::artifacts::{Keeping, MARK, Marked, Removal};
 use annals_store::{LogError, Swept, named_by, needed_blobs};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
@@ -30,13 +32,13 @@ pub(crate) async fn keep(client: &Client, now: Option<i64>, blob: Blob) -> Resul
     let kept = client
         .query_typed_opt(
             concat!(
-                "WITH known AS (SELECT FROM annals.artifact WHERE digest = $2 AND removing IS NULL AND gone IS NULL)
-                 INSERT INTO annals.artifact AS a (digest, size, touched) VALUES ($2, $3, ",
+                "INSERT INTO annals.artifact AS a (digest, size, touched) VALUES ($2, $3, ",
                 now!(),
                 ") ON CONFLICT (digest) DO UPDATE
-                 SET size = excluded.size, touched = greatest(a.touched, excluded.touched), removing = NULL, gone = NULL
+                 SET size = excluded.size, touched = greatest(a.touched, excluded.touched, a.gone), removing = NULL,
+                     gone = CASE WHEN a.removing IS NULL THEN a.gone ELSE excluded.touched END
                  WHERE a.removing IS NULL OR a.removing <= excluded.touched
-                 RETURNING EXISTS (SELECT FROM known)"
+                 RETURNING gone, EXISTS (SELECT FROM annals.artifact WHERE digest = $2)"
             ),
             &[
                 (&now, Type::INT8),
@@ -45,10 +47,27 @@ pub(crate) async fn keep(client: &Client, now: Option<i64>, blob: Blob) -> Resul
             ],
         )
         .await?;
-    Ok(kept.map(|row| match row.get(0) {
-        true => Keeping::Known,
-        false => Keeping::New,
+    Ok(kept.map(|row| match (row.get(0), row.get(1)) {
+        (Some(gone), _) => Keeping::Removed(Removal(gone)),
+        // As it was when the statement began.
+        (None, true) => Keeping::Known,
+        (None, false) => Keeping::New,
     }))
+}
+
+/// Notes that bytes are there again, unless they were removed once more since.
+pub(crate) async fn rewritten(client: &Client, blob: Blob, removal: Removal) -> Result<bool, Fault> {
+    let there = client
+        .query_typed_opt(
+            "UPDATE annals.artifact SET gone = NULL WHERE digest = $1 AND removing IS NULL AND (gone IS NULL OR gone = $2)
+             RETURNING digest",
+            &[
+                (&&blob.digest.0[..], Type::BYTEA),
+                (&removal.0, Type::INT8),
+            ],
+        )
+        .await?;
+    Ok(there.is_some())
 }
 
 /// What an append names.
@@ -119,12 +138,12 @@ fn digest_of(row: &Row) -> Result<BlobDigest, Fault> {
     digest.map_err(|_| Fault::Damaged("an artifact's digest has a wrong length".to_owned()))
 }
 
-/// What nobody has kept for longer than `$2`, neither a block nor a post that waits (`$3`) names, and has no archived
+/// What is there or is being written, nobody has kept for longer than `$2`, neither a block nor a post that waits (`$3`) names, and has no archived
 /// conversation in it, as `a`.
 macro_rules! is_garbage {
     () => {
         concat!(
-            "a.gone IS NULL AND a.touched < ",
+            "(a.gone IS NULL OR a.touched >= a.gone) AND a.touched < ",
             now!(),
             " - $2 AND a.digest <> ALL($3) AND NOT EXISTS (SELECT FROM annals.named n WHERE n.digest = a.digest)
              AND NOT EXISTS (SELECT FROM annals.archive r WHERE r.digest = a.digest)"
@@ -191,7 +210,7 @@ pub(crate) async fn removed(client: &Client, now: Option<i64>, marks: &[Marked])
             concat!(
                 "WITH old AS (DELETE FROM annals.artifact WHERE gone < ",
                 now!(),
-                " - $4)
+                " - $4 AND touched < gone)
                  UPDATE annals.artifact a SET gone = ",
                 now!(),
                 ", removing = NULL FROM unnest($2::bytea[], $3::int8[]) u (digest, mark)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use annals_core::block::{Blob, BlobDigest, Block};
 use annals_core::ids::{ConversationKey, NodeId, Scope, Seq};
 use annals_embed::Embedder;
-use annals_store::artifacts::{Keeping, MARK, Marked};
+use annals_store::artifacts::{Keeping, MARK, Marked, Removal};
 use annals_store::log::{Archive, Archived, Idle, IdlePage, Mark, TokenHash};
 use annals_store::{
     Answers, Append, ArtifactLedger, ArtifactStore, AskingPage, BlockLog, Claimed, Claims, Clock,
@@ -402,6 +402,12 @@ impl ArtifactLedger for PostgresLog {
                 return Err(LogError::Busy { log });
             }
         }
+    }
+
+    async fn rewritten(&self, blob: Blob, removal: Removal) -> Result<bool, LogError> {
+        attempt!(Promise::Durable, self.pool, |client, attempts| artifacts::rewritten(
+            client, blob, removal
+        ))
     }
 
     async fn mark(

@@ -9,7 +9,7 @@ use annals_core::block::{Blob, BlobDigest, Block, Body};
 use annals_core::ids::Seq;
 use annals_postgres::{Address, Partitions, PostgresLog, PostgresOptions, init};
 use annals_s3::Bucket;
-use annals_store::artifacts::{Keeping, MARK, Marked};
+use annals_store::artifacts::{Keeping, MARK, Marked, Removal};
 use annals_store::testing::{after, conversation, new_conversation, owner, text_block};
 use annals_store::{
     ArtifactError, ArtifactLedger, ArtifactStore, BlockLog as _, Clock as _, Inbox as _, Lease, LogError,
@@ -203,6 +203,51 @@ async fn a_collector_that_died_holds_a_put_up_until_its_mark_has_run_out() {
 }
 
 #[tokio::test]
+async fn bytes_that_were_removed_are_named_by_nobody_until_they_are_there_again() {
+    let Some(server) = debian() else { return };
+    let Node { log, clock } = node(&server, "again").await;
+    let store = ArtifactStore::over(Arc::new(InMemory::new())).with_ledger(log.clone());
+    let lease = begin(&log, "c").await;
+    let kept = store.put("bytes").await.unwrap().blob;
+    let naming_it = || after(None, vec![naming(1, kept)]);
+    clock.advance(2 * HOUR);
+    assert_eq!(store.collect(&*log, HOUR).await.unwrap().removed, 1);
+    // Another is about to write them again, and may die before.
+    let Keeping::Removed(first) = log.keeping(kept).await.unwrap() else {
+        panic!("they were removed");
+    };
+    let late = log.append(&lease, naming_it()).await;
+    assert!(was_removed(&late), "{late:?}");
+    assert_eq!(
+        log.keeping(kept).await.unwrap(),
+        Keeping::Removed(first),
+        "a second writer writes them, too"
+    );
+    // It has died. What it may have written is garbage.
+    clock.advance(2 * HOUR);
+    assert_eq!(log.garbage(HOUR).await.unwrap().removed, 1);
+    assert_eq!(store.collect(&*log, HOUR).await.unwrap().removed, 1);
+    assert!(
+        !log.rewritten(kept, first).await.unwrap(),
+        "what it wrote was removed"
+    );
+    // After a mark that ran out nobody knows whether they are there.
+    store.put("bytes").await.unwrap();
+    clock.advance(2 * HOUR);
+    assert_eq!(log.mark(HOUR, None, 10).await.unwrap().len(), 1);
+    clock.advance(MARK);
+    let Keeping::Removed(second) = log.keeping(kept).await.unwrap() else {
+        panic!("they may have been removed");
+    };
+    assert_ne!(first, second);
+    let late = log.append(&lease, naming_it()).await;
+    assert!(was_removed(&late), "{late:?}");
+    assert!(log.rewritten(kept, second).await.unwrap());
+    assert!(log.rewritten(kept, second).await.unwrap(), "whoever says so twice");
+    log.append(&lease, naming_it()).await.unwrap();
+}
+
+#[tokio::test]
 async fn nothing_is_removed_while_a_node_lives_that_keeps_no_rows() {
     let Some(server) = debian() else { return };
     let Node { log, clock } = node(&server, "older").await;
@@ -269,6 +314,16 @@ struct Scene {
 }
 
 impl Scene {
+    /// Keeps a content, again if time passed so quickly that it was removed while it was being written.
+    async fn put(&self, content: &str) -> Blob {
+        loop {
+            match self.store.put(content.to_owned()).await {
+                Ok(stored) => return stored.blob,
+                Err(error) => assert!(error.to_string().contains("while it was being written"), "{error}"),
+            }
+        }
+    }
+
     /// Puts, names, abandons and deletes the same few contents as all others.
     async fn write(&self, number: u64, rounds: u64, mut chance: Chance) {
         let name = format!("c{number}");
@@ -277,7 +332,7 @@ impl Scene {
         let mut live: HashMap<BlobDigest, String> = HashMap::new();
         for _ in 0..rounds {
             let content = format!("content {}", chance.below(CONTENTS));
-            let blob = self.store.put(content.clone()).await.unwrap().blob;
+            let blob = self.put(&content).await;
             if chance.below(3) == 0 {
                 continue;
             }
@@ -304,7 +359,7 @@ impl Scene {
                     refused if was_removed(&refused) => {
                         drop(still);
                         self.tally.refused.fetch_add(1, Ordering::Relaxed);
-                        self.store.put(content.clone()).await.unwrap();
+                        self.put(&content).await;
                     }
                     Err(error) => panic!("{error}"),
                 }
@@ -478,6 +533,10 @@ impl ArtifactLedger for Impatient {
             .await;
         taken.unwrap();
         self.log.keeping(blob).await
+    }
+
+    async fn rewritten(&self, blob: Blob, removal: Removal) -> Result<bool, LogError> {
+        self.log.rewritten(blob, removal).await
     }
 
     async fn mark(

@@ -141,12 +141,11 @@ impl Archives {
             return Ok(None);
         };
         let object = Blob::of(&bytes);
-        ledger.keeping(object).await?;
         let failed = |error: annals_store::ArtifactError| LogError::Storage {
             log: "artifacts".to_owned(),
             detail: error.to_string(),
         };
-        objects.put(bytes).await.map_err(failed)?;
+        objects.put_by(ledger, bytes).await.map_err(failed)?;
         let now = self.now();
         let archived: Result<bool, LogError> = attempt!(self.pool, |client, attempts| moves::put_away(
             client,

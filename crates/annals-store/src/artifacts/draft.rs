@@ -74,9 +74,9 @@ impl ArtifactDraft {
         let shown = self.store.place.shown();
         let file = self.file.try_clone();
         let file = file.map_err(|error| ArtifactError::local(Path::new(&shown), error))?;
-        if !self.store.keeping(blob).await? {
-            self.store.place.keep(file, self.temp, blob).await?;
-        }
+        let written = self.store.place.keep(file, self.temp, blob);
+        let ledger = self.store.ledger.as_deref();
+        self.store.keep_by(ledger, blob, written).await?;
         Ok(self.store.stored(blob))
     }
 }

@@ -21,7 +21,7 @@ pub use draft::ArtifactDraft;
 pub use error::ArtifactError;
 pub use files::hash;
 pub use gc::Swept;
-pub use ledger::{ArtifactLedger, CollectError, Keeping, MARK, Marked};
+pub use ledger::{ArtifactLedger, CollectError, Keeping, MARK, Marked, Removal};
 pub use name::resource_name;
 
 use std::io::{self, Write as _};
@@ -127,9 +127,8 @@ impl ArtifactStore {
     pub async fn put(&self, bytes: impl Into<Bytes>) -> Result<Stored, ArtifactError> {
         let bytes = bytes.into();
         let blob = blob_of(&bytes).await;
-        if !self.keeping(blob).await? {
-            self.place.put(blob, bytes).await?;
-        }
+        self.keep_by(self.ledger.as_deref(), blob, self.place.put(blob, bytes))
+            .await?;
         Ok(self.stored(blob))
     }
 
@@ -150,9 +149,8 @@ impl ArtifactStore {
         }
         // A ledger is told first what the file has in it, which is read once more for that.
         let (blob, file) = hashed(file).await?;
-        if !self.keeping(blob).await? {
-            self.place.put_file(file, Some(blob)).await?;
-        }
+        let written = async { self.place.put_file(file, Some(blob)).await.map(drop) };
+        self.keep_by(self.ledger.as_deref(), blob, written).await?;
         Ok(self.stored(blob))
     }
 
