@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annals_core::redact::Secrets;
+use annals_sandbox::service::ServiceEnd;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
     ElicitationCapability, FormElicitationCapability, Implementation, ProgressNotificationParam,
@@ -561,8 +562,8 @@ fn said(error: &ClientInitializeError) -> String {
 
 /// How a server's process ended, with its last words.
 async fn obituary(flow: &Flow, process: Process) -> String {
-    let last_words = process.service.last_words();
-    let how = match (process.service.ended().await, flow.reason()) {
+    let ServiceEnd { how, last_words } = process.service.ended().await;
+    let how = match (how, flow.reason()) {
         (_, Some(reason)) => format!("{reason}, and was ended"),
         (Some(how), None) => how,
         (None, None) => "it closed its streams and was killed".to_owned(),

@@ -405,9 +405,9 @@ impl ArtifactLedger for PostgresLog {
     }
 
     async fn rewritten(&self, blob: Blob, removal: Removal) -> Result<bool, LogError> {
-        attempt!(Promise::Durable, self.pool, |client, attempts| artifacts::rewritten(
-            client, blob, removal
-        ))
+        attempt!(Promise::Durable, self.pool, |client, attempts| {
+            artifacts::rewritten(client, blob, removal)
+        })
     }
 
     async fn mark(

@@ -243,7 +243,10 @@ async fn bytes_that_were_removed_are_named_by_nobody_until_they_are_there_again(
     let late = log.append(&lease, naming_it()).await;
     assert!(was_removed(&late), "{late:?}");
     assert!(log.rewritten(kept, second).await.unwrap());
-    assert!(log.rewritten(kept, second).await.unwrap(), "whoever says so twice");
+    assert!(
+        log.rewritten(kept, second).await.unwrap(),
+        "whoever says so twice"
+    );
     log.append(&lease, naming_it()).await.unwrap();
 }
 
@@ -319,7 +322,10 @@ impl Scene {
         loop {
             match self.store.put(content.to_owned()).await {
                 Ok(stored) => return stored.blob,
-                Err(error) => assert!(error.to_string().contains("while it was being written"), "{error}"),
+                Err(error) => assert!(
+                    error.to_string().contains("while it was being written"),
+                    "{error}"
+                ),
             }
         }
     }

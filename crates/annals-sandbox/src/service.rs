@@ -76,6 +76,15 @@ pub struct Service {
     listener: Option<TcpListener>,
 }
 
+/// The end of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceEnd {
+    /// In one sentence; none if it was killed here.
+    pub how: Option<String>,
+    /// What it wrote last to its standard error.
+    pub last_words: String,
+}
+
 /// The streams of a service: what it reads, what it writes.
 pub type ServiceStreams = (pipe::Receiver, pipe::Sender);
 
@@ -136,29 +145,30 @@ impl Service {
         self.listener.take()
     }
 
-    /// What it wrote last to its standard error.
-    pub fn last_words(&self) -> String {
-        let kept = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&kept).into_owned()
-    }
-
-    /// Says in one sentence how it ended, or kills it if it still runs.
-    pub async fn ended(self) -> Option<String> {
-        match tokio::time::timeout(ENDING, client::read_reports(&self.control)).await {
-            Ok(mut reports) => {
-                // One that was never begun ends, too, and that says nothing.
-                let begun = reports
-                    .iter()
-                    .position(|report| matches!(report, Report::Failed { .. }));
-                let told = begun.or_else(|| reports.len().checked_sub(1))?;
-                Some(self.describe(reports.swap_remove(told)))
-            }
+    /// How it ended; one that still runs is killed.
+    pub async fn ended(mut self) -> ServiceEnd {
+        let how = match tokio::time::timeout(ENDING, client::read_reports(&self.control)).await {
+            Ok(reports) => self.told(reports),
             Err(_) => {
                 let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
                 let _ = tokio::time::timeout(KILLING, client::read_reports(&self.control)).await;
                 None
             }
-        }
+        };
+        // What it wrote may be on its way still. A process that outlives it may hold the pipe open.
+        let _ = tokio::time::timeout(ENDING, &mut self.reader).await;
+        let kept = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_words = String::from_utf8_lossy(&kept).into_owned();
+        ServiceEnd { how, last_words }
+    }
+
+    fn told(&self, mut reports: Vec<Report>) -> Option<String> {
+        // One that was never begun ends, too, and that says nothing.
+        let begun = reports
+            .iter()
+            .position(|report| matches!(report, Report::Failed { .. }));
+        let told = begun.or_else(|| reports.len().checked_sub(1))?;
+        Some(self.describe(reports.swap_remove(told)))
     }
 
     fn describe(&self, report: Report) -> String {

@@ -27,7 +27,8 @@ const REMOVAL_MAX: Duration = Duration::from_secs(60);
 const MARKS_MAX: usize = 100;
 
 /// Why a put fails whose bytes took longer to write than unnamed ones are kept.
-const REMOVED_MEANWHILE: &str = "garbage collection removed it while it was being written: host the file again";
+const REMOVED_MEANWHILE: &str =
+    "garbage collection removed it while it was being written: host the file again";
 
 /// What is kept, as rows beside the log that names it.
 #[async_trait]
